@@ -1,0 +1,42 @@
+# make demo   the main job on real data        make test   the fast suite
+# make lint   style, types, layers             make bench  ratios, both sides in one run
+# make deep   the long proofs                  make clean  remove what make made
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint bench deep clean
+.DEFAULT_GOAL := help
+
+help:
+	@head -3 Makefile
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "seglog needs Python 3.11 or newer: set PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --progress-bar off --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m seglog.spark.java || $(BIN)/pip install --quiet --progress-bar off --constraint constraints.txt --editable '.[java]'
+	touch $@
+
+demo: $(STAMP)
+	$(BIN)/seglog demo --output demo-output
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -m 'not deep'
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks
+
+deep: $(STAMP)
+	$(BIN)/python -m pytest -m deep --timeout 0
+
+clean:
+	rm -rf $(VENV) demo-output .coverage .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

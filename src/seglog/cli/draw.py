@@ -1,0 +1,112 @@
+"""How a log looks: its segments as lines with bars to scale. Pure: figures and a width in, lines of text out.
+
+A bar's length is the segment's size, the light part of it the share of tombstones. Columns that do not fit
+the width are left out, times first. Without Unicode everything is drawn in ASCII.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from seglog.cli.units import format_size, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from seglog.log.log import SegmentInfo
+
+BAR_MIN, BAR_MAX = 10, 40
+GAP = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """What bars and ranges are drawn with; `parts` are the fillings of one cell, from an eighth to full."""
+
+    parts: str
+    light: str
+    to: str
+    mark: str
+
+
+UNICODE = Glyphs(parts="▏▎▍▌▋▊▉█", light="░", to="…", mark="·")
+ASCII = Glyphs(parts="#", light=".", to="-", mark="|")
+
+
+def bar(size: float, light: float, largest: float, width: int, glyphs: Glyphs) -> str:
+    """Return a bar of `width` cells for `size`; a full one is `largest`; `light` is its light share, 0 to 1.
+
+    Whatever is there shows: the smallest size has a part of a cell, the smallest light share a cell.
+    """
+    if size <= 0 or largest <= 0:
+        return " " * width
+    steps = len(glyphs.parts)
+    filled = max(1, round(size / largest * width * steps))
+    whole, rest = divmod(min(filled, width * steps), steps)
+    drawn = glyphs.parts[-1] * whole + (glyphs.parts[rest - 1] if rest else "")
+    cells = min(len(drawn), max(1, round(light * len(drawn)))) if light > 0 else 0
+    return (drawn[: len(drawn) - cells] + glyphs.light * cells).ljust(width)
+
+
+def _tombstone_share(segment: SegmentInfo) -> float:
+    return segment.tombstones / segment.records if segment.records else 0.0
+
+
+def _offsets(segment: SegmentInfo, glyphs: Glyphs) -> str:
+    if segment.next_offset == segment.base_offset:
+        return f"{segment.base_offset} (empty)"
+    return f"{segment.base_offset} {glyphs.to} {segment.next_offset - 1}" + (
+        "" if segment.dense else " (gaps)"
+    )
+
+
+def time_range(first: int | None, last: int | None, glyphs: Glyphs) -> str:
+    """Return two moments (us) as a range, the end without what it shares with the start."""
+    if first is None or last is None:
+        return ""
+    start, end = (format_time(moment, precise=False) for moment in (first, last))
+    if start == end:
+        return start
+    same_day = start[:10] == end[:10] and "T" in start
+    return f"{start} {glyphs.to} {end[11:] if same_day else end}"
+
+
+def _state(segment: SegmentInfo) -> str:
+    return (
+        "active" if segment.sealed_at is None else f"sealed {format_time(segment.sealed_at, precise=False)}"
+    )
+
+
+def _garbage(segment: SegmentInfo) -> str:
+    share = _tombstone_share(segment)
+    return "" if not share else f"{share:.1%}" if share >= 0.001 else "<0.1%"
+
+
+def segment_lines(segments: Sequence[SegmentInfo], width: int, glyphs: Glyphs) -> list[str]:
+    """Return a heading and a line for each segment, none wider than `width` if that leaves room for a bar."""
+    columns: list[tuple[str, Callable[[SegmentInfo], str], bool]] = [  # heading, cell, to the right
+        ("offsets", lambda segment: _offsets(segment, glyphs), True),
+        ("size", lambda segment: format_size(segment.bytes), True),
+        ("records", lambda segment: f"{segment.records:,}", True),
+        ("tombstones", _garbage, True),
+        ("state", _state, False),
+        ("times", lambda segment: time_range(segment.min_timestamp, segment.max_timestamp, glyphs), False),
+    ]
+    table = []
+    for heading, cell, right in columns:
+        cells = [heading, *(cell(segment) for segment in segments)]
+        if any(cells[1:]):
+            longest = max(map(len, cells))
+            table.append([text.rjust(longest) if right else text.ljust(longest) for text in cells])
+    while len(table) > 2 and _width_beside_bar(table) + BAR_MIN > width:
+        table.pop()
+    room = max(BAR_MIN, min(BAR_MAX, width - _width_beside_bar(table)))
+    largest = max((segment.bytes for segment in segments), default=0)
+    bars = [bar(segment.bytes, _tombstone_share(segment), largest, room, glyphs) for segment in segments]
+    table.insert(1, [" " * room, *bars])
+    return [GAP.join(cells).rstrip() for cells in zip(*table, strict=True)]
+
+
+def _width_beside_bar(table: list[list[str]]) -> int:
+    return sum(len(column[0]) for column in table) + len(GAP) * len(table)

@@ -1,0 +1,111 @@
+"""How the program ends: the exit codes, and the one line (or JSON object) an error becomes.
+
+Knows the error tree and nothing of what the commands do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from seglog import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from seglog.log.log import Log
+
+
+class Exit(IntEnum):
+    """Every exit code of the program, with what it means for a script."""
+
+    meaning: str
+
+    def __new__(cls, value: int, meaning: str) -> Exit:
+        """Make the member an int that carries its meaning, so that `--help` cannot drift from the code."""
+        member = int.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        return member
+
+    OK = 0, "done (also when the reader of standard output had enough, as in `| head`)"
+    FAILED = 1, "the log is damaged, a check failed, or a question was answered with no"
+    USAGE = 2, "the command line or the input is wrong; what did go in is said"
+    NOT_FOUND = 3, "there is no such log or file, or the path is not a log"
+    LOCKED = 4, "another process is writing to the log; try again later"
+    OUT_OF_RANGE = 5, "the log has no such offset, or no longer"
+    IO = 6, "the operating system refused, or a sync failed"
+    VERSION = 7, "the log was written by a newer version of seglog"
+    BUG = 70, "a bug in seglog; run again with --traceback and report it"
+    INTERRUPTED = 130, "interrupted (Ctrl-C)"
+
+
+# The first match counts: a class stands above its bases.
+_EXITS: tuple[tuple[tuple[type[BaseException], ...], Exit], ...] = (
+    ((KeyboardInterrupt,), Exit.INTERRUPTED),
+    ((errors.CorruptRecord, errors.CorruptLog), Exit.FAILED),
+    ((errors.LogNotFound, errors.NotALog), Exit.NOT_FOUND),
+    ((errors.LogLocked,), Exit.LOCKED),
+    ((errors.OffsetError, errors.LogTruncated), Exit.OUT_OF_RANGE),
+    ((errors.FormatVersionError,), Exit.VERSION),
+    ((errors.LogPoisoned, errors.LogReadOnly, errors.StorageError, errors.LogClosed), Exit.IO),
+    ((errors.SeglogError,), Exit.USAGE),
+    ((FileNotFoundError,), Exit.NOT_FOUND),
+    ((OSError,), Exit.IO),
+)
+
+
+def exit_of(error: BaseException) -> Exit:
+    """Return the exit code that `error` ends the program with."""
+    for classes, code in _EXITS:
+        if isinstance(error, classes):
+            return code
+    return Exit.BUG
+
+
+def message_of(error: BaseException) -> str:
+    """Return what happened as one line: the message, then the notes that say what was done before it."""
+    if isinstance(error, KeyboardInterrupt):
+        text = "interrupted"
+    elif isinstance(error, OSError) and error.strerror and error.filename:
+        text = f"{error.filename}: {error.strerror}"
+    elif exit_of(error) is Exit.BUG:
+        text = f"internal error: {type(error).__name__}: {error}; run again with --traceback and report it"
+    else:
+        text = str(error) or type(error).__name__
+    return " ".join("; ".join([text, *getattr(error, "__notes__", ())]).split())
+
+
+def json_of(error: BaseException) -> str:
+    """Return the error as a JSON object: error, message, exit, retriable, and where it happened."""
+    fields: dict[str, object] = {
+        "error": type(error).__name__,
+        "message": message_of(error),
+        "exit": int(exit_of(error)),
+        "retriable": bool(getattr(error, "retriable", False)),
+    }
+    for name in ("offset", "next_offset", "lowest_offset", "path", "position", "size", "limit"):
+        value = getattr(error, name, None)
+        if value is not None:
+            fields[name] = value if isinstance(value, int) else str(value)
+    return json.dumps(fields)
+
+
+@contextlib.contextmanager
+def saying_what_went_in(log: Log) -> Iterator[None]:
+    """Note on whatever stops the block how many records it had appended by then."""
+    first = log.next_offset
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as error:
+        count = log.next_offset - first
+        span = f": offsets {first} to {first + count - 1}" if count else ""
+        error.add_note(f"{count} record{'s' * (count != 1)} went in before it{span}")
+        raise
+
+
+def exit_table() -> str:
+    """Return the exit codes as lines for the help text."""
+    return "\n".join(f"  {code.value:>3}  {code.meaning}" for code in Exit)

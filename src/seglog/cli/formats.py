@@ -1,0 +1,144 @@
+"""NDJSON and delimited lines: pure functions between records and bytes, line by line.
+
+One record a line: {"offset": 0, "timestamp": 1714564800000000, "key": "k", "value": "text", "headers": []}.
+The timestamp is in microseconds since the epoch. Bytes that are UTF-8 stand as text, all others as
+{"base64": "..."}, null as null, a header as {"key": "name", "value": bytes}: a record comes back unchanged.
+Knows no files and no log; errors name the line.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+from seglog.errors import InvalidArgument, InvalidType
+from seglog.record import checked_timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from seglog.record import Headers, Record
+
+CHUNK_BYTES = 1024 * 1024
+_FIELDS = {"offset", "timestamp", "key", "value", "headers"}
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class Entry(NamedTuple):
+    """What a line says of a record to come: its offset is the log's business, no timestamp means now."""
+
+    timestamp: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+def encode_bytes(data: bytes | None) -> str | dict[str, str] | None:
+    """Return text where the bytes are UTF-8, {"base64": ...} where they are not, None for None."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def decode_bytes(value: object, what: str) -> bytes | None:
+    """Return what `encode_bytes` was given; InvalidArgument naming `what` for anything it does not write."""
+    if value is None:
+        return None
+    try:
+        if isinstance(value, str):
+            return value.encode()
+        if isinstance(value, dict) and list(value) == ["base64"] and isinstance(value["base64"], str):
+            return base64.b64decode(value["base64"], validate=True)
+    except ValueError as error:  # a lone surrogate, or what base64 does not know
+        raise InvalidArgument(f"{what}: {error}") from None
+    raise InvalidArgument(f'{what} must be text, {{"base64": "..."}} or null')
+
+
+def encode_record(record: Record) -> bytes:
+    """Return a record as one line of NDJSON, newline and all."""
+    headers = [{"key": name, "value": encode_bytes(value)} for name, value in record.headers]
+    line = {
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": encode_bytes(record.key),
+        "value": encode_bytes(record.value),
+        "headers": headers,
+    }
+    return _encode(line).encode() + b"\n"
+
+
+def decode_record(line: bytes, number: int) -> Entry:
+    """Return a line of NDJSON as an entry; InvalidArgument with the line's number where it cannot be one.
+
+    `value` must be there (null is a tombstone); `timestamp`, `key`, `headers` may be missing.
+    """
+    where = f"line {number}"
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(f"{where} is not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise InvalidArgument(f"{where} is not a JSON object")
+    if unknown := fields.keys() - _FIELDS:
+        raise InvalidArgument(f"{where} has unknown fields {sorted(unknown)}; known are {sorted(_FIELDS)}")
+    if "value" not in fields:
+        raise InvalidArgument(f'{where} has no "value"; a tombstone says null')
+    timestamp = fields.get("timestamp")
+    try:
+        timestamp = None if timestamp is None else checked_timestamp(timestamp)
+    except (InvalidType, InvalidArgument) as error:
+        raise InvalidArgument(f"{where}: {error}") from None
+    return Entry(
+        timestamp,
+        decode_bytes(fields.get("key"), f"{where}: key"),
+        decode_bytes(fields["value"], f"{where}: value"),
+        _decode_headers(fields.get("headers") or [], where),
+    )
+
+
+def _decode_headers(headers: Any, where: str) -> Headers:
+    if not isinstance(headers, list):
+        raise InvalidArgument(f"{where}: headers must be a list")
+    decoded = []
+    for header in headers:
+        if (
+            not isinstance(header, dict)
+            or header.keys() != {"key", "value"}
+            or not isinstance(header["key"], str)
+        ):
+            raise InvalidArgument(f'{where}: a header must be {{"key": text, "value": ...}}')
+        decode_bytes(header["key"], f"{where}: a header's key")  # refuses what UTF-8 cannot hold
+        decoded.append((header["key"], decode_bytes(header["value"], f"{where}: header {header['key']!r}")))
+    return tuple(decoded)
+
+
+def decode_line(line: bytes, number: int, separator: bytes | None) -> Entry:
+    """Return a delimited line as an entry: its value, or key and value around the first `separator`."""
+    if separator is None:
+        return Entry(None, None, line)
+    key, found, value = line.partition(separator)
+    if not found:
+        raise InvalidArgument(f"line {number} has no key separator {separator!r}")
+    return Entry(None, key, value)
+
+
+def split(stream: BinaryIO, delimiter: bytes) -> Iterator[bytes]:
+    """Yield what stands between delimiters; a last piece without one counts, an empty last one does not.
+
+    Holds one piece at a time. Pieces are given as soon as they are complete, however the stream is fed.
+    """
+    read = getattr(stream, "read1", stream.read)
+    held = bytearray()
+    while chunk := read(CHUNK_BYTES):
+        unseen = max(0, len(held) - len(delimiter) + 1)  # a delimiter may lie across two chunks
+        held += chunk
+        if held.find(delimiter, unseen) >= 0:
+            *pieces, rest = bytes(held).split(delimiter)
+            yield from pieces
+            held = bytearray(rest)
+    if held:
+        yield bytes(held)

@@ -1,0 +1,253 @@
+"""Files in: lines, NDJSON, CSV, Arrow and Parquet as bounded batches that `Log.append_batch` takes.
+
+A source gives batches and says how far it is. What is wrong with a file is InvalidArgument, with the line
+where lines can be counted. Knows no log: a file's `offset` column is not used, the log gives its own.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from argparse import ArgumentTypeError
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+import pyarrow as pa
+
+from seglog.cli.formats import decode_line, decode_record, split
+from seglog.cli.tables import BATCH_BYTES, BATCH_RECORDS, HEADERS
+from seglog.cli.units import parse_time
+from seglog.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from seglog.cli.formats import Entry
+
+_BYTES = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_binary_view,
+    pa.types.is_fixed_size_binary,
+    pa.types.is_null,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Columns:
+    """Which columns make a record. None: `key`, `value`, `timestamp`, of which only `value` must exist."""
+
+    key: str | None = None
+    value: str | None = None
+    timestamp: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Batches of value, key, timestamp, headers; `done(records)` of `total` (None: unknown) in `unit`."""
+
+    batches: Iterator[pa.RecordBatch]
+    done: Callable[[int], int]
+    total: int | None
+    unit: str
+
+
+def open_source(
+    file: BinaryIO, kind: str, columns: Columns, *, delimiter: bytes, key_separator: bytes | None
+) -> Source:
+    """Return the source for a file of `kind`: ndjson, lines, csv, arrow or parquet."""
+    if kind == "parquet":
+        return _parquet_source(file, columns)
+    if kind == "ndjson":
+        lines = enumerate(split(file, b"\n"), 1)
+        batches = _entry_batches(decode_record(line, number) for number, line in lines if line.strip())
+    elif kind == "lines":
+        lines = enumerate(split(file, delimiter), 1)
+        batches = _entry_batches(decode_line(line, number, key_separator) for number, line in lines)
+    else:
+        buffered = cast(
+            io.BufferedReader, file if hasattr(file, "peek") else io.BufferedReader(cast(io.RawIOBase, file))
+        )
+        batches = _explained(kind, (_csv_batches if kind == "csv" else _arrow_batches)(buffered, columns))
+    size = _size(file)
+    if size is None:
+        return Source(batches, lambda records: records, None, " records")
+    return Source(batches, lambda _: file.tell(), size, "B")
+
+
+def _size(file: BinaryIO) -> int | None:
+    """Return the bytes of a file, None for a pipe, which knows neither where it is nor where it ends."""
+    try:
+        return os.fstat(file.fileno()).st_size if file.seekable() else None
+    except io.UnsupportedOperation:  # a stream in memory
+        return None
+
+
+def _explained(kind: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches; what Arrow says against the file becomes InvalidArgument."""
+    try:
+        yield from batches
+    except pa.ArrowException as error:
+        raise InvalidArgument(f"the {kind} input is not readable: {error}") from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        why = f"the {kind} input is cut short: {error}"  # an OSError without a number is Arrow's own
+        raise InvalidArgument(why) from error
+
+
+def _entry_batches(entries: Iterable[Entry]) -> Iterator[pa.RecordBatch]:
+    held: list[Entry] = []
+    size = 0
+    for entry in entries:
+        held.append(entry)
+        size += len(entry.value or b"") + len(entry.key or b"")
+        size += sum(len(value or b"") for _, value in entry.headers)
+        if len(held) >= BATCH_RECORDS or size >= BATCH_BYTES:
+            yield _entry_batch(held)
+            held, size = [], 0
+    if held:
+        yield _entry_batch(held)
+
+
+def _entry_batch(entries: list[Entry]) -> pa.RecordBatch:
+    headers = [[{"key": name, "value": value} for name, value in entry.headers] for entry in entries]
+    return pa.record_batch(
+        {
+            "value": pa.array([entry.value for entry in entries], pa.binary()),
+            "key": pa.array([entry.key for entry in entries], pa.binary()),
+            "timestamp": pa.array([entry.timestamp for entry in entries], pa.int64()),
+            "headers": pa.array(headers, HEADERS),
+        }
+    )
+
+
+def _arrow_batches(file: io.BufferedReader, columns: Columns) -> Iterator[pa.RecordBatch]:
+    """Read an IPC stream, or an IPC file, which begins with ARROW1 and is read from its end."""
+    if file.peek(6)[:6] == b"ARROW1":
+        if not file.seekable():
+            raise InvalidArgument(
+                "an Arrow file is read from its end: give a file or a stream, not a file in a pipe"
+            )
+        reader = pa.ipc.open_file(file)
+        batches = (reader.get_batch(number) for number in range(reader.num_record_batches))
+    else:
+        batches = pa.ipc.open_stream(file)
+    for batch in batches:
+        rows = _rows(batch.nbytes, batch.num_rows)
+        for first in range(0, batch.num_rows, rows):
+            yield _records(batch.slice(first, rows), columns)
+
+
+def _parquet_source(file: BinaryIO, columns: Columns) -> Source:
+    import pyarrow.parquet as pq  # noqa: PLC0415 # 100 ms that only Parquet should cost
+
+    if not file.seekable():
+        raise InvalidArgument("Parquet is read from its end: give a file, not a pipe")
+    try:
+        parquet = pq.ParquetFile(file)
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidArgument(f"the parquet input is not readable: {error}") from error
+    names = set(parquet.schema_arrow.names)
+    wanted = {columns.value or "value", columns.key or "key", columns.timestamp or "timestamp", "headers"}
+    size = sum(parquet.metadata.row_group(i).total_byte_size for i in range(parquet.num_row_groups))
+    batches = parquet.iter_batches(_rows(size, parquet.metadata.num_rows), columns=sorted(names & wanted))
+    found = _explained("parquet", (_records(batch, columns) for batch in batches))
+    return Source(found, lambda records: records, parquet.metadata.num_rows, " records")
+
+
+def _csv_batches(file: io.BufferedReader, columns: Columns) -> Iterator[pa.RecordBatch]:
+    """Read CSV with a header line; cells stay text. An empty cell is no key, but a value of no bytes."""
+    from pyarrow import csv as arrow_csv  # noqa: PLC0415 # loaded where CSV is read
+
+    header = file.readline().decode("utf-8-sig", "surrogateescape")
+    names = next(csv.reader([header.rstrip("\r\n")]), [])
+    wanted = [columns.value or "value", columns.key or "key", columns.timestamp or "timestamp"]
+    _column_index(names, wanted[0], columns)
+    if not file.peek(1):
+        return
+    reader = arrow_csv.open_csv(
+        file,
+        arrow_csv.ReadOptions(column_names=names, block_size=BATCH_BYTES),
+        arrow_csv.ParseOptions(newlines_in_values=True),
+        arrow_csv.ConvertOptions(
+            include_columns=[name for name in wanted if name in names],
+            column_types=dict.fromkeys(wanted, pa.binary()),
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            check_utf8=False,
+        ),
+    )
+    for batch in reader:
+        value = batch.schema.get_field_index(wanted[0])
+        yield _records(batch.set_column(value, wanted[0], batch.column(value).fill_null(b"")), columns)
+
+
+def _rows(size_bytes: int, rows: int) -> int:
+    """Return how many of `rows` rows of `size_bytes` bytes in all make about BATCH_BYTES."""
+    return max(1, min(BATCH_RECORDS, BATCH_BYTES * max(1, rows) // max(1, size_bytes)))
+
+
+def _column_index(names: list[str], name: str, columns: Columns) -> int:
+    """Return where the column stands, -1 if it may be missing; InvalidArgument if it must be there."""
+    if names.count(name) > 1:
+        raise InvalidArgument(f"the input has more than one column {name!r}")
+    if name in names:
+        return names.index(name)
+    if name in (columns.value or "value", columns.key, columns.timestamp):
+        listed = ", ".join(map(repr, names)) or "none"
+        raise InvalidArgument(
+            f"the input has no column {name!r}; it has {listed}; see --value-column and its like"
+        )
+    return -1
+
+
+def _records(batch: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
+    """Return the columns that make records, in a log's types; InvalidArgument for one that cannot be."""
+    names = batch.schema.names
+    taken = {}
+    for role, name, convert in (
+        ("value", columns.value or "value", _bytes),
+        ("key", columns.key or "key", _bytes),
+        ("timestamp", columns.timestamp or "timestamp", _timestamps),
+    ):
+        index = _column_index(names, name, columns)
+        if index >= 0:
+            taken[role] = convert(batch.column(index), name)
+    headers = names.index("headers") if names.count("headers") == 1 else -1
+    if headers >= 0 and (pa.types.is_list(kind := batch.schema.field(headers).type) or pa.types.is_map(kind)):
+        taken["headers"] = batch.column(headers)
+    return pa.record_batch(taken)
+
+
+def _bytes(column: pa.Array, name: str) -> pa.Array:
+    """Return text and bytes of any layout as they are, whole numbers as their digits."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_integer(kind):
+        return column.cast(pa.string())
+    if not any(fits(kind) for fits in _BYTES):
+        raise InvalidArgument(f"column {name!r} is {kind}; keys and values are text, bytes or whole numbers")
+    return column
+
+
+def _timestamps(column: pa.Array, name: str) -> pa.Array:
+    """Return times as they are, whole numbers as microseconds, text (ISO 8601 or digits) as microseconds."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return column
+    if pa.types.is_integer(kind) or pa.types.is_null(kind):
+        return column.cast(pa.int64())
+    if pa.types.is_date(kind):
+        return column.cast(pa.timestamp("ms"))
+    if not any(fits(kind) for fits in _BYTES):
+        raise InvalidArgument(f"column {name!r} is {kind}; timestamps are times, text or int microseconds")
+    try:
+        cells = [None if cell is None else parse_time(cell) for cell in column.cast(pa.string()).to_pylist()]
+    except ArgumentTypeError as error:
+        raise InvalidArgument(f"column {name!r}: {error}") from None
+    return pa.array(cells, pa.int64())

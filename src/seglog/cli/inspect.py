@@ -1,0 +1,128 @@
+"""`info`: what a log holds, how it is kept, a drawing of its segments. Opens read only, creates nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from seglog.cli import draw, output
+from seglog.cli.options import Commands, add_command, add_durable, add_log
+from seglog.cli.units import format_size, format_time
+
+if TYPE_CHECKING:
+    import argparse
+
+    from seglog.config import LogConfig
+    from seglog.log.log import Log
+
+
+def add_parsers(commands: Commands) -> None:
+    """Declare `info`."""
+    parser = add_command(
+        commands,
+        "info",
+        _info,
+        summary="show what a log holds, its config and its segments",
+        story=(
+            "With --segments, one line for each segment: offsets, a bar of its size to scale (light: tomb-\n"
+            "stones), records, state and times, as far as the terminal is wide."
+        ),
+        examples=[
+            "seglog info orders",
+            "seglog info orders --segments",
+            "seglog info orders --json | jq .records",
+        ],
+    )
+    add_log(parser)
+    parser.add_argument("--segments", action="store_true", help="draw the segments, the oldest first")
+    add_durable(parser)
+
+
+def _info(args: argparse.Namespace) -> int:
+    import seglog  # noqa: PLC0415 # the program must print its help without the engine
+
+    with seglog.open(args.log, mode="r", expose=args.expose) as log:
+        figures = _figures(log)
+        segments = log.segments
+    if args.json:
+        output.say_json(output.plain({**figures, "segments": segments if args.segments else len(segments)}))
+        return 0
+    glyphs = draw.UNICODE if output.unicode_output() else draw.ASCII
+    output.say(*_summary(figures, len(segments), glyphs))
+    if args.segments:
+        width = shutil.get_terminal_size().columns
+        output.say("", *draw.segment_lines(segments, width, glyphs))
+    return 0
+
+
+def _figures(log: Log) -> dict[str, Any]:
+    segments = log.segments
+    return {
+        "path": str(log.path),
+        "lowest_offset": log.lowest_offset,
+        "next_offset": log.next_offset,
+        "durable_offset": log.durable_offset,
+        "records": sum(segment.records for segment in segments),
+        "tombstones": sum(segment.tombstones for segment in segments),
+        "bytes": log.size,
+        "min_timestamp": min(
+            (one.min_timestamp for one in segments if one.min_timestamp is not None), default=None
+        ),
+        "max_timestamp": max(
+            (one.max_timestamp for one in segments if one.max_timestamp is not None), default=None
+        ),
+        "config": log.config.to_json(),
+        "changed": _changed(log.config),
+        "recovery": {"clean": log.recovery.clean, "events": log.recovery.events},
+    }
+
+
+def _changed(config: LogConfig) -> dict[str, str]:
+    """Return the options that differ from the default, for people."""
+    default = type(config)(segment_bytes=config.segment_bytes)
+    shown = {"segment_bytes": format_size(config.segment_bytes)}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if value == getattr(default, field.name) or field.name in shown:
+            continue
+        if field.name == "retention":
+            kept = [(one.name, getattr(value, one.name)) for one in dataclasses.fields(value)]
+            shown |= {
+                f"retention.{name}": str(one) for name, one in kept if one != getattr(default.retention, name)
+            }
+        else:
+            shown[field.name] = format_size(value) if field.name.endswith("bytes") else str(value)
+    return shown
+
+
+def _summary(figures: dict[str, Any], segments: int, glyphs: draw.Glyphs) -> list[str]:
+    end, durable = figures["next_offset"], figures["durable_offset"]
+    empty = end == figures["lowest_offset"]
+    held = f"none, the next is {end}" if empty else f"{figures['lowest_offset']} {glyphs.to} {end - 1}"
+    records = f"{figures['records']:,}"
+    if figures["tombstones"]:
+        records += f", {figures['tombstones']:,} of them tombstones"
+    lines = [
+        ("log", figures["path"]),
+        ("offsets", held),
+        (
+            "on disk",
+            f"all {glyphs.mark} durable offset {durable}"
+            if durable >= end
+            else f"up to, not including, {durable}",
+        ),
+        ("records", records),
+        ("size", f"{format_size(figures['bytes'])} in {segments} segment{'s' * (segments != 1)}"),
+        ("times", _times(figures, glyphs)),
+        ("config", f" {glyphs.mark} ".join(f"{name} {value}" for name, value in figures["changed"].items())),
+    ]
+    events = figures["recovery"]["events"]
+    lines.append(("recovery", "clean" if figures["recovery"]["clean"] else f"{len(events)} events"))
+    lines += [("", f"{event.kind} {event.path}: {event.detail}") for event in events]
+    return [f"{name:<10}{text}" for name, text in lines if text]
+
+
+def _times(figures: dict[str, Any], glyphs: draw.Glyphs) -> str:
+    first, last = figures["min_timestamp"], figures["max_timestamp"]
+    return "" if first is None else f"{format_time(first)} {glyphs.to} {format_time(last)}"

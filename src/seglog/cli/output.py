@@ -1,0 +1,128 @@
+"""Where results go: bytes and lines on standard output, notes on stderr, files that appear whole or not.
+
+Everything goes to the binary layer of standard output, so that text and raw values keep their order and a
+name that the terminal cannot show is escaped, never an error. Knows no command and no log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from seglog.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STANDARD = "-"
+
+
+def stdout() -> BinaryIO:
+    """Return the binary layer of standard output."""
+    if sys.stdout is None:  # started with it closed, as in `>&-`
+        raise InvalidArgument("standard output is closed")
+    return cast(BinaryIO, sys.stdout.buffer)
+
+
+def stdin() -> BinaryIO:
+    """Return the binary layer of standard input."""
+    if sys.stdin is None:
+        raise InvalidArgument("standard input is closed")
+    return cast(BinaryIO, sys.stdin.buffer)
+
+
+def unicode_output() -> bool:
+    """Tell whether standard output shows more than ASCII."""
+    return (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
+
+
+def say(*lines: str) -> None:
+    """Write lines of text to standard output."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    stdout().write("".join(f"{line}\n" for line in lines).encode(encoding, "backslashreplace"))
+
+
+def say_json(value: object) -> None:
+    """Write one JSON value as a line to standard output."""
+    stdout().write(json.dumps(value, default=str).encode() + b"\n")
+
+
+def note(text: str) -> None:
+    """Write one line for people to stderr, where it never mixes with data."""
+    if sys.stderr is not None:
+        print(f"seglog: {text}", file=sys.stderr)
+
+
+def flush() -> None:
+    """Push everything out; BrokenPipeError when nobody reads any more, OSError when a device is full."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def silence_stdout() -> None:
+    """Point standard output at the null device, so that the interpreter's last flush cannot fail again."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        descriptor = sys.stdout.fileno()
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, descriptor)
+        os.close(null)
+
+
+def confirmed(question: str, *, yes: bool) -> bool:
+    """Ask on the terminal; `yes` answers, and without a terminal InvalidArgument asks for --yes."""
+    if yes:
+        return True
+    if sys.stdin is None or sys.stderr is None or not sys.stdin.isatty():
+        raise InvalidArgument(f"{question} Nobody can be asked here: repeat with --yes")
+    flush()
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+@contextlib.contextmanager
+def target(path: str, *, force: bool) -> Iterator[BinaryIO]:
+    """Open the file a command writes; it appears under its name when it is complete, or not at all.
+
+    `-` is standard output. A device or a pipe is written directly. InvalidArgument for a file that exists,
+    unless `force`, which replaces it at the end in one step; a directory is refused either way.
+    """
+    if path == STANDARD:
+        yield stdout()
+        return
+    final = Path(path).resolve()  # what a symlink points to is replaced, not the link
+    if final.exists() and not final.is_file() and not final.is_dir():
+        with final.open("wb") as device:
+            yield device
+        return
+    _refuse_existing(final, path, force)
+    draft = final.with_name(f".{final.name}.{secrets.token_hex(4)}.part")
+    try:
+        with draft.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        _refuse_existing(final, path, force)
+        draft.replace(final)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _refuse_existing(final: Path, path: str, force: bool) -> None:
+    if final.is_dir():
+        raise InvalidArgument(f"{path} is a directory; name a file")
+    if final.exists() and not force:
+        raise InvalidArgument(f"{path} exists; --force replaces it")
+
+
+def plain(value: Any) -> Any:
+    """Return dataclasses and tuples of them as plain values for JSON."""
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: plain(getattr(value, name)) for name in value.__dataclass_fields__}
+    return value

@@ -1,0 +1,264 @@
+"""`import` and `export`: a log from and to files, streaming. The formats are in formats, tables, ingest."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from seglog.cli import output
+from seglog.cli.exits import saying_what_went_in
+from seglog.cli.formats import encode_record
+from seglog.cli.options import (
+    Commands,
+    add_command,
+    add_config,
+    add_delimiter,
+    add_durable,
+    add_force,
+    add_log,
+    add_quiet,
+    config_from,
+)
+from seglog.cli.progress import progress
+from seglog.cli.selection import Selection, add_selection, bounds, records, selection_from
+from seglog.cli.units import parse_delimiter
+from seglog.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+
+    from seglog.cli.ingest import Source
+    from seglog.log.log import Log
+    from seglog.record import Record
+
+_SUFFIXES = {
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".json": "ndjson",
+    ".txt": "lines",
+    ".lines": "lines",
+    ".csv": "csv",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".ipc": "arrow",
+    ".feather": "arrow",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+_EXPORTS = ["ndjson", "lines", "arrow", "parquet"]
+
+
+def add_parsers(commands: Commands) -> None:
+    """Declare `import` and `export`."""
+    _add_import(commands)
+    _add_export(commands)
+
+
+def _add_import(commands: Commands) -> None:
+    parser = add_command(
+        commands,
+        "import",
+        _import,
+        summary="append the records of a file",
+        story=(
+            "Goes in batches; a batch goes in whole or not at all, and an import that stops says how many\n"
+            "records it left in the log. Offsets are given anew. CSV needs a header line; an empty\n"
+            "key cell is no key. A `headers` column of (key, value) lists is taken as the records' headers."
+        ),
+        examples=[
+            "seglog import orders orders.ndjson",
+            "seglog import flights flights.csv --key-column tail --value-column route",
+            "zcat access.log.gz | seglog import access - --format lines",
+            "seglog import orders orders.parquet --segment-bytes 256MiB --quiet",
+        ],
+    )
+    add_log(parser)
+    parser.add_argument("file", metavar="FILE", help="the file to read, or - for standard input")
+    parser.add_argument(
+        "--format",
+        choices=["ndjson", "lines", "csv", "arrow", "parquet"],
+        help="default: guessed from the file's suffix; ndjson for standard input",
+    )
+    columns = parser.add_argument_group("columns (csv, arrow, parquet)")
+    columns.add_argument("--key-column", metavar="NAME", help="the keys; default: `key`, if it is there")
+    columns.add_argument("--value-column", metavar="NAME", help="the values; default: `value`")
+    columns.add_argument(
+        "--timestamp-column",
+        metavar="NAME",
+        help="times: ISO 8601 (UTC where no zone stands) or int microseconds; default: `timestamp`, or now",
+    )
+    add_delimiter(parser, "lines: what ends a line")
+    parser.add_argument(
+        "--key-separator",
+        metavar="TEXT",
+        type=parse_delimiter,
+        help=r"lines: a line is KEY, TEXT, VALUE; \n \t \r \0 and \\ are understood",
+    )
+    add_quiet(parser)
+    add_config(parser)
+
+
+def _add_export(commands: Commands) -> None:
+    parser = add_command(
+        commands,
+        "export",
+        _export,
+        summary="write records to a file",
+        story=(
+            "The file appears under its name when it is complete. ndjson, arrow, parquet hold everything;\n"
+            "lines holds the values only, and stops at one that holds a newline or is null."
+        ),
+        examples=[
+            "seglog export orders orders.parquet",
+            "seglog export orders - --start 1000 | gzip > orders.ndjson.gz",
+            "seglog export orders day.arrow --from-time 2024-05-01 --to-time 2024-05-02 --force",
+        ],
+    )
+    add_log(parser)
+    parser.add_argument("file", metavar="FILE", help="the file to write, or - for standard output")
+    parser.add_argument(
+        "--format",
+        choices=_EXPORTS,
+        help="default: guessed from the file's suffix; ndjson for standard output",
+    )
+    add_selection(parser)
+    add_force(parser)
+    add_quiet(parser)
+    add_durable(parser)
+
+
+def _kind(args: argparse.Namespace) -> str:
+    if args.format:
+        return str(args.format)
+    if args.file == output.STANDARD:
+        return "ndjson"
+    kind = _SUFFIXES.get(Path(args.file).suffix.lower())
+    if kind is None:
+        raise InvalidArgument(f"{args.file} does not say what it is; give --format")
+    return kind
+
+
+def _import(args: argparse.Namespace) -> int:
+    import seglog  # noqa: PLC0415 # the program must print its help without the engine
+    from seglog.cli import ingest  # noqa: PLC0415 # pyarrow is loaded where tables are
+
+    kind = _kind(args)
+    columns = ingest.Columns(key=args.key_column, value=args.value_column, timestamp=args.timestamp_column)
+    if kind in ("ndjson", "lines") and columns != ingest.Columns():
+        raise InvalidArgument(
+            f"{kind} has no columns: --key-column and its like are for csv, arrow and parquet"
+        )
+    if kind != "lines" and args.key_separator is not None:
+        raise InvalidArgument("--key-separator goes with --format lines")
+    began = time.monotonic()
+    with _source_file(args.file) as file:
+        source = ingest.open_source(
+            file, kind, columns, delimiter=args.delimiter, key_separator=args.key_separator
+        )
+        first = next(source.batches, None)  # a file that is wrong from the start leaves no log behind
+        batches = source.batches if first is None else chain([first], source.batches)
+        with seglog.open(args.log, config_from(args), mode="a") as log:
+            counts = _pour(log, source, batches, quiet=args.quiet)
+    _summary(args, "imported", counts, time.monotonic() - began)
+    return 0
+
+
+@contextlib.contextmanager
+def _source_file(path: str) -> Iterator[BinaryIO]:
+    if path == output.STANDARD:
+        yield output.stdin()
+        return
+    with Path(path).open("rb") as file:
+        yield file
+
+
+def _pour(log: Log, source: Source, batches: Iterator[Any], *, quiet: bool) -> dict[str, int]:
+    """Append batch after batch; an error says how many records went in before it."""
+    first, count = log.next_offset, 0
+    with saying_what_went_in(log), progress("import", unit=source.unit, quiet=quiet) as report:
+        for batch in batches:
+            count += len(log.append_batch(batch))
+            report(source.done(count), source.total)
+        log.sync()
+    return {"records": count, "first_offset": first, "next_offset": first + count}
+
+
+def _export(args: argparse.Namespace) -> int:
+    import seglog  # noqa: PLC0415 # the program must print its help without the engine
+
+    kind, chosen = _kind(args), selection_from(args)
+    if kind not in _EXPORTS:
+        raise InvalidArgument(
+            f"{kind} cannot hold bytes, nulls and headers; export as ndjson, arrow or parquet"
+        )
+    if kind in ("arrow", "parquet") and args.file == output.STANDARD and output.stdout().isatty():
+        raise InvalidArgument(f"{kind} is binary and would spoil the terminal; name a file or use a pipe")
+    began = time.monotonic()
+    with (
+        seglog.open(args.log, mode="r", expose=args.expose) as log,
+        output.target(args.file, force=args.force) as sink,
+        progress("export", unit=" records", quiet=args.quiet) as report,
+    ):
+        start, stop = bounds(log, chosen)
+        write = _write_table if kind in ("arrow", "parquet") else _write_lines
+        count = write(log, chosen, kind, sink, lambda offset: report(offset + 1 - start, stop - start))
+    _summary(args, "exported", {"records": count}, time.monotonic() - began)
+    return 0
+
+
+def _write_table(
+    log: Log, chosen: Selection, kind: str, sink: BinaryIO, report: Callable[[int], None]
+) -> int:
+    from seglog.cli import tables  # noqa: PLC0415 # pyarrow is loaded for tables only
+
+    count = 0
+    with tables.writer(kind, sink) as write:
+        for batch in tables.batches(log, chosen):
+            write(batch)
+            count += batch.num_rows
+            report(batch.column("offset")[-1].as_py())
+    return count
+
+
+def _write_lines(
+    log: Log, chosen: Selection, kind: str, sink: BinaryIO, report: Callable[[int], None]
+) -> int:
+    encode = encode_record if kind == "ndjson" else _line
+    count = 0
+    for record in records(log, chosen):
+        sink.write(encode(record))
+        count += 1
+        report(record.offset)
+    return count
+
+
+def _line(record: Record) -> bytes:
+    if record.value is None or b"\n" in record.value:
+        why = "is a tombstone" if record.value is None else "holds a newline"
+        raise InvalidArgument(f"offset {record.offset} {why}, which lines cannot hold; export as ndjson")
+    return record.value + b"\n"
+
+
+def _summary(args: argparse.Namespace, done: str, counts: dict[str, int], seconds: float) -> None:
+    """Say what was done: on standard output, or on stderr where that carries the data."""
+    if args.json:
+        if args.file != output.STANDARD or done == "imported":
+            output.say_json({**counts, "seconds": round(seconds, 3)})
+        return
+    if args.quiet:
+        return
+    count = counts["records"]
+    span = (
+        f" as offsets {counts['first_offset']} to {counts['next_offset'] - 1}"
+        if "next_offset" in counts and count
+        else ""
+    )
+    text = f"{done} {count:,} record{'s' * (count != 1)}{span} in {seconds:.2f} s"
+    if args.file == output.STANDARD and done == "exported":
+        output.note(text)
+    else:
+        output.say(text)

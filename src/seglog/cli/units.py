@@ -1,0 +1,116 @@
+r"""What people write and what programs hold: sizes in bytes, durations in seconds, times in microseconds.
+
+    64MiB 1GB 512        1024 and 1000 are told apart; a bare M is refused because it could be either
+    90s 15m 1h30m 7d     seconds where no unit stands
+    2024-05-01T12:00Z    ISO 8601, UTC where no zone stands; only digits: int microseconds since the epoch
+
+Pure functions over text; every parser raises argparse.ArgumentTypeError and says what it accepts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from argparse import ArgumentTypeError
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_SIZES = {"": 1, "b": 1} | {
+    prefix + suffix: base**power
+    for power, prefix in enumerate("kmgtp", 1)
+    for suffix, base in (("ib", 1024), ("b", 1000))
+}
+_SECONDS = {"ms": Fraction(1, 1000), "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "": 1}
+_ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
+
+
+def parse_size(text: str) -> int:
+    """Return a size such as 64MiB, 1GB or 512 in bytes."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    factor = _SIZES.get(match[2].lower()) if match else None
+    if match is None or factor is None:
+        raise ArgumentTypeError(f"{text!r} is not a size; write bytes as 512, 64MiB (1024) or 1GB (1000)")
+    size = Fraction(match[1]) * factor
+    if size.denominator != 1:
+        raise ArgumentTypeError(f"{text!r} is not a whole number of bytes")
+    return int(size)
+
+
+def parse_duration(text: str) -> float:
+    """Return a duration such as 90s, 15m, 1h30m or 7d in seconds; a bare number is seconds."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    whole = re.fullmatch(r"\s*(?:\d+(?:\.\d+)?\s*[A-Za-z]*\s*)+", text)
+    if not whole or any(unit.lower() not in _SECONDS for _, unit in parts):
+        raise ArgumentTypeError(f"{text!r} is not a duration; write 90s, 15m, 1h30m, 7d, or seconds")
+    return float(sum(Fraction(number) * _SECONDS[unit.lower()] for number, unit in parts))
+
+
+def parse_time(text: str) -> int:
+    """Return ISO 8601 (UTC where no zone stands) or digits (microseconds) as microseconds since the epoch."""
+    if re.fullmatch(r"\s*[+-]?\d+\s*", text):
+        moment_us = int(text)
+        if not -(2**63) <= moment_us < 2**63:
+            raise ArgumentTypeError(f"{text!r} does not fit 64 bits of microseconds")
+        return moment_us
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise ArgumentTypeError(
+            f"{text!r} is not a time; write ISO 8601 such as 2024-05-01T12:00:00Z, or int microseconds"
+        ) from None
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH) // _MICROSECOND
+
+
+def parse_offset(text: str) -> int:
+    """Return an offset: a whole number from 0 up."""
+    if not re.fullmatch(r"\d+", text.strip()):
+        raise ArgumentTypeError(f"{text!r} is not an offset; offsets are whole numbers from 0 up")
+    return int(text)
+
+
+parse_count = parse_offset
+
+
+def parse_delimiter(text: str) -> bytes:
+    r"""Return a delimiter's bytes; \n \t \r \0 and \\ are understood."""
+    pieces = re.split(r"\\([ntr0\\])", text)  # every second piece is the letter behind a backslash
+    delimiter = b"".join(_ESCAPES[piece] if i % 2 else os.fsencode(piece) for i, piece in enumerate(pieces))
+    if not delimiter:
+        raise ArgumentTypeError("a delimiter cannot be empty")
+    return delimiter
+
+
+def parse_header(text: str) -> tuple[str, bytes | None]:
+    """Return K=V as (K, bytes of V), and K alone as (K, None)."""
+    name, equals, value = text.partition("=")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ArgumentTypeError("a header's name must be UTF-8 text") from None
+    if not name:
+        raise ArgumentTypeError(f"{text!r} has no name; write NAME=VALUE")
+    return name, os.fsencode(value) if equals else None
+
+
+def format_size(size_bytes: int) -> str:
+    """Return a size for people: 512 B, 1.5 KiB, 64.0 MiB."""
+    if size_bytes < 1024:
+        return f"{size_bytes} B"
+    size = float(size_bytes)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        size /= 1024
+        if size < 999.95:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1024:.1f} PiB"
+
+
+def format_time(moment_us: int, *, precise: bool = True) -> str:
+    """Return a moment (us) as ISO 8601, UTC, to the second unless `precise`; beyond year 9999 as a number."""
+    try:
+        moment = EPOCH + timedelta(microseconds=moment_us)
+    except OverflowError:
+        return f"{moment_us} us"
+    text = moment.replace(tzinfo=None).isoformat(timespec="auto" if precise else "seconds")
+    return f"{text}Z"

@@ -1,0 +1,140 @@
+"""`append`: one value from the command line or streamed from standard input, or a record for every line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any
+
+from seglog.cli import output
+from seglog.cli.exits import saying_what_went_in
+from seglog.cli.formats import CHUNK_BYTES, decode_line, split
+from seglog.cli.options import Commands, add_command, add_config, add_delimiter, add_log, config_from
+from seglog.cli.units import parse_delimiter, parse_header, parse_time
+from seglog.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from seglog.log.log import Log
+
+
+def add_parsers(commands: Commands) -> None:
+    """Declare `append`."""
+    parser = add_command(
+        commands,
+        "append",
+        _append,
+        summary="append records and print their offsets",
+        story=(
+            "The value is the argument, or standard input to its end (byte for byte, of any length that\n"
+            "fits a segment, never held in memory as a whole). With --lines every line is a\n"
+            "record. The log is created if it does not exist. With --sync a printed offset is on disk."
+        ),
+        examples=[
+            "seglog append orders 'hello' --key user-1 --header source=web",
+            "seglog append orders - < photo.jpg",
+            r"tr ' ' '\t' < pairs.txt | seglog append orders --lines --key-separator '\t' --sync",
+            "seglog append orders --key user-1 --tombstone",
+            "seglog append orders 'first' --segment-bytes 64MiB --retention-age 7d",
+        ],
+    )
+    add_log(parser)
+    parser.add_argument(
+        "value", metavar="VALUE", nargs="?", help="the value, or - for standard input (the default)"
+    )
+    parser.add_argument("--key", metavar="KEY", help="the key of the record (with --lines: of every record)")
+    parser.add_argument(
+        "--header",
+        metavar="NAME=VALUE",
+        dest="headers",
+        type=parse_header,
+        action="append",
+        default=[],
+        help="a header; may be given again; NAME alone is a header without a value (null)",
+    )
+    parser.add_argument(
+        "--timestamp",
+        metavar="TIME",
+        type=parse_time,
+        help="ISO 8601 (UTC where no zone stands) or int microseconds since the epoch; default: now",
+    )
+    parser.add_argument("--tombstone", action="store_true", help="append a null value: the key is deleted")
+    parser.add_argument("--lines", action="store_true", help="every line of standard input is a record")
+    add_delimiter(parser, "with --lines: what ends a line")
+    parser.add_argument(
+        "--key-separator",
+        metavar="TEXT",
+        type=parse_delimiter,
+        help=r"with --lines: a line is KEY, TEXT, VALUE; \n \t \r \0 and \\ are understood",
+    )
+    parser.add_argument(
+        "--sync", action="store_true", help="have each record on disk before its offset is printed"
+    )
+    add_config(parser)
+
+
+def _append(args: argparse.Namespace) -> int:
+    import seglog  # noqa: PLC0415 # the program must print its help without the engine
+
+    _check(args)
+    with (
+        seglog.open(args.log, config_from(args), mode="a") as log,
+        saying_what_went_in(log) if args.lines else contextlib.nullcontext(),
+    ):
+        heard = True
+        for offset in _appended(log, args):
+            if args.sync:
+                log.sync()
+            heard = heard and _acknowledge(offset, as_json=args.json)
+    return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    if args.tombstone and (args.value is not None or args.lines):
+        raise InvalidArgument("--tombstone is the absence of a value: give no VALUE and no --lines")
+    if args.tombstone and args.key is None:
+        raise InvalidArgument("--tombstone needs --key: it deletes a key")
+    if args.lines and args.value not in (None, output.STANDARD):
+        raise InvalidArgument("--lines reads standard input: give no VALUE")
+    if args.key_separator is not None and (not args.lines or args.key is not None):
+        raise InvalidArgument("--key-separator goes with --lines, and not with --key")
+
+
+def _appended(log: Log, args: argparse.Namespace) -> Iterator[int]:
+    """Append what the arguments say, yielding each offset as its record is in."""
+    same: dict[str, Any] = {"timestamp": args.timestamp, "headers": tuple(args.headers)}
+    key = None if args.key is None else os.fsencode(args.key)
+    if args.lines:
+        yield from _append_lines(log, args, key, same)
+    elif args.tombstone:
+        yield log.append(None, key=key, **same)
+    elif args.value in (None, output.STANDARD):
+        source = output.stdin()
+        read = getattr(source, "read1", source.read)
+        yield log.append_stream(iter(lambda: read(CHUNK_BYTES), b""), key=key, **same)
+    else:
+        yield log.append(os.fsencode(args.value), key=key, **same)
+
+
+def _append_lines(
+    log: Log, args: argparse.Namespace, key: bytes | None, same: dict[str, Any]
+) -> Iterator[int]:
+    for number, line in enumerate(split(output.stdin(), args.delimiter), 1):
+        entry = decode_line(line, number, args.key_separator)
+        yield log.append(entry.value, key=key if entry.key is None else entry.key, **same)
+
+
+def _acknowledge(offset: int, *, as_json: bool) -> bool:
+    """Print an offset at once; False when nobody listens any more, which does not stop what comes in."""
+    try:
+        if as_json:
+            output.say_json({"offset": offset})
+        else:
+            output.say(str(offset))
+        output.flush()
+    except BrokenPipeError:
+        output.silence_stdout()
+        return False
+    return True

@@ -1,0 +1,146 @@
+"""Configuration of a log: frozen values with units, validated once. Sizes in bytes, durations in seconds."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from seglog.errors import ConfigError
+
+MIN_SEGMENT_BYTES = 512
+MAX_STORE_BYTES = 2**32 - 1
+MAX_OFFSET = 2**63 - 1
+DAY = 86_400.0
+
+
+def _whole(name: str, value: object, *, least: int, most: int | None = None) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigError(f"{name} must be an int, not {type(value).__name__}")
+    if value < least or (most is not None and value > most):
+        bound = f"at least {least}" if most is None else f"between {least} and {most}"
+        raise ConfigError(f"{name} is {value}; it must be {bound}")
+    return value
+
+
+def _seconds(name: str, value: object, *, zero: bool) -> float:
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigError(f"{name} must be seconds or a timedelta, not {type(value).__name__}")
+    if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
+        raise ConfigError(f"{name} is {value}; it must be a finite {'' if zero else 'positive '}number of seconds")
+    return float(value)
+
+
+def _settle(config: object, name: str, value: object) -> None:
+    object.__setattr__(config, name, value)  # the one moment a frozen config is written: its own validation
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Retention:
+    """What a log lets go of. Policies combine; None means no limit.
+
+    bytes: keep at most about this many bytes of stores (whole segments go, the oldest first).
+    age: seconds after a segment was sealed (by the log's own clock) until it may go.
+    compact: keep the latest record per key; the remaining fields steer compaction.
+    delete_retention: seconds a tombstone outlives its first compaction. min_compaction_lag,
+    max_compaction_lag: seconds since sealing before a segment may, and must, be compacted.
+    min_dirty_ratio: share of dirty bytes above which a log is compacted. dedupe_bytes: memory for the key map.
+    """
+
+    bytes: int | None = None
+    age: float | timedelta | None = None
+    compact: bool = False
+    delete_retention: float | timedelta = DAY
+    min_compaction_lag: float | timedelta = 0.0
+    max_compaction_lag: float | timedelta | None = None
+    min_dirty_ratio: float = 0.5
+    dedupe_bytes: int = 128 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        if self.bytes is not None:
+            _whole("retention.bytes", self.bytes, least=0)
+        if self.age is not None:
+            _settle(self, "age", _seconds("retention.age", self.age, zero=True))
+        if not isinstance(self.compact, bool):
+            raise ConfigError(f"retention.compact must be True or False, not {type(self.compact).__name__}")
+        for name in ("delete_retention", "min_compaction_lag", "max_compaction_lag"):
+            if getattr(self, name) is not None:
+                _settle(self, name, _seconds(f"retention.{name}", getattr(self, name), zero=True))
+        if isinstance(self.min_dirty_ratio, bool) or not isinstance(self.min_dirty_ratio, (int, float)):
+            raise ConfigError("retention.min_dirty_ratio must be a number between 0 and 1")
+        if not 0 <= self.min_dirty_ratio <= 1:
+            raise ConfigError(f"retention.min_dirty_ratio is {self.min_dirty_ratio}; it must be between 0 and 1")
+        _whole("retention.dedupe_bytes", self.dedupe_bytes, least=1024)
+
+    @property
+    def age_us(self) -> int | None:
+        """The age in microseconds, or None."""
+        return None if self.age is None else round(float(self.age) * 1_000_000)  # type: ignore[arg-type] # settled to float above
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogConfig:
+    """How a log is kept. The config is stored with the log; a log opened without one uses the stored one.
+
+    segment_bytes: a segment rolls when the next record would pass this size (512 bytes up; default 1 GiB).
+    segment_overflow_bytes: how far one record may pass it (default segment_bytes / 2).
+    segment_age: seconds after which a segment that holds records rolls at the next append or expire.
+    index_interval_bytes: store bytes between two entries of a sparse or time index.
+    buffer_bytes: single appends held in user space up to this size; faster, and lost on kill -9 until written.
+    flush_records, flush_interval: sync after so many records and/or seconds (Kafka's paper).
+    initial_offset: the first offset of a log that is created. open_segments_max: segments kept open at a time.
+    """
+
+    segment_bytes: int = 1024**3
+    segment_overflow_bytes: int | None = None
+    segment_age: float | timedelta | None = None
+    index_interval_bytes: int = 4096
+    buffer_bytes: int = 0
+    flush_records: int | None = None
+    flush_interval: float | timedelta | None = None
+    initial_offset: int = 0
+    open_segments_max: int = 64
+    retention: Retention = Retention()
+
+    def __post_init__(self) -> None:
+        _whole("segment_bytes", self.segment_bytes, least=MIN_SEGMENT_BYTES, most=MAX_STORE_BYTES)
+        if self.segment_overflow_bytes is None:
+            _settle(self, "segment_overflow_bytes", min(self.segment_bytes // 2, MAX_STORE_BYTES - self.segment_bytes))
+        overflow = _whole("segment_overflow_bytes", self.segment_overflow_bytes, least=0)
+        if self.segment_bytes + overflow > MAX_STORE_BYTES:
+            raise ConfigError(
+                f"segment_bytes + segment_overflow_bytes is {self.segment_bytes + overflow}; "
+                f"positions are 32 bits wide, so it must not pass {MAX_STORE_BYTES}"
+            )
+        _whole("index_interval_bytes", self.index_interval_bytes, least=64, most=2**31)
+        _whole("buffer_bytes", self.buffer_bytes, least=0, most=2**30)
+        _whole("initial_offset", self.initial_offset, least=0, most=MAX_OFFSET - 1)
+        _whole("open_segments_max", self.open_segments_max, least=1)
+        if self.flush_records is not None:
+            _whole("flush_records", self.flush_records, least=1)
+        for name in ("segment_age", "flush_interval"):
+            if getattr(self, name) is not None:
+                _settle(self, name, _seconds(name, getattr(self, name), zero=False))
+        if not isinstance(self.retention, Retention):
+            raise ConfigError(f"retention must be a seglog.Retention, not {type(self.retention).__name__}")
+
+    @property
+    def store_limit(self) -> int:
+        """The greatest size of a store in bytes."""
+        return self.segment_bytes + int(self.segment_overflow_bytes or 0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values for the manifest."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> LogConfig:
+        """Read what `to_json` gave; ConfigError for an unknown option."""
+        try:
+            return cls(**{**values, "retention": Retention(**values.get("retention", {}))})
+        except TypeError as error:
+            raise ConfigError(f"the stored config has an option this version does not know: {error}") from error

@@ -1,0 +1,31 @@
+"""The main job on real data: a year of flights into a topic, through Spark, checked against the CSV, and a
+report.
+
+    flights    CSV -> events                  expected   the results from the CSV alone (no seglog)
+    ingest     events -> topic                compare    two results row by row
+    queries    topic -> results, with Spark   report, charts, report.html   what people look at
+    output     which files are replaced       progress   what is seen meanwhile
+
+`run` is the whole of it. Importing this package loads none of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["run"]
+
+
+def run(output: Path, *, limit: int | None = None) -> int:
+    """Run the demo into the directory `output` and return the exit code: 0, or 1 if a result is not as it
+    must be.
+
+    limit: only so many flights of the file. What an earlier run left in `output` is replaced; anything else
+    there is left alone. Raises InvalidArgument (the directory is somebody else's) and MissingExtra.
+    """
+    from seglog.demo.story import tell  # noqa: PLC0415 - Spark, Arrow and the data are the demo extra
+
+    return tell(output, limit=limit)

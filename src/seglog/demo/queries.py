@@ -1,0 +1,129 @@
+"""What Spark works out from the topic: the latest state of every aircraft, and delays by carrier and hour.
+
+Both read `spark.read.format("seglog")` and write Parquet. They know the events' fields and nothing of the
+CSV.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow.parquet as pq
+from pyspark.sql import functions as sql
+
+from seglog.demo.expected import LATE_MINUTES, AircraftState, DelayStatistics
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from seglog.topic import Topic
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_VALUE = (
+    "carrier string, flight int, tailnum string, origin string, dest string, scheduled timestamp, hour int, "
+    "dep_delay int, arr_delay int, air_time int, distance int"
+)
+
+
+def read_topic(spark: SparkSession, topic: Topic) -> DataFrame:
+    """Return the topic's records up to now.
+
+    The end is pinned: a query that reads the topic twice, as `latest_states` does, plans each read by itself,
+    and an append between the two must not make them disagree.
+    """
+    ends = {str(number): topic.partition(number).next_offset for number in range(topic.partitions)}
+    return (
+        spark.read.format("seglog")
+        .option("endingOffsets", json.dumps({topic.name: ends}))
+        .load(str(topic.path))
+    )
+
+
+def latest_states(records: DataFrame) -> DataFrame:
+    """Return the last record of every key. A key never leaves its partition, so its greatest offset is its
+    latest.
+
+    Finding the offsets first and the values by a semi-join moves only keys and offsets through the shuffle.
+    """
+    keyed = records.where("key IS NOT NULL")
+    last = keyed.groupBy("partition", "key").agg(sql.max("offset").alias("offset"))
+    states = keyed.join(
+        sql.broadcast(last.select("partition", "offset")), ["partition", "offset"], "left_semi"
+    )
+    return states.select(
+        sql.col("key").cast("string").alias("aircraft"),
+        "partition",
+        "offset",
+        sql.col("timestamp").alias("event_time"),
+        _event(),
+    ).select(
+        "aircraft", "partition", "offset", "event_time",
+        "event.carrier", "event.flight", "event.origin", "event.dest",
+        "event.scheduled", "event.dep_delay", "event.arr_delay",
+    )  # fmt: skip
+
+
+def delay_statistics(records: DataFrame) -> DataFrame:
+    """Return flights, departures, mean departure delay and share of late ones by carrier and hour."""
+    events = records.select(sql.from_json(sql.col("value").cast("string"), _VALUE).alias("event")).select(
+        "event.*"
+    )
+    late = sql.when(sql.col("dep_delay").isNotNull(), (sql.col("dep_delay") > LATE_MINUTES).cast("int"))
+    return events.groupBy("carrier", "hour").agg(
+        sql.count(sql.lit(1)).alias("flights"),
+        sql.count("dep_delay").alias("departed"),
+        sql.avg("dep_delay").alias("mean_delay"),
+        sql.avg(late).alias("late_share"),
+    )
+
+
+def _event() -> Column:
+    return sql.from_json(sql.col("value").cast("string"), _VALUE).alias("event")
+
+
+def write_parquet(frame: DataFrame, path: Path, order: list[str]) -> None:
+    """Write a small result as one sorted Parquet file in the directory `path`."""
+    frame.coalesce(1).sortWithinPartitions(*order).write.parquet(str(path))
+
+
+def read_states(path: Path) -> dict[str, AircraftState]:
+    """Return what `latest_states` wrote: tail number -> state. ValueError if an aircraft is there twice."""
+    rows = pq.read_table(path).to_pylist()
+    states = {
+        row["aircraft"]: AircraftState(*(_utc(row[name]) for name in AircraftState._fields)) for row in rows
+    }
+    return _unique(states, rows)
+
+
+def read_places(path: Path) -> dict[str, tuple[int, int]]:
+    """Return where those records stand: tail number -> (partition, offset)."""
+    rows = pq.read_table(path, columns=["aircraft", "partition", "offset"]).to_pylist()
+    return {row["aircraft"]: (row["partition"], row["offset"]) for row in rows}
+
+
+def read_delays(path: Path) -> dict[tuple[str, int], DelayStatistics]:
+    """Return what `delay_statistics` wrote: (carrier, hour) -> statistics. ValueError if a pair is there
+    twice.
+    """
+    rows = pq.read_table(path).to_pylist()
+    delays = {
+        (row["carrier"], row["hour"]): DelayStatistics(*(row[name] for name in DelayStatistics._fields))
+        for row in rows
+    }
+    return _unique(delays, rows)
+
+
+def _utc(value: Any) -> Any:
+    return value.astimezone(UTC) if isinstance(value, datetime) else value
+
+
+def _unique(by_key: dict[K, V], rows: list[dict[str, Any]]) -> dict[K, V]:
+    if len(by_key) != len(rows):
+        raise ValueError(f"{len(rows)} rows for {len(by_key)} keys: a key is there twice")
+    return by_key

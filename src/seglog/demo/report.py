@@ -1,0 +1,165 @@
+"""The report: one HTML file with everything in it. Chooses what is shown; `charts` draws it, `report.html`
+styles it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from html import escape
+from importlib import resources
+from string import Template
+from typing import TYPE_CHECKING, NamedTuple
+
+from seglog.demo import charts
+from seglog.demo.expected import LATE_MINUTES
+from seglog.demo.flights import ZONE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from seglog.demo.expected import AircraftState, DelayStatistics
+    from seglog.log.info import SegmentInfo
+
+_LAST_SEEN = 10
+
+
+class Run(NamedTuple):
+    """Everything a report tells of.
+
+    places: tail number -> (partition, offset) of its latest record; segments: by partition; bytes: of all
+    stores; seconds: step title -> seconds; ingest_seconds: of appending alone.
+    """
+
+    states: Mapping[str, AircraftState]
+    places: Mapping[str, tuple[int, int]]
+    delays: Mapping[tuple[str, int], DelayStatistics]
+    carriers: Mapping[str, str]
+    segments: Sequence[Sequence[SegmentInfo]]
+    records: int
+    bytes: int
+    seconds: Mapping[str, float]
+    ingest_seconds: float
+    cores: int
+    version: str
+
+
+def render(run: Run) -> str:
+    """Return the whole report as HTML."""
+    template = Template(resources.files(__package__).joinpath("report.html").read_text(encoding="utf-8"))
+    seconds = sum(run.seconds.values())
+    blocks = [
+        [_block(number, info) for info in lane if info.records] for number, lane in enumerate(run.segments)
+    ]
+    return template.substitute(
+        partitions=len(run.segments),
+        verdict=f"All {len(run.states) + len(run.delays):,} result rows equal what the CSV alone gives",
+        tiles=_tiles(run, seconds),
+        heat=_heat(run),
+        hot=charts.HOT_MINUTES,
+        few=charts.FEW_DEPARTURES,
+        late=LATE_MINUTES,
+        delay_table=_delay_table(run),
+        delay_bars=_by_hour(run.delays, "mean_delay", lambda mean: f"{mean:.1f} min"),
+        late_bars=_by_hour(run.delays, "late_share", lambda share: f"{share:.0%}"),
+        largest=size(max((block.size for lane in blocks for block in lane), default=0)),
+        lanes=charts.lanes(blocks),
+        aircraft=f"{len(run.states):,}",
+        aircraft_table=_aircraft_table(run),
+        seconds=f"{seconds:.0f}",
+        cores=run.cores,
+        steps=charts.durations(run.seconds),
+        version=escape(run.version),
+        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+    )
+
+
+def size(count: float) -> str:
+    """Return a number of bytes for people, in binary units."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
+
+
+def _tiles(run: Run, seconds: float) -> str:
+    figures = {
+        "records": f"{run.records:,}",
+        "in the log": size(run.bytes),
+        "segments": f"{sum(map(len, run.segments)):,}",
+        "aircraft": f"{len(run.states):,}",
+        "records/s appended and synced": f"{run.records / max(run.ingest_seconds, 1e-9):,.0f}",
+        "seconds in all": f"{seconds:.0f}",
+    }
+    return "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in figures.items())
+
+
+def _block(partition: int, info: SegmentInfo) -> charts.Block:
+    low, high = info.min_timestamp or 0, info.max_timestamp or 0
+    days = (
+        f"{datetime.fromtimestamp(low / 1e6, UTC):%d %b} to {datetime.fromtimestamp(high / 1e6, UTC):%d %b}"
+    )
+    title = f"partition {partition}, {info.name}: {info.records:,} records, {size(info.bytes)}, {days}"
+    return charts.Block(low, high, info.bytes, info.sealed_at is None, title)
+
+
+def _carriers_by_size(run: Run) -> dict[str, str]:
+    flights: dict[str, int] = {}
+    for (carrier, _), statistics in run.delays.items():
+        flights[carrier] = flights.get(carrier, 0) + statistics.flights
+    return {code: run.carriers.get(code, code) for code in sorted(flights, key=lambda code: -flights[code])}
+
+
+def _heat(run: Run) -> str:
+    cells = {
+        place: charts.Cell(statistics.mean_delay, statistics.departed)
+        for place, statistics in run.delays.items()
+        if statistics.mean_delay is not None
+    }
+    return charts.heat_map(_carriers_by_size(run), sorted({hour for _, hour in cells}), cells)
+
+
+def _by_hour(
+    delays: Mapping[tuple[str, int], DelayStatistics], field: str, text: Callable[[float], str]
+) -> str:
+    """Return bars of one mean over all carriers, weighted by departures."""
+    sums: dict[int, float] = {}
+    departed: dict[int, int] = {}
+    for (_, hour), statistics in sorted(delays.items(), key=lambda item: item[0][1]):
+        if statistics.departed:
+            sums[hour] = sums.get(hour, 0.0) + getattr(statistics, field) * statistics.departed
+            departed[hour] = departed.get(hour, 0) + statistics.departed
+    series = []
+    for hour, total in sums.items():
+        mean = total / departed[hour]
+        title = f"{hour}:00 to {hour}:59: {text(mean)}, {departed[hour]:,} departures"
+        series.append(charts.Bar(str(hour), mean, text(mean), title))
+    return charts.bars(series, label=f"{field.replace('_', ' ')} by scheduled hour", every=3)
+
+
+def _delay_table(run: Run) -> str:
+    rows = [
+        (run.carriers.get(carrier, carrier), hour, *statistics[:3], f"{statistics.late_share or 0:.1%}")
+        for (carrier, hour), statistics in sorted(run.delays.items())
+    ]
+    return charts.table(
+        ("airline", "hour", "flights", "departed", "mean delay, min", f"over {LATE_MINUTES} min late"), rows
+    )
+
+
+def _aircraft_table(run: Run) -> str:
+    newest = sorted(run.states.items(), key=lambda item: item[1].event_time, reverse=True)[:_LAST_SEEN]
+    rows = [
+        (
+            tail,
+            f"{state.carrier} {state.flight}",
+            f"{state.origin} → {state.dest}",
+            f"{state.event_time.astimezone(ZONE):%d %b %H:%M}",
+            "cancelled" if state.dep_delay is None else state.dep_delay,
+            *run.places[tail],
+        )
+        for tail, state in newest
+    ]
+    return charts.table(
+        ("aircraft", "flight", "route", "New York time", "delay, min", "partition", "offset"), rows
+    )

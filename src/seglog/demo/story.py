@@ -1,0 +1,128 @@
+"""The demo step by step: the one module that knows all the others. Steps are counted, timed and shown as they
+run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from seglog.demo import flights, output
+from seglog.demo.compare import compare
+from seglog.demo.expected import compute
+from seglog.demo.ingest import PARTITIONS, ingest, verify
+from seglog.demo.progress import Steps
+from seglog.demo.report import Run, render, size
+from seglog.errors import MissingExtra
+from seglog.spark.session import borrowed_session
+
+try:
+    from seglog.demo import queries
+except ImportError as error:  # everything else of the demo comes with seglog itself
+    raise MissingExtra(f"the demo needs Spark: pip install 'seglog[demo]' ({error})") from error
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from seglog.demo.expected import AircraftState, DelayStatistics
+    from seglog.topic import Topic
+
+STEPS = 8
+_APPEND = f"Append them to a topic of {PARTITIONS} partitions, sync"
+
+
+class Results(NamedTuple):
+    """What Spark wrote, read back. places: tail number -> (partition, offset) of its latest record."""
+
+    states: dict[str, AircraftState]
+    places: dict[str, tuple[int, int]]
+    delays: dict[tuple[str, int], DelayStatistics]
+
+
+def tell(directory: Path, *, limit: int | None = None) -> int:
+    """Do what `seglog.demo.run` promises."""
+    directory = Path(directory)
+    source = flights.data_directory()
+    archive = source / "flights.csv.zip"
+    output.prepare(directory)
+    steps = Steps(STEPS)
+    with steps.step("Read the flights, put them in order of departure"):
+        rows = flights.read_rows(archive).slice(0, limit)
+        events = flights.to_events(rows)
+        steps.say(f"{events.num_rows:,} events")
+    with _append(steps, events, directory / output.TOPIC) as topic:
+        with steps.step("Verify every checksum in the topic"):
+            verify(topic)
+        results = _ask_spark(steps, topic, directory)
+        differences = _check(steps, archive, limit, results)
+        if differences:
+            sys.stderr.write("The results are NOT what the CSV says:\n")
+            sys.stderr.writelines(f"  {line}\n" for line in differences)
+            return 1
+        _report(steps, topic, results, flights.carrier_names(source), directory / output.REPORT)
+    steps.say(f"Report: {(directory / output.REPORT).resolve()}")
+    return 0
+
+
+def _append(steps: Steps, events: pa.Table, path: Path) -> Topic:
+    with steps.step(_APPEND), steps.bar(events.num_rows, "records") as bar:
+        topic = ingest(events, path, bar.update)
+    logs = [topic.partition(number) for number in range(topic.partitions)]
+    steps.say(f"{size(sum(log.size for log in logs))} in {sum(len(log.segments) for log in logs)} segments")
+    return topic
+
+
+def _ask_spark(steps: Steps, topic: Topic, directory: Path) -> Results:
+    aircraft, delays = directory / output.AIRCRAFT, directory / output.DELAYS
+    with ExitStack() as resources:
+        with steps.step("Start Spark"):
+            spark = resources.enter_context(borrowed_session("seglog demo"))
+        records = queries.read_topic(spark, topic)
+        with steps.step("Spark: the latest state of every aircraft"):
+            queries.write_parquet(queries.latest_states(records), aircraft, ["aircraft"])
+        with steps.step("Spark: delays by carrier and hour"):
+            queries.write_parquet(queries.delay_statistics(records), delays, ["carrier", "hour"])
+    return Results(queries.read_states(aircraft), queries.read_places(aircraft), queries.read_delays(delays))
+
+
+def _check(steps: Steps, archive: Path, limit: int | None, results: Results) -> list[str]:
+    """Return how the results differ from a computation that never saw the log; empty if they are equal."""
+    with steps.step("Check both results, row by row, against the CSV"):
+        expected = compute(archive, limit=limit)
+        checks = (
+            compare("aircraft", expected.aircraft, results.states),
+            compare("delays", expected.delays, results.delays),
+        )
+        for check in checks:
+            steps.say(f"{check.rows:,} rows expected, {check.differing:,} differ")
+    return [line for check in checks for line in check.lines]
+
+
+def _report(steps: Steps, topic: Topic, results: Results, carriers: dict[str, str], path: Path) -> None:
+    with steps.step("Write the report"):
+        logs = [topic.partition(number) for number in range(topic.partitions)]
+        run = Run(
+            states=results.states,
+            places=results.places,
+            delays=results.delays,
+            carriers=carriers,
+            segments=[log.segments for log in logs],
+            records=sum(info.records for log in logs for info in log.segments),
+            bytes=sum(log.size for log in logs),
+            seconds=steps.seconds,
+            ingest_seconds=steps.seconds[_APPEND],
+            cores=len(os.sched_getaffinity(0)),
+            version=_version(),
+        )
+        path.write_text(render(run), encoding="utf-8")
+
+
+def _version() -> str:
+    try:
+        return version("seglog")
+    except PackageNotFoundError:
+        return "(not installed)"

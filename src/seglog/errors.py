@@ -1,0 +1,178 @@
+"""Every error seglog raises: one root, each with the builtin a Python user would expect as second base.
+
+    SeglogError
+    ├── InvalidArgument (ValueError)       a value the call does not accept
+    ├── InvalidType (TypeError)            a type the call does not accept
+    ├── ConfigError (ValueError)           a configuration that cannot be
+    ├── MissingExtra (ImportError)         an optional dependency is not installed
+    ├── OffsetError (IndexError)           OffsetOutOfRange, OffsetCompacted, OffsetConflict
+    ├── RecordTooLarge (ValueError)        refused before a byte was written
+    ├── StreamOverflow (ValueError)        rolled back
+    ├── CorruptRecord (ValueError)         one record is damaged: path, offset, position
+    ├── CorruptLog (ValueError)            the structure is damaged
+    ├── LogTruncated (ValueError)          a reader stood behind a cut
+    ├── FormatVersionError (ValueError)    written by a newer version
+    ├── LogNotFound (FileNotFoundError)
+    ├── NotALog (OSError)
+    ├── LogLocked (OSError)                another writer; retriable
+    ├── LogPoisoned (OSError)              a sync failed
+    ├── LogClosed (ValueError)
+    ├── LogReadOnly (OSError)
+    └── StorageError (OSError)             the operating system said no; retriable
+
+An error says where (path, offset, position) and what to do next. `retriable` tells whether the same call may
+succeed later without anybody's help. This module knows nothing else of the project.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class SeglogError(Exception):
+    """The root of all errors of this project."""
+
+    retriable: ClassVar[bool] = False
+
+
+class InvalidArgument(SeglogError, ValueError):
+    """A value outside what the call accepts."""
+
+
+class InvalidType(SeglogError, TypeError):
+    """A value of a type that the call does not accept."""
+
+
+class ConfigError(SeglogError, ValueError):
+    """A configuration that contradicts itself, a limit of the format or the stored log."""
+
+
+class MissingExtra(SeglogError, ImportError):
+    """An optional dependency is not installed; the message says what to install."""
+
+
+class OffsetError(SeglogError, IndexError):
+    """Any refusal that is about an offset."""
+
+    def __init__(self, message: str, *, offset: int, lowest_offset: int, next_offset: int) -> None:
+        super().__init__(message)
+        self.offset = offset
+        self.lowest_offset = lowest_offset
+        self.next_offset = next_offset
+
+
+class OffsetOutOfRange(OffsetError):
+    """The offset lies outside `lowest_offset <= offset < next_offset`."""
+
+    def __init__(self, offset: int, lowest_offset: int, next_offset: int) -> None:
+        super().__init__(
+            f"offset {offset} is out of range: the log holds {lowest_offset} up to, not including, {next_offset}",
+            offset=offset,
+            lowest_offset=lowest_offset,
+            next_offset=next_offset,
+        )
+
+
+class OffsetCompacted(OffsetError):
+    """The offset was assigned, but no record stands there any more; `next_offset` is the next one that does."""
+
+    def __init__(self, offset: int, next_offset: int) -> None:
+        super().__init__(
+            f"offset {offset} holds no record any more; the next record is at {next_offset}",
+            offset=offset,
+            lowest_offset=offset,
+            next_offset=next_offset,
+        )
+
+
+class OffsetConflict(OffsetError):
+    """The log has moved on: an append expected another offset than the next one."""
+
+    def __init__(self, offset: int, next_offset: int) -> None:
+        super().__init__(
+            f"the append expected offset {offset}, the log's next offset is {next_offset}; read on and try again",
+            offset=offset,
+            lowest_offset=0,
+            next_offset=next_offset,
+        )
+
+
+class RecordTooLarge(SeglogError, ValueError):
+    """A record larger than one segment may ever hold; nothing was written."""
+
+    def __init__(self, size: int, limit: int, *, row: int | None = None) -> None:
+        where = "" if row is None else f" (row {row} of the batch)"
+        super().__init__(
+            f"the record takes {size} bytes{where}, the limit is {limit} "
+            "(segment_bytes + segment_overflow_bytes - 64); raise segment_bytes or split the value"
+        )
+        self.size = size
+        self.limit = limit
+        self.row = row
+
+
+class StreamOverflow(SeglogError, ValueError):
+    """A streamed record passed its limit; it was rolled back and nothing of it is visible."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the stream passed its limit of {limit} bytes and was rolled back")
+        self.limit = limit
+
+
+class CorruptRecord(SeglogError, ValueError):
+    """Bytes that were once acknowledged no longer verify; neighbours stay readable."""
+
+    def __init__(self, path: str, offset: int | None, position: int, reason: str) -> None:
+        which = "a record" if offset is None else f"offset {offset}"
+        super().__init__(
+            f"{path}: {which} at position {position} is damaged: {reason}; "
+            "run `seglog verify` to see all damage, `seglog repair` to set it aside"
+        )
+        self.path = path
+        self.offset = offset
+        self.position = position
+        self.reason = reason
+
+
+class CorruptLog(SeglogError, ValueError):
+    """The log's structure (manifest, a whole segment) is damaged or incomplete; nothing was changed."""
+
+
+class LogTruncated(SeglogError, ValueError):
+    """A reader stood behind the cut of a truncate: what it would read next never belonged to the log."""
+
+
+class FormatVersionError(SeglogError, ValueError):
+    """Written by a newer version of seglog; not damaged."""
+
+
+class LogNotFound(SeglogError, FileNotFoundError):
+    """There is no log here, and the mode does not create one."""
+
+
+class NotALog(SeglogError, OSError):
+    """The path is a file, or a directory that holds something else than a log; it was left alone."""
+
+
+class LogLocked(SeglogError, OSError):
+    """Another writer has the log open."""
+
+    retriable = True
+
+
+class LogPoisoned(SeglogError, OSError):
+    """A sync failed, so the writer can promise nothing more; reads up to the durable offset go on. Open again."""
+
+
+class LogClosed(SeglogError, ValueError):
+    """The log was closed."""
+
+
+class LogReadOnly(SeglogError, OSError):
+    """The log was opened with mode "r" (or inherited through fork) and must not be written."""
+
+
+class StorageError(SeglogError, OSError):
+    """The operating system refused an I/O call; carries its errno and path."""
+
+    retriable = True

@@ -1,0 +1,178 @@
+"""The record codec: how one record's metadata, value and checksum lie in a store. No I/O.
+
+     0 checksum     u64   XXH64(bytes 8 .. 12+metadata_len, seed = salt XOR XXH64(value, 0))
+     8 metadata_len u32   20 + key + headers
+    12 value_len    u32   0xFFFFFFFF: null value (a tombstone)
+    16 offset       u32   relative to the segment's base offset
+    20 key_len      u32   0xFFFFFFFF: no key
+    24 timestamp    i64   us since the epoch, UTC
+    32 key | headers | value              length of a record = 12 + metadata_len + value_len
+
+Headers: repeated `key_len u16 | key (UTF-8) | value_len u32 (0xFFFFFFFF: null) | value`, filling metadata_len.
+The layout `metadata_len | metadata | value` comes from laminarmq (its blog, "Store"); why the checksum stands in
+front and binds everything is told in docs/format.md.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple, Protocol
+
+from xxhash import xxh64_intdigest
+
+from seglog.errors import InvalidArgument
+from seglog.record import Headers, Record
+
+HEAD_BYTES = 32
+METADATA_FIXED = 20
+NULL = 0xFFFF_FFFF
+ZERO_HEAD = bytes(HEAD_BYTES)
+
+_HEAD = struct.Struct("<QIIIIq")
+_BODY = struct.Struct("<IIIIq")
+_CHECKSUM = struct.Struct("<Q")
+_U16 = struct.Struct("<H")
+_U32 = struct.Struct("<I")
+
+
+class InvalidRecord(Exception):  # noqa: N818 - never leaves the engine: callers turn it into CorruptRecord or the end of a log
+    """The bytes at a position are not a valid record; the message says why."""
+
+
+class Framed(NamedTuple):
+    """A record and its place: what the dense index holds of it, and the record itself."""
+
+    record: Record
+    checksum: int
+    length: int
+
+
+class Encoded(NamedTuple):
+    """A record made ready to be written at the end of a store: the pieces in order."""
+
+    parts: tuple[bytes, ...]
+    checksum: int
+    length: int
+
+
+class RecordCodec(Protocol):
+    """One record layout. An implementation is stateless; `salt` is the store's identity (0 where it has none).
+
+    Obligations: `decode` accepts exactly the bytes that `encode` made for the same salt, and raises InvalidRecord
+    for anything else, reading nothing outside `data[start:end]`. It never raises another error for bad bytes.
+    """
+
+    header_bytes: int  # what stands in a store before its first record
+    head_bytes: int  # the least that `length_at` needs
+
+    def encode(
+        self, relative: int, timestamp: int, key: bytes | None, value: bytes | None, headers: bytes, salt: int
+    ) -> Encoded:
+        """Lay out one record whose value is at hand."""
+        ...
+
+    def length_at(self, data: bytes, start: int) -> int:
+        """Return the length in bytes that the record starting at `start` claims; InvalidRecord if it cannot be."""
+        ...
+
+    def decode(self, data: bytes, start: int, end: int, base_offset: int, salt: int) -> Framed:
+        """Return the valid record that starts at `start` and ends at or before `end`."""
+        ...
+
+
+def encode_headers(headers: Headers) -> bytes:
+    """Return the headers' bytes; InvalidArgument for a key beyond 65,535 bytes of UTF-8 or a value beyond 2^32-2."""
+    pieces = []
+    for name, value in headers:
+        encoded = name.encode()
+        if len(encoded) > 0xFFFF:
+            raise InvalidArgument(f"a header's key of {len(encoded)} bytes: 65535 is the most")
+        pieces += [_U16.pack(len(encoded)), encoded, _U32.pack(NULL if value is None else len(value)), value or b""]
+    return b"".join(pieces)
+
+
+def decode_headers(data: bytes, start: int, end: int) -> Headers:
+    """Return the headers in `data[start:end]`; InvalidRecord where they do not fill it exactly."""
+    headers: list[tuple[str, bytes | None]] = []
+    try:
+        while start < end:
+            (name_len,) = _U16.unpack_from(data, start)
+            name = data[start + 2 : start + 2 + name_len].decode()
+            start += 2 + name_len
+            (value_len,) = _U32.unpack_from(data, start)
+            start += 4
+            value = None if value_len == NULL else data[start : start + value_len]
+            start += 0 if value is None else value_len
+            headers.append((name, value))
+    except (struct.error, UnicodeDecodeError) as error:
+        raise InvalidRecord("its headers are malformed") from error
+    if start != end:
+        raise InvalidRecord("its headers do not fill the metadata")
+    return tuple(headers)
+
+
+def seal_head(
+    relative: int, timestamp: int, key: bytes | None, headers: bytes, value_len: int, value_hash: int, salt: int
+) -> tuple[bytes, int]:
+    """Return everything before the value, and the checksum: the end of a streamed append, whose value came first."""
+    key_len, key_bytes = (NULL, b"") if key is None else (len(key), key)
+    metadata_len = METADATA_FIXED + len(key_bytes) + len(headers)
+    body = _BODY.pack(metadata_len, value_len, relative, key_len, timestamp) + key_bytes + headers
+    checksum = xxh64_intdigest(body, salt ^ value_hash)
+    return _CHECKSUM.pack(checksum) + body, checksum
+
+
+def record_length(key: bytes | None, headers: bytes, value: bytes | None) -> int:
+    """Return the bytes that a record takes in a store."""
+    return HEAD_BYTES + len(key or b"") + len(headers) + len(value or b"")
+
+
+class NativeCodec:
+    """seglog's own layout, format version 1."""
+
+    header_bytes = 64
+    head_bytes = HEAD_BYTES
+
+    def encode(
+        self, relative: int, timestamp: int, key: bytes | None, value: bytes | None, headers: bytes, salt: int
+    ) -> Encoded:
+        """Lay out one record whose value is at hand."""
+        payload = b"" if value is None else value
+        value_len = NULL if value is None else len(value)
+        head, checksum = seal_head(relative, timestamp, key, headers, value_len, xxh64_intdigest(payload), salt)
+        return Encoded((head, payload), checksum, len(head) + len(payload))
+
+    def length_at(self, data: bytes, start: int) -> int:
+        """Return the length in bytes that the record starting at `start` claims; InvalidRecord if it cannot be."""
+        if len(data) - start < HEAD_BYTES:
+            raise InvalidRecord("its head is cut short")
+        metadata_len, value_len = struct.unpack_from("<II", data, start + 8)
+        if metadata_len < METADATA_FIXED:
+            raise InvalidRecord("its metadata length is impossible")
+        return 12 + metadata_len + (0 if value_len == NULL else value_len)
+
+    def decode(self, data: bytes, start: int, end: int, base_offset: int, salt: int) -> Framed:
+        """Return the valid record that starts at `start` and ends at or before `end`."""
+        if end - start < HEAD_BYTES:
+            raise InvalidRecord("its head is cut short")
+        checksum, metadata_len, value_len, relative, key_len, timestamp = _HEAD.unpack_from(data, start)
+        value_start = start + 12 + metadata_len
+        value_end = value_start if value_len == NULL else value_start + value_len
+        headers_start = start + HEAD_BYTES + (0 if key_len == NULL else key_len)
+        if value_end > end or headers_start > value_start:
+            raise InvalidRecord("its lengths do not fit")
+        value = data[value_start:value_end]
+        if checksum != xxh64_intdigest(data[start + 8 : value_start], salt ^ xxh64_intdigest(value)):
+            raise InvalidRecord("its checksum does not match")
+        headers = decode_headers(data, headers_start, value_start) if headers_start < value_start else ()
+        record = Record(
+            base_offset + relative,
+            timestamp,
+            None if key_len == NULL else data[start + HEAD_BYTES : headers_start],
+            None if value_len == NULL else value,
+            headers,
+        )
+        return Framed(record, checksum, value_end - start)
+
+
+NATIVE = NativeCodec()

@@ -1,0 +1,57 @@
+"""Every file name of a log, made and read in one place."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+MANIFEST = "MANIFEST"
+MANIFEST_PREVIOUS = "MANIFEST.prev"
+LOCK = "LOCK"
+TMP = "tmp"
+READERS = "readers"
+STAGING = "staging"
+QUARANTINE = "quarantine"
+DIRECTORIES = (TMP, READERS, STAGING, QUARANTINE)
+
+STORE, INDEX, OFFSETS, TIMES = "store", "index", "offsets", "times"
+KINDS = (STORE, INDEX, OFFSETS, TIMES)
+TORN = ".torn"
+
+_SEGMENT_FILE = re.compile(r"(\d{20})-(\d+)\.(store|index|offsets|times)")
+_TORN_FILE = re.compile(_SEGMENT_FILE.pattern + r"\.\d+\.torn")
+
+
+class SegmentFile(NamedTuple):
+    """What a segment file's name says."""
+
+    base_offset: int
+    number: int
+    kind: str
+
+
+def segment_file(base_offset: int, number: int, kind: str) -> str:
+    """Return `<base offset, 20 digits>-<file number>.<kind>`."""
+    return f"{base_offset:020d}-{number}.{kind}"
+
+
+def parse_segment_file(name: str) -> SegmentFile | None:
+    """Return the parts of a segment file's name, None for any other name."""
+    match = _SEGMENT_FILE.fullmatch(name)
+    return None if match is None else SegmentFile(int(match[1]), int(match[2]), match[3])
+
+
+def torn_file(store: str, position: int) -> str:
+    """Return the name under which the bytes cut from `store` at `position` are kept."""
+    return f"{store}.{position}{TORN}"
+
+
+def lease_file(identity: str) -> str:
+    """Return the name of a reader's lease."""
+    return f"{READERS}/{identity}.lease"
+
+
+def belongs_to_log(name: str) -> bool:
+    """Whether a name at the top of a directory is one that a log may have put there."""
+    known = (MANIFEST, MANIFEST_PREVIOUS, LOCK, *DIRECTORIES)
+    return name in known or parse_segment_file(name) is not None or _TORN_FILE.fullmatch(name) is not None

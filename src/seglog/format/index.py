@@ -1,0 +1,152 @@
+"""The lookup files: dense `.index`, sparse `.offsets` and `.times`. All are derived from a store. No I/O here.
+
+Dense:   0 base_offset u64 | 8 durable_records u32 | 12 check u32, then 16-byte entries, entry i = base_offset + i:
+         checksum u64 | length u32 | position u32 (as in laminarmq, whose second word is padding).
+Sparse: 16-byte header (magic 4 B, version u16, reserved u16, interval u32, entries u32), entries, XXH64 of it all:
+         .offsets: relative offset u32 | position u32
+         .times:   max timestamp before this record i64 | relative offset u32 | position u32
+An entry stands for the first record that starts at or after each k * interval, k >= 1 (Kafka's proposal, "Offset
+Change": an index need not contain an entry for every message).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from xxhash import xxh64_intdigest
+
+DENSE_HEADER_BYTES = 16
+DENSE_ENTRY = struct.Struct("<QII")
+ENTRY_BYTES = DENSE_ENTRY.size
+MARK = struct.Struct("<qII")
+OFFSETS_MAGIC = b"SLOF"
+TIMES_MAGIC = b"SLTM"
+NO_TIMESTAMP = -(2**63)
+
+_DENSE_HEADER = struct.Struct("<QII")
+_DURABLE = struct.Struct("<QIQ")
+_SPARSE_HEADER = struct.Struct("<4sHHII")
+_OFFSET_ENTRY = struct.Struct("<II")
+_CHECK = struct.Struct("<Q")
+_VERSION = 1
+
+
+class Mark(NamedTuple):
+    """One entry of a sparse lookup: the greatest timestamp before a record, its relative offset, its position."""
+
+    max_timestamp_before: int
+    relative: int
+    position: int
+
+
+def _durable_check(base_offset: int, records: int, salt: int) -> int:
+    return xxh64_intdigest(_DURABLE.pack(base_offset, records, salt)) & 0xFFFF_FFFF
+
+
+def encode_dense_header(base_offset: int, durable_records: int, salt: int) -> bytes:
+    """Return the 16 bytes that say how many records of the store are known to be on disk."""
+    return _DENSE_HEADER.pack(base_offset, durable_records, _durable_check(base_offset, durable_records, salt))
+
+
+def decode_durable_records(data: bytes, base_offset: int, salt: int) -> int | None:
+    """Return the durable record count in a dense header, None where the header does not verify."""
+    if len(data) < DENSE_HEADER_BYTES:
+        return None
+    base, records, check = _DENSE_HEADER.unpack_from(data)
+    if base != base_offset or check != _durable_check(base, records, salt):
+        return None
+    return int(records)
+
+
+def entry_position(number: int) -> int:
+    """Return the position in a dense index of entry `number`."""
+    return DENSE_HEADER_BYTES + ENTRY_BYTES * number
+
+
+def encode_times(marks: bytes, interval: int) -> bytes:
+    """Return a `.times` file of packed marks."""
+    return _encode_sparse(TIMES_MAGIC, interval, len(marks) // MARK.size, marks)
+
+
+def encode_offsets(marks: bytes, interval: int) -> bytes:
+    """Return an `.offsets` file of the same packed marks."""
+    entries = b"".join(_OFFSET_ENTRY.pack(relative, position) for _, relative, position in MARK.iter_unpack(marks))
+    return _encode_sparse(OFFSETS_MAGIC, interval, len(marks) // MARK.size, entries)
+
+
+def _encode_sparse(magic: bytes, interval: int, count: int, entries: bytes) -> bytes:
+    body = _SPARSE_HEADER.pack(magic, _VERSION, 0, interval, count) + entries
+    return body + _CHECK.pack(xxh64_intdigest(body))
+
+
+def decode_times(data: bytes) -> list[Mark] | None:
+    """Return the marks of a `.times` file, None where it is damaged."""
+    entries = _decode_sparse(data, TIMES_MAGIC, MARK.size)
+    return None if entries is None else unpack_marks(entries)
+
+
+def decode_offsets(data: bytes) -> list[tuple[int, int]] | None:
+    """Return (relative offset, position) pairs of an `.offsets` file, None where it is damaged."""
+    entries = _decode_sparse(data, OFFSETS_MAGIC, _OFFSET_ENTRY.size)
+    return None if entries is None else list(_OFFSET_ENTRY.iter_unpack(entries))
+
+
+def _decode_sparse(data: bytes, magic: bytes, size: int) -> bytes | None:
+    if len(data) < _SPARSE_HEADER.size + _CHECK.size:
+        return None
+    found, version, _reserved, _interval, count = _SPARSE_HEADER.unpack_from(data)
+    body = data[: -_CHECK.size]
+    if found != magic or version != _VERSION or len(body) != _SPARSE_HEADER.size + count * size:
+        return None
+    if _CHECK.unpack_from(data, len(body))[0] != xxh64_intdigest(body):
+        return None
+    return body[_SPARSE_HEADER.size :]
+
+
+def unpack_marks(marks: bytes | bytearray) -> list[Mark]:
+    """Return packed marks as values."""
+    return [Mark(*fields) for fields in MARK.iter_unpack(bytes(marks))]
+
+
+class MarkBuilder:
+    """Collects marks while records pass by in order; the one place that knows which record gets a mark."""
+
+    __slots__ = ("interval", "marks", "max_timestamp", "next_position")
+
+    def __init__(self, interval: int) -> None:
+        self.interval = interval
+        self.next_position = interval
+        self.max_timestamp = NO_TIMESTAMP
+        self.marks = bytearray()
+
+    def add(self, timestamp: int, relative: int, position: int) -> None:
+        """Pass one record by."""
+        if position >= self.next_position:
+            self.marks += MARK.pack(self.max_timestamp, relative, position)
+            self.next_position = (position // self.interval + 1) * self.interval
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+
+    @property
+    def state(self) -> tuple[int, int]:
+        """What a kernel needs to go on: the next marked position and the greatest timestamp so far."""
+        return self.next_position, self.max_timestamp
+
+    def extend(self, marks: bytes, state: tuple[int, int]) -> None:
+        """Take over marks that a kernel made from `state` on, and the state it ended in."""
+        self.marks += marks
+        self.next_position, self.max_timestamp = state
+
+
+def floor_mark(marks: Sequence[Mark], timestamp: int) -> Mark | None:
+    """Return the last mark before which every record is older than `timestamp`, None for the segment's start."""
+    low, high = 0, len(marks)
+    while low < high:
+        middle = (low + high) // 2
+        if marks[middle].max_timestamp_before < timestamp:
+            low = middle + 1
+        else:
+            high = middle
+    return marks[low - 1] if low else None

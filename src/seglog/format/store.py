@@ -1,0 +1,56 @@
+"""The store's file header, 64 bytes, and the layout of a record. See docs/format.md; nothing here does I/O.
+
+     0 magic      8 B  "SEGLOG\\r\\n"           24 log_id   u64
+     8 version    u16  1                       32 created  i64  us since the epoch, UTC
+    10 header_len u16  64                      40 span     u64  offsets covered; 0: up to the next segment's base
+    12 flags      u32  unknown bit: newer      48 reserved u64
+    16 salt       u64  the file's identity     56 check    u64  XXH64(bytes 0..56)
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from xxhash import xxh64_intdigest
+
+from seglog.errors import FormatVersionError
+
+MAGIC = b"SEGLOG\r\n"
+VERSION = 1
+HEADER_BYTES = 64
+KNOWN_FLAGS = 0
+
+_HEADER = struct.Struct("<8sHHIQQqQQ")
+_CHECK = struct.Struct("<Q")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreHeader:
+    """The first 64 bytes of a store: which file this is and which log it belongs to."""
+
+    salt: int
+    log_id: int
+    created: int
+    span: int = 0
+
+    def encode(self) -> bytes:
+        """Return the 64 bytes."""
+        body = _HEADER.pack(MAGIC, VERSION, HEADER_BYTES, 0, self.salt, self.log_id, self.created, self.span, 0)
+        return body + _CHECK.pack(xxh64_intdigest(body))
+
+
+def decode_header(data: bytes, path: str) -> StoreHeader | None:
+    """Return the header in `data`, None where it is damaged; FormatVersionError where it is of a newer version."""
+    if len(data) < HEADER_BYTES:
+        return None
+    magic, version, header_len, flags, salt, log_id, created, span, _reserved = _HEADER.unpack_from(data)
+    (check,) = _CHECK.unpack_from(data, _HEADER.size)
+    if magic != MAGIC or check != xxh64_intdigest(data[: _HEADER.size]):
+        return None
+    if version > VERSION or header_len != HEADER_BYTES or flags & ~KNOWN_FLAGS:
+        raise FormatVersionError(
+            f"{path}: store format version {version}, flags {flags:#x}; this seglog reads version {VERSION}. "
+            "Install a newer seglog; nothing was changed"
+        )
+    return StoreHeader(salt, log_id, created, span)

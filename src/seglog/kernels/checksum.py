@@ -1,0 +1,75 @@
+"""XXH64 over a range of memory, equal to xxhash.xxh64_intdigest. Knows nothing of records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from seglog.kernels.memory import kernel, load_u8, load_u32, load_u64
+
+P1 = np.uint64(0x9E3779B185EBCA87)
+P2 = np.uint64(0xC2B2AE3D27D4EB4F)
+P3 = np.uint64(0x165667B19E3779F9)
+P4 = np.uint64(0x85EBCA77C2B2AE63)
+P5 = np.uint64(0x27D4EB2F165667C5)
+
+
+@kernel
+def _rotate(word: Any, left: int) -> Any:
+    return (word << np.uint64(left)) | (word >> np.uint64(64 - left))
+
+
+@kernel
+def _round(lane: Any, word: Any) -> Any:
+    return _rotate(lane + word * P2, 31) * P1
+
+
+@kernel
+def _merge(digest: Any, lane: Any) -> Any:
+    return (digest ^ _round(np.uint64(0), lane)) * P1 + P4
+
+
+@kernel
+def xxh64_at(address: int, length: int, seed: Any) -> Any:
+    """XXH64 of `length` bytes at `address`; seed and result uint64."""
+    end = address + length
+    if length >= 32:
+        lane1, lane2, lane3, lane4 = seed + P1 + P2, seed + P2, seed, seed - P1
+        stripe_end = end - 32
+        while address <= stripe_end:
+            lane1 = _round(lane1, load_u64(address))
+            lane2 = _round(lane2, load_u64(address + 8))
+            lane3 = _round(lane3, load_u64(address + 16))
+            lane4 = _round(lane4, load_u64(address + 24))
+            address += 32
+        digest = _rotate(lane1, 1) + _rotate(lane2, 7) + _rotate(lane3, 12) + _rotate(lane4, 18)
+        digest = _merge(_merge(_merge(_merge(digest, lane1), lane2), lane3), lane4)
+    else:
+        digest = seed + P5
+    return _finish(digest + np.uint64(length), address, end)
+
+
+@kernel
+def _finish(digest: Any, address: int, end: int) -> Any:
+    while address + 8 <= end:
+        digest = _rotate(digest ^ _round(np.uint64(0), load_u64(address)), 27) * P1 + P4
+        address += 8
+    if address + 4 <= end:
+        digest = _rotate(digest ^ (np.uint64(load_u32(address)) * P1), 23) * P2 + P3
+        address += 4
+    while address < end:
+        digest = _rotate(digest ^ (np.uint64(load_u8(address)) * P5), 11) * P1
+        address += 1
+    digest = (digest ^ (digest >> np.uint64(33))) * P2
+    digest = (digest ^ (digest >> np.uint64(29))) * P3
+    return digest ^ (digest >> np.uint64(32))
+
+
+@kernel
+def xxh64(buffer: Any, start: int, stop: int, seed: Any) -> Any:
+    """XXH64 of buffer[start:stop], a contiguous uint8 array; `seed` is a np.uint64.
+
+    The caller guarantees 0 <= start <= stop <= len(buffer).
+    """
+    return xxh64_at(np.int64(buffer.ctypes.data) + start, stop - start, seed)

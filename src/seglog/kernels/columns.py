@@ -1,0 +1,90 @@
+"""Columns of byte strings, one form for all layouts: per row an int64 address and an int64 length (-1: null).
+
+So a chunked, sliced or dictionary column reaches the encoder without its data being copied. The caller keeps the memory
+behind the addresses alive. Every function that reads offsets or views from outside checks them against their buffers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from seglog.kernels.memory import copy_short, kernel, load_u8, load_u32, load_u64
+
+INLINE_BYTES = 12  # the longest string an Arrow view holds in itself
+
+
+@kernel
+def rows_from_offsets(offsets: Any, data: int, size: int, addresses: Any, lengths: Any) -> int:
+    """Fill rows from Arrow offsets (int32 or int64, rows + 1 long) into `size` bytes at `data`.
+
+    Returns -1, or the first row whose offsets leave the data.
+    """
+    for row in range(addresses.size):
+        start, stop = np.int64(offsets[row]), np.int64(offsets[row + 1])
+        if start < 0 or stop < start or stop > size:
+            return row
+        addresses[row] = data + start
+        lengths[row] = stop - start
+    return -1
+
+
+@kernel
+def rows_from_views(views: int, valid: Any, buffers: Any, sizes: Any, addresses: Any, lengths: Any) -> int:
+    """Fill rows from 16-byte Arrow views at address `views`.
+
+    valid: uint8 per row, empty when no row is null; buffers, sizes: int64 address and size of each data buffer.
+    Returns -1, or the first row whose view leaves its buffer.
+    """
+    for row in range(addresses.size):
+        view = views + 16 * row
+        addresses[row], lengths[row] = 0, -1
+        if valid.size > 0 and valid[row] == 0:
+            continue
+        length = load_u32(view)
+        if length <= INLINE_BYTES:
+            addresses[row], lengths[row] = view + 4, length
+            continue
+        buffer, start = load_u32(view + 8), load_u32(view + 12)
+        if buffer >= buffers.size or start + length > sizes[buffer]:
+            return row
+        addresses[row], lengths[row] = buffers[buffer] + start, length
+    return -1
+
+
+@kernel
+def gather(addresses: Any, lengths: Any, offsets: Any, data: Any) -> None:
+    """Copy rows end to end into `data` (uint8) and fill `offsets` (int32, rows + 1 long); a null takes no bytes."""
+    target = np.int64(data.ctypes.data)
+    position = 0
+    for row in range(addresses.size):
+        offsets[row] = position
+        length = max(lengths[row], 0)
+        copy_short(target + position, addresses[row], length)
+        position += length
+    offsets[addresses.size] = position
+
+
+@kernel
+def view_words(address: int, length: int, position: int, limit: int) -> Any:
+    """The two uint64 words of an Arrow view of `length` bytes at `address`, at `position` of data buffer 0.
+
+    Memory is readable up to `limit`, so a short string near it is read byte by byte.
+    """
+    if length > INLINE_BYTES:
+        return np.uint64(length | (load_u32(address) << 32)), np.uint64(position << 32)
+    if address + 16 <= limit:
+        first, rest = load_u32(address), load_u64(address + 4)
+        if length < 4:
+            return np.uint64(length | ((first & ((1 << (8 * length)) - 1)) << 32)), np.uint64(0)
+        keep = np.uint64(8 * (12 - length))
+        rest = np.uint64(0) if length == 4 else (rest << keep) >> keep
+        return np.uint64(length | (first << 32)), rest
+    low, high = length, 0
+    for byte in range(length):
+        if byte < 4:
+            low |= load_u8(address + byte) << (32 + 8 * byte)
+        else:
+            high |= load_u8(address + byte) << (8 * (byte - 4))
+    return np.uint64(low), np.uint64(high)

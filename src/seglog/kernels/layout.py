@@ -1,0 +1,58 @@
+"""The format's numbers as the kernels need them (docs: format, "Store", "Dense index", "Sparse index"), and no others."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+HEAD_BYTES = 32
+CHECKED_FROM = 8  # the checksum covers the record from here to its value
+FIXED_METADATA_BYTES = 20  # offset, key_len, timestamp
+VALUE_BASE = 12  # a record is 12 + metadata_len + value_len long
+NULL = 0xFFFFFFFF
+
+NO_TIMESTAMP = -(2**63)  # "max timestamp before this record" where there is no record before
+
+ENTRY = np.dtype([("checksum", "<u8"), ("length", "<u4"), ("position", "<u4")])
+MARK = np.dtype([("max_timestamp", "<i8"), ("offset", "<u4"), ("position", "<u4")])
+
+# Why a record is not valid.
+OK, SHORT, METADATA, BEYOND, CHECKSUM, HEADERS, OFFSET = 0, 1, 2, 3, 4, 5, 6
+REASONS = (
+    "",
+    "fewer than 32 bytes are left",
+    "metadata_len cannot hold the fixed fields and the key",
+    "its length passes the end",
+    "the checksum does not match",
+    "the headers do not fill the metadata",
+    "the offset does not follow the one before",
+)
+
+
+class MarksState(NamedTuple):
+    """How far the marks of a segment have come; carried from call to call.
+
+    interval: store bytes between marks. next_position: the first record that starts there or later gets the next
+    mark. max_timestamp: the greatest timestamp of all records so far, NO_TIMESTAMP before the first.
+    """
+
+    interval: int
+    next_position: int
+    max_timestamp: int
+
+    @classmethod
+    def start(cls, interval: int) -> MarksState:
+        """The state before a segment's first record."""
+        return cls(interval, interval, NO_TIMESTAMP)
+
+
+class Summary(NamedTuple):
+    """Of a run of records: how many have a null value, and the bounds of their timestamps.
+
+    Without records min_timestamp is 2^63 - 1 and max_timestamp -2^63.
+    """
+
+    tombstones: int
+    min_timestamp: int
+    max_timestamp: int

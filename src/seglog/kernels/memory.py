@@ -1,0 +1,103 @@
+"""Memory by address: the few words of machine code everything else here is written in.
+
+An address is a plain int64 (numba makes a float of int64 + uint64). Loads and stores are little-endian and need no
+alignment, so that XXH64 runs at memory speed over a record that starts anywhere. Nothing here checks a bound: the caller
+proves every range it touches, and keeps the memory alive.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+if sys.byteorder != "little":
+    raise ImportError("the compiled kernels of seglog need a little-endian machine: the format is little-endian")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def kernel(function: F) -> F:
+    """Compile `function` at its first call, without the GIL; cached on disk where a place can be written."""
+    options = {"nogil": True, "error_model": "numpy"}
+    try:
+        return numba.njit(cache=True, **options)(function)  # type: ignore[no-any-return] # numba is untyped
+    except RuntimeError:  # no directory to cache in: a read-only installation without a home
+        return numba.njit(**options)(function)  # type: ignore[no-any-return] # numba is untyped
+
+
+def _pointer(builder: Any, address: Any, bits: int) -> Any:
+    return builder.inttoptr(address, ir.IntType(bits).as_pointer())
+
+
+def _load(bits: int, result: Any) -> Any:
+    def typed(_typing: Any, address: Any) -> Any:
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            word = builder.load(_pointer(builder, arguments[0], bits), align=1)
+            return word if bits == 64 else builder.zext(word, ir.IntType(64))
+
+        return result(types.int64), generate
+
+    return typed
+
+
+def _store(bits: int, operand: Any) -> Any:
+    def typed(_typing: Any, address: Any, word: Any) -> Any:
+        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            value = arguments[1] if bits == 64 else builder.trunc(arguments[1], ir.IntType(bits))
+            builder.store(value, _pointer(builder, arguments[0], bits), align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, operand), generate
+
+    return typed
+
+
+load_u64 = intrinsic(_load(64, types.uint64))
+load_i64 = intrinsic(_load(64, types.int64))
+load_u32 = intrinsic(_load(32, types.int64))
+load_u16 = intrinsic(_load(16, types.int64))
+load_u8 = intrinsic(_load(8, types.int64))
+store_u64 = intrinsic(_store(64, types.uint64))
+store_i64 = intrinsic(_store(64, types.int64))
+store_u32 = intrinsic(_store(32, types.int64))
+store_u16 = intrinsic(_store(16, types.int64))
+store_u8 = intrinsic(_store(8, types.int64))
+
+
+@intrinsic
+def copy_bytes(_typing: Any, _target: Any, _source: Any, _length: Any) -> Any:
+    """memcpy(target, source, length)."""
+
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        byte, i64, bit = ir.IntType(8).as_pointer(), ir.IntType(64), ir.IntType(1)
+        memcpy = builder.module.declare_intrinsic("llvm.memcpy", [byte, byte, i64])
+        target, source = (builder.inttoptr(argument, byte) for argument in arguments[:2])
+        builder.call(memcpy, [target, source, arguments[2], bit(0)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
+@kernel
+def copy_short(target: int, source: int, length: int) -> None:
+    """Copy `length` bytes; in line, for the lengths of keys and small values, where a call costs more than the copy."""
+    if length > 256:
+        copy_bytes(target, source, length)
+        return
+    end = length - 8
+    at = 0
+    while at < end:
+        store_u64(target + at, load_u64(source + at))
+        at += 8
+    if length >= 8:
+        store_u64(target + end, load_u64(source + end))
+        return
+    while at < length:
+        store_u8(target + at, load_u8(source + at))
+        at += 1

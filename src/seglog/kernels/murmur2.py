@@ -1,0 +1,52 @@
+"""Kafka's murmur2 (seed 0x9747b28c) and the partition it gives a key. Source: the algorithm as Kafka's clients define it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from seglog.kernels.memory import kernel, load_u8, load_u32
+
+SEED = 0x9747B28C
+M = 0x5BD1E995
+MASK = 0xFFFFFFFF
+
+
+@kernel
+def murmur2_at(address: int, length: int) -> int:
+    """The hash of `length` bytes at `address`, as an unsigned 32-bit number."""
+    digest = (SEED ^ length) & MASK
+    end = address + length
+    while address + 4 <= end:
+        word = (load_u32(address) * M) & MASK
+        word = ((word ^ (word >> 24)) * M) & MASK
+        digest = ((digest * M) & MASK) ^ word
+        address += 4
+    left = end - address
+    if left > 0:
+        for byte in range(left):
+            digest ^= load_u8(address + byte) << (8 * byte)
+        digest = (digest * M) & MASK
+    digest = ((digest ^ (digest >> 13)) * M) & MASK
+    return digest ^ (digest >> 15)
+
+
+@kernel
+def murmur2(key: Any) -> int:
+    """The hash of a contiguous uint8 array, signed 32 bit as in Kafka: murmur2(b"21") = -973932308."""
+    digest = murmur2_at(np.int64(key.ctypes.data), key.size)
+    return digest - (1 << 32) if digest >= 1 << 31 else digest
+
+
+@kernel
+def partition_keys(addresses: Any, lengths: Any, partitions: int, out: Any) -> None:
+    """out[i] = (murmur2(key i) & 0x7fffffff) % partitions, or -1 for a null key (length -1).
+
+    addresses, lengths: int64, one per row; out: int32. `partitions` is at least 1.
+    """
+    for row in range(addresses.size):
+        if lengths[row] < 0:
+            out[row] = -1
+        else:
+            out[row] = (murmur2_at(addresses[row], lengths[row]) & 0x7FFFFFFF) % partitions

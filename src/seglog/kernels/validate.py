@@ -1,0 +1,96 @@
+"""What makes a record valid, compiled once and used by decode and scan alike.
+
+Records are taken in small groups: first the group is framed and its values hashed, then its heads are checked. The
+checksum of a head depends on the hash of its value; taken record by record the two would wait for each other, taken in
+groups the processor works on several records at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from seglog.kernels.checksum import xxh64_at
+from seglog.kernels.headers import walk_headers
+from seglog.kernels.layout import (
+    BEYOND,
+    CHECKED_FROM,
+    CHECKSUM,
+    FIXED_METADATA_BYTES,
+    HEAD_BYTES,
+    HEADERS,
+    METADATA,
+    NULL,
+    OFFSET,
+    OK,
+    SHORT,
+    VALUE_BASE,
+)
+from seglog.kernels.memory import kernel, load_u32, load_u64
+
+GROUP = 32
+
+
+class Cursor(NamedTuple):
+    """Where reading stands: the next record's position, the end of what may be read, and what is expected there.
+
+    expected: the next record's relative offset, in a sparse segment the lowest it may have. salt: np.uint64.
+    """
+
+    position: int
+    end: int
+    expected: int
+    dense: bool
+    salt: Any
+
+
+@kernel
+def frame(base: int, position: int, end: int, soft_end: int, taken: int, positions: Any, hashes: Any) -> Any:
+    """Frame records from `position` on and hash their values; return (records, reason the next is no record).
+
+    Stops before a record that passes `soft_end`, unless it would be the first: `taken` records came before these.
+    """
+    count = 0
+    while count < positions.size and position < end:
+        left = end - position
+        if left < HEAD_BYTES:
+            return count, SHORT
+        record = base + position
+        metadata_len, value_len = load_u32(record + 8), load_u32(record + 12)
+        value_len = 0 if value_len == NULL else value_len
+        if metadata_len < FIXED_METADATA_BYTES:
+            return count, METADATA
+        length = VALUE_BASE + metadata_len + value_len
+        if length > left:
+            return count, BEYOND
+        if taken + count > 0 and position + length > soft_end:
+            return count, OK
+        positions[count] = position
+        hashes[count] = xxh64_at(record + VALUE_BASE + metadata_len, value_len, np.uint64(0))
+        count += 1
+        position += length
+    return count, OK
+
+
+@kernel
+def check(record: int, value_hash: Any, expected: int, cursor: Cursor) -> Any:
+    """Check a framed record; return (reason, key_len, headers, bytes of their keys, bytes of their values)."""
+    metadata_len, key_len = load_u32(record + 8), load_u32(record + 20)
+    key_len = 0 if key_len == NULL else key_len
+    headers_len = metadata_len - FIXED_METADATA_BYTES - key_len
+    if headers_len < 0:
+        return METADATA, 0, 0, 0, 0
+    seed = cursor.salt ^ value_hash
+    if load_u64(record) != xxh64_at(record + CHECKED_FROM, VALUE_BASE - CHECKED_FROM + metadata_len, seed):
+        return CHECKSUM, 0, 0, 0, 0
+    count, key_bytes, value_bytes = 0, 0, 0
+    if headers_len > 0:
+        headers = record + HEAD_BYTES + key_len
+        count, key_bytes, value_bytes = walk_headers(headers, headers + headers_len)
+        if count < 0:
+            return HEADERS, 0, 0, 0, 0
+    offset = load_u32(record + 16)
+    if offset < expected or (cursor.dense and offset != expected):
+        return OFFSET, 0, 0, 0, 0
+    return OK, key_len, count, key_bytes, value_bytes

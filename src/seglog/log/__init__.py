@@ -1,0 +1,1 @@
+"""The log: segments in order, one manifest that names them, reading and writing across them."""

@@ -1,0 +1,24 @@
+"""The Arrow edge of a log, in one place for its callers: tables in (arrow_in), record batches out (arrow_out).
+
+Loading this loads pyarrow and numba; the log does so only when a batch is asked for.
+"""
+
+from seglog.kernels.layout import ENTRY, MARK, MarksState
+from seglog.kernels.scan import StoreScan, scan_chunks, scan_store
+from seglog.log.arrow_in import ArrowBatch, Encoded, partitions_of
+from seglog.log.arrow_out import BatchDecoder, decode_batches, record_schema
+
+__all__ = [
+    "ENTRY",
+    "MARK",
+    "ArrowBatch",
+    "BatchDecoder",
+    "Encoded",
+    "MarksState",
+    "StoreScan",
+    "decode_batches",
+    "partitions_of",
+    "record_schema",
+    "scan_chunks",
+    "scan_store",
+]

@@ -1,0 +1,106 @@
+"""The catalog: installs manifests, which is the only structural commit, and unlinks what left the log when allowed."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable
+from dataclasses import replace
+
+from seglog.clock import Clock
+from seglog.errors import StorageError
+from seglog.format import filename, manifest
+from seglog.format.manifest import Manifest, Retired, SegmentEntry
+from seglog.log.leases import oldest_leased_version
+from seglog.log.view import Views
+from seglog.storage import Storage, must_sync
+
+
+def read_manifest(storage: Storage, name: str = filename.MANIFEST) -> Manifest | None:
+    """Read a manifest file, None where there is none; CorruptLog or FormatVersionError as `decode`."""
+    try:
+        file = storage.open(name)
+    except StorageError as error:
+        if error.errno == errno.ENOENT:
+            return None
+        raise
+    return manifest.decode(file.pread(file.size(), 0), file.path)
+
+
+class Catalog:
+    """The current manifest of a log that is open for writing."""
+
+    def __init__(self, storage: Storage, current: Manifest, clock: Clock, *, next_file: int) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._next_file = max(next_file, current.next_file)
+        self._unlinked: set[int] = set()
+        self.current = current
+        self.views = Views()
+
+    def new_file_number(self) -> int:
+        """Return a file number that was never used; a failed attempt does not give it back."""
+        number = self._next_file
+        self._next_file += 1
+        return number
+
+    def install(
+        self, segments: Iterable[SegmentEntry], *, retire: Iterable[SegmentEntry] = (), **changes: object
+    ) -> None:
+        """Make `segments` (and other changed fields) the log's structure, in one step that survives a crash.
+
+        StorageError: nothing changed. LogPoisoned: the medium may hold either state; the writer must stop.
+        """
+        old = self.current
+        version = old.version + 1
+        names = tuple(entry.name(kind) for entry in retire for kind in filename.KINDS)
+        retired = tuple(waiting for waiting in old.retired if waiting.version not in self._unlinked)
+        if names:
+            retired += (Retired(version=version, retired_at=self._clock(), names=names),)
+        new = replace(
+            old,
+            version=version,
+            next_file=self._next_file,
+            segments=tuple(segments),
+            retired=retired,
+            **changes,  # type: ignore[arg-type] # fields of Manifest, named by the callers in this package
+        )
+        write_manifest(self._storage, new)
+        self.current = new
+
+    def collect(self) -> None:
+        """Unlink retired files that no reader holds any more; the next install forgets them."""
+        waiting = [retired for retired in self.current.retired if retired.version not in self._unlinked]
+        if not waiting:
+            return
+        holders = (self.views.oldest_version(), oldest_leased_version(self._storage))
+        oldest = min((version for version in holders if version is not None), default=None)
+        for retired in waiting:
+            if oldest is None or oldest >= retired.version:
+                for name in retired.names:
+                    self._storage.unlink(name)
+                self._unlinked.add(retired.version)
+
+
+def write_manifest(storage: Storage, new: Manifest) -> None:
+    """tmp file, sync, keep the old one as MANIFEST.prev, rename, sync the directory."""
+    temporary = f"{filename.TMP}/{filename.MANIFEST}"
+    file = storage.create(temporary, replace=True)
+    try:
+        file.pwrite(new.encode(), 0)
+    except StorageError:
+        storage.unlink(temporary)
+        raise
+    must_sync(file.datasync)
+    _keep_previous(storage)
+    storage.rename(temporary, filename.MANIFEST)
+    must_sync(storage.sync_directory)
+
+
+def _keep_previous(storage: Storage) -> None:
+    if storage.identity(filename.MANIFEST) is None:
+        return
+    previous = f"{filename.TMP}/{filename.MANIFEST_PREVIOUS}"
+    storage.unlink(previous)
+    storage.link(filename.MANIFEST, previous)
+    storage.rename(previous, filename.MANIFEST_PREVIOUS)
+    storage.unlink(previous)  # rename leaves both names where they are one file already

@@ -1,0 +1,97 @@
+"""Reading a log that another process may be writing: follows appends, rolls, expiry and truncates live.
+
+Never cuts, syncs, creates a log or keeps the writer out. A lease keeps the files it may read from being unlinked.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from seglog.errors import CorruptLog, LogNotFound
+from seglog.format import filename
+from seglog.format.manifest import Manifest
+from seglog.log.cache import SegmentCache
+from seglog.log.catalog import read_manifest
+from seglog.log.leases import Lease
+from seglog.log.log import Log
+from seglog.log.info import SegmentInfo, active_info, sealed_info
+from seglog.log.view import View, Views
+from seglog.segment.follower import ActiveFollower
+from seglog.segment.report import RecoveryReport
+from seglog.storage import Storage
+
+
+class LogFollower(Log):
+    """A log opened with mode "r". Every call first looks at what has changed: two stat calls."""
+
+    def __init__(self, storage: Storage, fallback: Manifest | None, recovery: RecoveryReport, *, durable: bool) -> None:
+        super().__init__(storage, recovery)
+        self._durable = durable
+        self._mutex = threading.RLock()
+        self._lease = Lease(storage)
+        self._views = Views()
+        self._identity: object = None
+        self._fallback = fallback
+        self._present, self._active = self._load()
+
+    def _load(self) -> tuple[View, ActiveFollower]:
+        identity = self._storage.identity(filename.MANIFEST)
+        manifest = self._fallback or read_manifest(self._storage)
+        if manifest is None:
+            raise LogNotFound(2, "there is no log here any more", self.path)
+        config = manifest.config
+        cache = SegmentCache(
+            self._storage, limit=config.open_segments_max, interval=config.index_interval_bytes, heal=False
+        )
+        active = ActiveFollower(
+            self._storage, manifest.active, interval=config.index_interval_bytes, durable=self._durable
+        )
+        active.refresh()
+        view = self._views.add(View(manifest, active.reader, cache))
+        self._identity = identity
+        return view, active
+
+    def _reload(self) -> None:
+        """Take the present manifest; the version in the lease falls behind only while older views are in use."""
+        for _ in range(100):
+            try:
+                old, (self._present, self._active) = self._present, self._load()
+            except CorruptLog:
+                if self._storage.identity(filename.MANIFEST) == self._identity:
+                    raise
+                continue  # the structure changed once more while it was read
+            del old
+            break
+        self._lease.hold(self._views.oldest_version() or 0)
+
+    def _view(self) -> View:
+        self._check_open()
+        with self._mutex:
+            if self._fallback is None and self._storage.identity(filename.MANIFEST) != self._identity:
+                self._reload()
+            else:
+                self._active.refresh()
+            return self._present
+
+    @property
+    def durable_offset(self) -> int:
+        """What the writer is known to have synced, as far as its index tells."""
+        self._check_open()
+        manifest = self._view().manifest
+        synced = ActiveFollower(
+            self._storage, manifest.active, interval=manifest.config.index_interval_bytes, durable=True
+        )
+        synced.refresh()
+        return synced.reader.next_offset
+
+    @property
+    def segments(self) -> tuple[SegmentInfo, ...]:
+        """Figures of every segment; those of the active one are counted now."""
+        view = self._view()
+        return (*[sealed_info(entry) for entry in view.manifest.segments[:-1]], active_info(self._active.entry, self._active.reader, self._active.tally()))
+
+    def close(self) -> None:
+        """Let go of lease and files. A second call does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._lease.release()

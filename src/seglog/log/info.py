@@ -1,0 +1,63 @@
+"""What a log tells of its segments: public figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seglog.format.manifest import SegmentEntry
+from seglog.segment.reader import SegmentReader
+from seglog.segment.survey import Tally
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentInfo:
+    """Figures of one segment: base_offset <= offsets < next_offset, bytes of its store, timestamps in us.
+
+    sealed_at is None for the active segment; dense says that its offsets have no gaps; name is its store's file name.
+    """
+
+    base_offset: int
+    next_offset: int
+    bytes: int
+    records: int
+    tombstones: int
+    min_timestamp: int | None
+    max_timestamp: int | None
+    created: int
+    sealed_at: int | None
+    dense: bool
+    name: str
+
+
+def sealed_info(entry: SegmentEntry) -> SegmentInfo:
+    """Return the figures of a sealed segment, from its entry alone."""
+    return SegmentInfo(
+        base_offset=entry.base_offset,
+        next_offset=entry.next_offset or entry.base_offset,
+        bytes=entry.bytes or 0,
+        records=entry.records or 0,
+        tombstones=entry.tombstones or 0,
+        min_timestamp=entry.min_timestamp,
+        max_timestamp=entry.max_timestamp,
+        created=entry.created,
+        sealed_at=entry.sealed_at,
+        dense=entry.dense,
+        name=entry.name(),
+    )
+
+
+def active_info(entry: SegmentEntry, reader: SegmentReader, tally: Tally) -> SegmentInfo:
+    """Return the figures of the active segment as they stand."""
+    return SegmentInfo(
+        base_offset=entry.base_offset,
+        next_offset=reader.next_offset,
+        bytes=reader.size,
+        records=tally.records,
+        tombstones=tally.tombstones,
+        min_timestamp=tally.min_timestamp,
+        max_timestamp=tally.max_timestamp,
+        created=entry.created,
+        sealed_at=None,
+        dense=entry.dense,
+        name=entry.name(),
+    )

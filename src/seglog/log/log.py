@@ -1,0 +1,358 @@
+"""Reading a log, and the contract of all that can be done with one.
+
+`Log` is what `seglog.open` returns. What it reads by is a `View`; where the view comes from (this process writes, or
+another one does) is known to `writer.LogWriter` and `follower.LogFollower`.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
+
+from seglog.config import LogConfig
+from seglog.errors import (
+    InvalidArgument,
+    LogClosed,
+    LogReadOnly,
+    LogTruncated,
+    OffsetCompacted,
+    OffsetOutOfRange,
+)
+from seglog.log.info import SegmentInfo
+from seglog.record import Header, Record, checked_offset, checked_timestamp
+from seglog.segment.reader import OnCorrupt, SegmentReader
+from seglog.segment.report import RecoveryReport
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from seglog.log.check import Progress, VerifyReport
+    from seglog.log.view import View
+    from seglog.storage import Storage
+
+FIRST_WAIT = 0.0005
+LONGEST_WAIT = 0.02
+
+
+class Log(ABC):
+    """An ordered, durable sequence of records, addressed by offset. A context manager; safe for threads."""
+
+    def __init__(self, storage: Storage, recovery: RecoveryReport) -> None:
+        self._storage = storage
+        self._closed = False
+        self.recovery = recovery
+
+    # --- what the two kinds of log provide ------------------------------------------------------------------------
+
+    @abstractmethod
+    def _view(self) -> View:
+        """Return the present view; for a follower, after a look at what has changed."""
+
+    @property
+    @abstractmethod
+    def durable_offset(self) -> int:
+        """Every record before it survives power loss."""
+
+    @property
+    @abstractmethod
+    def segments(self) -> tuple[SegmentInfo, ...]:
+        """Figures of every segment, the active one last."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of all files; a writer syncs first. A second call does nothing."""
+
+    # --- facts ----------------------------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> str:
+        """The log's directory."""
+        return self._storage.path
+
+    @property
+    def config(self) -> LogConfig:
+        """The configuration stored with the log."""
+        return self._view().manifest.config
+
+    @property
+    def lowest_offset(self) -> int:
+        """The first offset that the log still holds."""
+        return self._view().lowest_offset
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next append gets: one behind the last record."""
+        return self._view().next_offset
+
+    @property
+    def size(self) -> int:
+        """Bytes of all stores."""
+        view = self._view()
+        return view.active.size + sum(entry.bytes or 0 for entry in view.manifest.segments[:-1])
+
+    def __len__(self) -> int:
+        """Return next_offset - lowest_offset: an upper bound of the records where compaction left gaps."""
+        view = self._view()
+        return view.next_offset - view.lowest_offset
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return f"<{type(self).__name__} {self.path} closed>"
+        view = self._view()
+        return f"<{type(self).__name__} {self.path} offsets {view.lowest_offset}..{view.next_offset}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosed(f"{self.path}: the log is closed; open it again")
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def read(self, offset: int) -> Record:
+        """Return the record at `offset`.
+
+        OffsetOutOfRange outside the log; OffsetCompacted where no record stands there any more; CorruptRecord where
+        its bytes no longer verify.
+        """
+        if type(offset) is not int:
+            offset = checked_offset(offset)
+        view = self._view()
+        if not view.manifest.start <= offset < view.active.next_offset:
+            raise OffsetOutOfRange(offset, view.lowest_offset, view.next_offset)
+        reader = view.reader_of(offset)
+        if offset >= reader.next_offset:  # a gap between two segments
+            raise OffsetCompacted(offset, self._base_after(view, offset))
+        return reader.read(offset)
+
+    @staticmethod
+    def _base_after(view: View, offset: int) -> int:
+        return next((base for base in view.bases if base > offset), view.next_offset)
+
+    def scan(
+        self, start: int | None = None, stop: int | None = None, *, on_corrupt: OnCorrupt | None = None
+    ) -> Iterator[Record]:
+        """Iterate over the records start <= offset < stop, as the log stands now.
+
+        start: default, and where it lies before, the lowest offset; stop: default the end. OffsetOutOfRange for a start
+        behind the end. A damaged record ends it with CorruptRecord, unless `on_corrupt` takes that error; then
+        reading goes on at the next readable record.
+        """
+        view, start, stop = self._range(start, stop)
+        return self._scan(view, start, stop, on_corrupt)
+
+    @staticmethod
+    def _scan(view: View, start: int, stop: int, on_corrupt: OnCorrupt | None = None) -> Iterator[Record]:
+        for reader in view.readers(start, stop):
+            yield from reader.scan(max(start, reader.base_offset), min(stop, reader.next_offset), on_corrupt)
+
+    def _range(self, start: int | None, stop: int | None) -> tuple[View, int, int]:
+        view = self._view()
+        lowest, end = view.lowest_offset, view.next_offset
+        start = lowest if start is None else checked_offset(start, "start")
+        stop = end if stop is None else checked_offset(stop, "stop")
+        if start < 0 or start > end:
+            raise OffsetOutOfRange(start, lowest, end)
+        if stop < 0:
+            raise OffsetOutOfRange(stop, lowest, end)
+        return view, max(start, lowest), min(stop, end)
+
+    def batches(
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        max_records: int = 65536,
+        values: Literal["view", "binary"] = "view",
+    ) -> Iterator[pa.RecordBatch]:
+        """Iterate over the same range as `scan` in Arrow record batches of up to `max_records`, every record verified.
+
+        Columns offset, timestamp (us, UTC), key, value, headers. values="view" gives keys and values as binary_view into
+        the store's memory map, without a copy; "binary" gives plain binary.
+        """
+        if isinstance(max_records, bool) or not isinstance(max_records, int) or max_records < 1:
+            raise InvalidArgument(f"max_records is {max_records!r}; it must be an int of at least 1")
+        from seglog.log.arrow import record_schema  # noqa: PLC0415 - pyarrow and numba load when first used
+
+        record_schema(values)
+        view, start, stop = self._range(start, stop)
+        return self._batches(view, start, stop, max_records, values)
+
+    @staticmethod
+    def _batches(
+        view: View, start: int, stop: int, max_records: int, values: Literal["view", "binary"]
+    ) -> Iterator[pa.RecordBatch]:
+        from seglog.log.arrow import decode_batches  # noqa: PLC0415 - as above
+
+        for reader in view.readers(start, stop):
+            base, end = reader.base_offset, min(stop, reader.next_offset)
+            position, expected = reader.seek(max(start, base))
+            if expected >= end:
+                continue
+            yield from decode_batches(
+                reader.store.map(),
+                path=reader.store.path,
+                salt=reader.rules.salt,
+                base_offset=base,
+                relative=expected - base,
+                position=position,
+                end=reader.size,
+                dense=reader.rules.dense,
+                max_records=max_records,
+                values=values,
+                stop=end - base,
+            )
+
+    def to_arrow(
+        self, start: int | None = None, stop: int | None = None, *, values: Literal["view", "binary"] = "view"
+    ) -> pa.Table:
+        """Return the same range as one Arrow table; columns as in `batches`."""
+        batches = self.batches(start, stop, values=values)
+        import pyarrow as pa  # noqa: PLC0415 - loaded by `batches` already
+
+        from seglog.log.arrow import record_schema  # noqa: PLC0415 - as above
+
+        return pa.Table.from_batches(list(batches), schema=record_schema(values))
+
+    def offset_at(self, timestamp: int) -> int | None:
+        """Return the first offset whose timestamp (us) is `timestamp` or later, None where every record is older."""
+        timestamp = checked_timestamp(timestamp)
+        for reader in self._newer(self._view(), timestamp):
+            found = reader.offset_at(timestamp)
+            if found is not None:
+                return found
+        return None
+
+    @staticmethod
+    def _newer(view: View, timestamp: int) -> Iterator[SegmentReader]:
+        """Yield the segments that can hold a record of this time or later."""
+        for entry in view.manifest.segments[:-1]:
+            if entry.max_timestamp is not None and entry.max_timestamp >= timestamp:
+                yield view.cache.get(entry)
+        yield view.active
+
+    def follow(self, start: int | None = None, *, timeout: float | None = None) -> Iterator[Record]:
+        """Iterate over the records from `start` (default: the present end) on, and wait for more, for ever.
+
+        timeout: seconds to wait for the next record before the iteration ends. LogTruncated where the records read last
+        were cut off; OffsetOutOfRange where retention overtook the reader.
+        """
+        position = self.next_offset if start is None else checked_offset(start, "start")
+        self._range(position, None)
+        return self._follow(position, timeout)
+
+    def _follow(self, position: int, timeout: float | None) -> Iterator[Record]:
+        view, wait, waited_from = self._view(), FIRST_WAIT, time.monotonic()
+        while True:
+            view = self._go_on(view, position)
+            seen = position
+            for record in self._scan(view, position, view.next_offset):
+                position = record.offset + 1
+                yield record
+            if position != seen:
+                wait, waited_from = FIRST_WAIT, time.monotonic()
+                continue
+            if timeout is not None and time.monotonic() - waited_from >= timeout:
+                return
+            time.sleep(wait)
+            wait = min(wait * 2, LONGEST_WAIT)
+
+    def _go_on(self, view: View, position: int) -> View:
+        """Return the present view, if what was read before `position` by `view` is still part of the log."""
+        now = self._view()
+        if now.manifest.epoch != view.manifest.epoch:
+            last = position - 1
+            cut = last >= now.next_offset or (last >= now.lowest_offset and now.file_of(last) != view.file_of(last))
+            if cut or position > now.next_offset:
+                raise LogTruncated(f"{self.path}: the log was truncated below offset {position}; read it anew")
+        if position < now.lowest_offset:
+            raise OffsetOutOfRange(position, now.lowest_offset, now.next_offset)
+        return now
+
+    def verify(self, progress: Progress | None = None) -> VerifyReport:
+        """Check every byte of every segment; changes nothing. progress(bytes done, bytes in all)."""
+        from seglog.log.check import verify_storage  # noqa: PLC0415 - an operator's call
+
+        self._view()
+        return verify_storage(self._storage, progress)
+
+    # --- writing: what a log that was opened for reading answers --------------------------------------------------
+
+    def _refuse(self, what: str) -> NoReturn:
+        self._check_open()
+        raise LogReadOnly(errno.EROFS, f'{what} needs a log opened with mode="a"', self.path)
+
+    def append(
+        self,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        timestamp: int | None = None,
+        headers: Iterable[Header] = (),
+        expected_offset: int | None = None,
+    ) -> int:
+        """Append one record and return its offset. value None is a tombstone; timestamp (us) defaults to now.
+
+        It survives kill -9 once this has returned, and power loss after `sync` or under a flush policy.
+        expected_offset: OffsetConflict, and nothing written, unless this is the offset it gets. RecordTooLarge before a
+        byte is written; StorageError where the medium refuses, rolled back.
+        """
+        self._refuse("append")
+
+    def append_at(self, offset: int, record: Record) -> int:
+        """Append a record of another log at its own offset, which may leave a gap; for followers. offset >= next_offset."""
+        self._refuse("append_at")
+
+    def append_stream(
+        self,
+        chunks: Iterable[bytes],
+        *,
+        key: bytes | None = None,
+        timestamp: int | None = None,
+        headers: Iterable[Header] = (),
+        limit: int | None = None,
+    ) -> int:
+        """Append one record whose value comes in pieces, never held whole, and return its offset.
+
+        limit: bytes of value. The record may write `segment_bytes - store size + segment_overflow_bytes`
+        (laminarmq's append_threshold); past either StreamOverflow. On any error it is rolled back and nothing is visible.
+        """
+        self._refuse("append_stream")
+
+    def append_batch(self, data: Any) -> range:
+        """Append a pyarrow Table or RecordBatch (value, and optionally key, timestamp, headers); return its offsets.
+
+        Readers see all of it or nothing, where it fits one segment; a larger one is committed segment by segment, and
+        undone on an error.
+        """
+        self._refuse("append_batch")
+
+    def truncate(self, offset: int) -> None:
+        """Remove the records from `offset` on; the next append gets `offset`."""
+        self._refuse("truncate")
+
+    def sync(self) -> None:
+        """Return once every appended record survives power loss. Concurrent callers share one sync."""
+        self._refuse("sync")
+
+    def expire(self) -> int:
+        """Let go of what retention by time and size no longer keeps; return how many segments went."""
+        self._refuse("expire")
+
+    def repair(self, progress: Progress | None = None) -> Any:
+        """Set damage aside (quarantine) and go on with all that is readable."""
+        self._refuse("repair")
+
+    def remove(self) -> None:
+        """Close the log and remove its directory with all that is in it."""
+        self._refuse("remove")

@@ -1,0 +1,253 @@
+"""Opening a log: the composition root, where storage, manifest, recovery and the two kinds of log meet.
+
+For writing (docs/reliability.md tells the procedure): take LOCK, read MANIFEST or rebuild it, wipe tmp/, check
+that every sealed store is there, recover the active one, set aside what no manifest names.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from dataclasses import replace
+from typing import Literal
+
+from seglog.clock import Clock, system_clock
+from seglog.config import LogConfig
+from seglog.errors import ConfigError, CorruptLog, InvalidArgument, InvalidType, LogLocked, LogNotFound, NotALog
+from seglog.format import filename
+from seglog.format.manifest import Manifest, SegmentEntry
+from seglog.format.store import HEADER_BYTES
+from seglog.log.cache import SegmentCache
+from seglog.log.catalog import Catalog, read_manifest, write_manifest
+from seglog.log.follower import LogFollower
+from seglog.log.log import Log
+from seglog.log.rebuild import rebuild_manifest
+from seglog.log.writer import LogWriter
+from seglog.segment.active import create_segment
+from seglog.segment.recovery import TailRecovery
+from seglog.segment.report import RecoveryEvent, RecoveryReport
+from seglog.storage import LocalStorage, Lock, Storage, must_sync
+
+Mode = Literal["a", "r"]
+Expose = Literal["appended", "durable"]
+
+
+def storage_at(place: str | os.PathLike[str] | Storage) -> Storage:
+    """Return the storage of a path, or the storage itself."""
+    if isinstance(place, (str, os.PathLike)):
+        return LocalStorage(place)
+    if hasattr(place, "try_lock"):
+        return place
+    raise InvalidType(f"a log is opened at a path or a Storage, not {type(place).__name__}")
+
+
+def open_log(
+    place: str | os.PathLike[str] | Storage,
+    config: LogConfig | None = None,
+    *,
+    mode: Mode = "a",
+    expose: Expose = "appended",
+    clock: Clock = system_clock,
+) -> Log:
+    """Open the log in a directory.
+
+    mode "a": create it, or open it for writing; one process at a time (LogLocked). mode "r": read only, beside a
+    writer; LogNotFound where there is none, and expose="durable" shows only what the writer has synced.
+    config: stored with the log; None takes the stored one. clock gives us since the epoch.
+
+    NotALog for a file or a directory of something else, FormatVersionError for a newer format, CorruptLog for a structure
+    that cannot be used; all of them leave everything as it is.
+    """
+    if mode not in ("a", "r"):
+        raise InvalidArgument(f'mode is {mode!r}; it must be "a" (read and write) or "r" (read only)')
+    if expose not in ("appended", "durable"):
+        raise InvalidArgument(f'expose is {expose!r}; it must be "appended" or "durable"')
+    if config is not None and not isinstance(config, LogConfig):
+        raise InvalidType(f"config must be a seglog.LogConfig, not {type(config).__name__}")
+    storage = storage_at(place)
+    if mode == "r":
+        if config is not None:
+            raise ConfigError("a reader takes the log's stored config; leave config out, or open with mode 'a'")
+        return _open_follower(storage, clock, durable=expose == "durable")
+    if expose != "appended":
+        raise InvalidArgument('expose="durable" is for readers: open with mode="r"')
+    return _open_writer(storage, config, clock)
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+def _open_follower(storage: Storage, clock: Clock, *, durable: bool) -> LogFollower:
+    if not storage.exists():
+        raise LogNotFound(errno.ENOENT, "there is no log here", storage.path)
+    _refuse_foreign(storage)
+    fallback, events = None, []
+    try:
+        if read_manifest(storage) is None:
+            if not _stores(storage):
+                raise LogNotFound(errno.ENOENT, "there is no log here", storage.path)
+            fallback, event = rebuild_manifest(storage, None, clock, "MANIFEST is missing")
+            events.append(event)
+    except CorruptLog as error:
+        fallback, event = rebuild_manifest(storage, None, clock, str(error))
+        events.append(event)
+    return LogFollower(storage, fallback, RecoveryReport(tuple(events)), durable=durable)
+
+
+def _stores(storage: Storage) -> list[str]:
+    return [name for name in storage.names() if name.endswith("." + filename.STORE) and filename.belongs_to_log(name)]
+
+
+def _refuse_foreign(storage: Storage) -> None:
+    names = storage.names()
+    if filename.MANIFEST in names or filename.MANIFEST_PREVIOUS in names or _stores(storage):
+        return
+    foreign = [name for name in names if not filename.belongs_to_log(name)]
+    if foreign:
+        raise NotALog(
+            errno.ENOTDIR, f"this directory holds something else than a log ({foreign[0]!r}); choose another", storage.path
+        )
+
+
+# --- writing ------------------------------------------------------------------------------------------------------
+
+
+def _open_writer(storage: Storage, config: LogConfig | None, clock: Clock) -> LogWriter:
+    if storage.exists():
+        _refuse_foreign(storage)
+        try:
+            read_manifest(storage)  # a newer format is refused before anything is touched
+        except CorruptLog:
+            pass  # looked at again under the lock
+    storage.make(filename.DIRECTORIES)
+    lock = storage.try_lock(filename.LOCK)
+    if lock is None:
+        raise LogLocked(errno.EWOULDBLOCK, "the log is open for writing already, here or in another process", storage.path)
+    try:
+        return _Opening(storage, config, clock).run(lock)
+    except BaseException:
+        lock.release()
+        raise
+
+
+class _Opening:
+    """The steps of opening for writing, in their order; `events` fills on the way."""
+
+    def __init__(self, storage: Storage, config: LogConfig | None, clock: Clock) -> None:
+        self.storage = storage
+        self.config = config
+        self.clock = clock
+        self.events: list[RecoveryEvent] = []
+
+    def run(self, lock: Lock) -> LogWriter:
+        """Open under the lock."""
+        for name in self.storage.names(filename.TMP):
+            self.storage.unlink(f"{filename.TMP}/{name}")
+        manifest = self._manifest()
+        wanted = self._wanted_config(manifest.config)
+        self._check_sealed(manifest)
+        recovery = TailRecovery(self.storage, manifest.active, wanted.index_interval_bytes)
+        active = recovery.run(wanted.buffer_bytes)
+        self.events += recovery.events
+        next_file = self._set_orphans_aside(manifest)
+        catalog = Catalog(self.storage, manifest, self.clock, next_file=next_file)
+        cache = SegmentCache(
+            self.storage, limit=wanted.open_segments_max, interval=wanted.index_interval_bytes, heal=True
+        )
+        log = LogWriter(
+            self.storage, lock, catalog, active, cache, self.clock, RecoveryReport(tuple(self.events)), config=wanted
+        )
+        catalog.collect()
+        return log
+
+    def _manifest(self) -> Manifest:
+        try:
+            manifest = read_manifest(self.storage)
+            why = "MANIFEST is missing"
+        except CorruptLog as error:
+            manifest, why = None, str(error)
+        if manifest is not None:
+            return manifest
+        if self._never_written():
+            return self._create()
+        manifest, event = rebuild_manifest(self.storage, self.config, self.clock, why)
+        self.events.append(event)
+        write_manifest(self.storage, manifest)
+        return manifest
+
+    def _never_written(self) -> bool:
+        """Whether nothing was ever installed: at most the leavings of a creation that was interrupted."""
+        names = self.storage.names()
+        if filename.MANIFEST in names or filename.MANIFEST_PREVIOUS in names:
+            return False
+        return all(self.storage.open(name).size() <= HEADER_BYTES for name in _stores(self.storage))
+
+    def _create(self) -> Manifest:
+        """Directory and first store, both synced, then the manifest: only then does the log exist."""
+        config = self.config or LogConfig()
+        entry = SegmentEntry(
+            base_offset=config.initial_offset, file=1, salt=secrets.randbits(64), created=self.clock()
+        )
+        for name in _stores(self.storage):
+            self.storage.unlink(name)
+        log_id = secrets.randbits(64)
+        create_segment(self.storage, entry, log_id)
+        must_sync(self.storage.sync_directory)
+        manifest = Manifest(
+            log_id=log_id,
+            version=1,
+            epoch=0,
+            next_file=2,
+            start=config.initial_offset,
+            config=config,
+            segments=(entry,),
+        )
+        write_manifest(self.storage, manifest)
+        return manifest
+
+    def _wanted_config(self, stored: LogConfig) -> LogConfig:
+        if self.config is None:
+            return stored
+        if self.config.initial_offset not in (0, stored.initial_offset):
+            raise ConfigError(
+                f"initial_offset is {self.config.initial_offset}, but the log began at {stored.initial_offset}; "
+                "it can be chosen only when a log is created"
+            )
+        return replace(self.config, initial_offset=stored.initial_offset)
+
+    def _check_sealed(self, manifest: Manifest) -> None:
+        """Every sealed store must be there and long enough: neither is healed by renumbering."""
+        sizes = self.storage.sizes()
+        for entry in manifest.segments[:-1]:
+            size = sizes.get(entry.name())
+            if size is None:
+                raise CorruptLog(
+                    f"{self.storage.path}/{entry.name()}: the store of offsets {entry.base_offset} up to "
+                    f'{entry.next_offset} is missing; mode="r" still reads the rest, `seglog repair` goes on without it'
+                )
+            if size < (entry.bytes or 0):
+                detail = f"the store is {size} bytes long, the manifest knows {entry.bytes}: records at its end are lost"
+                path = f"{self.storage.path}/{entry.name()}"
+                self.events.append(RecoveryEvent(kind="damage", path=path, detail=detail, position=size))
+
+    def _set_orphans_aside(self, manifest: Manifest) -> int:
+        """Move segment files that no manifest names to quarantine/; return a file number above all of them."""
+        live = {entry.file for entry in manifest.segments}
+        retired = {name for gone in manifest.retired for name in gone.names}
+        highest, sizes = manifest.next_file - 1, self.storage.sizes()
+        for name, size in sizes.items():
+            parsed = filename.parse_segment_file(name)
+            if parsed is None:
+                continue
+            highest = max(highest, parsed.number)
+            if parsed.number in live or name in retired:
+                continue
+            if parsed.kind != filename.STORE or size <= HEADER_BYTES:
+                self.storage.unlink(name)  # derived, or empty: nothing in it to keep
+                continue
+            self.storage.rename(name, f"{filename.QUARANTINE}/{name}")
+            detail = f"no manifest names this store; moved to {filename.QUARANTINE}/"
+            path = f"{self.storage.path}/{name}"
+            self.events.append(RecoveryEvent(kind="orphan", path=path, detail=detail, bytes=size))
+        return highest + 1

@@ -1,0 +1,156 @@
+"""Making a manifest anew from the stores, where MANIFEST is damaged or gone. Reads only; whoever opens the log installs it.
+
+Every store says which file it is (salt), where it begins (its name) and what it covers (span). A file with a higher
+number was written later and wins where two overlap. What the stores do not know (config, epoch, log start, published
+batches) comes from MANIFEST.prev.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from seglog.clock import Clock
+from seglog.config import LogConfig
+from seglog.errors import CorruptLog
+from seglog.format import filename
+from seglog.format.manifest import Manifest, SegmentEntry
+from seglog.format.store import HEADER_BYTES, decode_header
+from seglog.log.catalog import read_manifest
+from seglog.segment.cut import cut_entry
+from seglog.segment.lookup import SparseLookup
+from seglog.segment.reader import SegmentReader
+from seglog.segment.report import RecoveryEvent
+from seglog.segment.resync import find_record
+from seglog.segment.sealed import rules_of
+from seglog.segment.survey import Tally, survey
+from seglog.storage import File, Storage
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A store that may be part of the log."""
+
+    entry: SegmentEntry
+    store: File
+    log_id: int
+    span: int
+
+
+def rebuild_manifest(
+    storage: Storage, config: LogConfig | None, clock: Clock, why: str
+) -> tuple[Manifest, RecoveryEvent]:
+    """Return the manifest that the stores add up to, and the report of it; CorruptLog where they are no log."""
+    previous = _previous(storage)
+    known = {entry.file: entry for entry in previous.segments} if previous else {}
+    found = list(_candidates(storage, known, clock()))
+    if not found:
+        raise CorruptLog(f"{storage.path}: {why}, and no store is left to rebuild it from")
+    start = previous.start if previous else 0
+    segments = [entry for entry in _arrange(found) if entry.next_offset is None or entry.next_offset > start]
+    manifest = Manifest(
+        log_id=previous.log_id if previous else found[0].log_id,
+        version=previous.version + 2 if previous else 1,
+        epoch=previous.epoch + 1 if previous else 0,
+        next_file=max(candidate.entry.file for candidate in found) + 1,
+        start=max(start, segments[0].base_offset),
+        config=previous.config if previous else config or LogConfig(),
+        segments=tuple(segments),
+        published=dict(previous.published) if previous else {},
+        rebuilt=True,
+    )
+    detail = f"{why}; rebuilt from {len(segments)} stores" + (" and MANIFEST.prev" if previous else "")
+    return manifest, RecoveryEvent(kind="manifest", path=f"{storage.path}/{filename.MANIFEST}", detail=detail)
+
+
+def _previous(storage: Storage) -> Manifest | None:
+    for name in (filename.MANIFEST_PREVIOUS,):
+        try:
+            return read_manifest(storage, name)
+        except CorruptLog:
+            continue
+    return None
+
+
+def _candidates(storage: Storage, known: dict[int, SegmentEntry], now: int) -> Iterator[_Candidate]:
+    """Yield every store whose identity is known, with the figures its records give."""
+    for name in storage.names():
+        parsed = filename.parse_segment_file(name)
+        if parsed is None or parsed.kind != filename.STORE:
+            continue
+        store = storage.open(name)
+        header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
+        entry = known.get(parsed.number)
+        if entry is not None and entry.sealed:
+            yield _Candidate(entry, store, header.log_id if header else 0, header.span if header else 0)
+        elif header is not None:
+            fresh = SegmentEntry(
+                base_offset=parsed.base_offset, file=parsed.number, salt=header.salt, created=header.created, dense=False
+            )
+            yield _Candidate(_counted(fresh, store, now), store, header.log_id, header.span)
+        elif entry is not None:
+            yield _Candidate(_counted(entry, store, now), store, 0, 0)
+
+
+def _counted(entry: SegmentEntry, store: File, now: int) -> SegmentEntry:
+    """Return the entry with the figures of the records that can be read, sealed behind the last of them."""
+    rules = rules_of(replace(entry, dense=False))
+    size, tally = store.size(), Tally(4096)
+    position, expected, end = HEADER_BYTES, entry.base_offset, HEADER_BYTES
+    while True:
+        for block in survey(store, rules, position=position, end=size, expected=expected, marks=tally.marks):
+            tally.absorb(block)
+            tally.digest.update(block.entries)
+            end, expected = block.position, block.next_offset
+        found = find_record(store, rules, position=end + 1, end=size, least=expected + 1)
+        if found is None:
+            break
+        position, expected = found
+    return replace(
+        entry,
+        dense=tally.records == expected - entry.base_offset,
+        next_offset=expected,
+        bytes=end,
+        records=tally.records,
+        tombstones=tally.tombstones,
+        min_timestamp=tally.min_timestamp,
+        max_timestamp=tally.max_timestamp,
+        sealed_at=now,
+        digest=tally.digest.intdigest(),
+    )
+
+
+def _arrange(found: list[_Candidate]) -> list[SegmentEntry]:
+    """Return the live entries in order of offset, the last one active: later files win where two overlap."""
+    claims: list[tuple[int, float]] = []
+    live: list[SegmentEntry] = []
+    for candidate in sorted(found, key=lambda one: -one.entry.file):
+        entry = candidate.entry
+        if any(first <= entry.base_offset < end for first, end in claims):
+            continue
+        limit = min((first for first, _ in claims if first > entry.base_offset), default=None)
+        if limit is not None and (entry.next_offset or 0) > limit:
+            entry = _cut(candidate, limit)
+        claims.append(
+            (entry.base_offset, entry.base_offset + candidate.span if candidate.span else float("inf"))
+        )
+        live.append(entry)
+    live.sort(key=lambda entry: entry.base_offset)
+    last = live[-1]
+    live[-1] = SegmentEntry(
+        base_offset=last.base_offset, file=last.file, salt=last.salt, created=last.created, dense=last.dense
+    )
+    return live
+
+
+def _cut(candidate: _Candidate, limit: int) -> SegmentEntry:
+    entry = candidate.entry
+    reader = SegmentReader(
+        candidate.store,
+        SparseLookup([]),
+        rules_of(entry),
+        next_offset=entry.next_offset or entry.base_offset,
+        size=entry.bytes or HEADER_BYTES,
+        marks=list,
+    )
+    return cut_entry(entry, reader, limit, entry.sealed_at or 0)

@@ -1,0 +1,39 @@
+"""Which segments a retention policy lets go: a pure decision over the manifest's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seglog.config import Retention
+from seglog.format.manifest import SegmentEntry
+
+
+def select_expired(sealed: Sequence[SegmentEntry], active_bytes: int, retention: Retention, now: int) -> int:
+    """Return how many of the oldest sealed segments may go.
+
+    sealed: ordered, the oldest first; active_bytes: size of the active store, which always stays; now: us.
+    By age a segment goes when it was sealed `retention.age` ago, by the log's own clock; by size while what remains is
+    still `retention.bytes` or more. Policies combine: whichever lets go of more decides.
+    """
+    return max(_too_old(sealed, retention, now), _too_many(sealed, active_bytes, retention))
+
+
+def _too_old(sealed: Sequence[SegmentEntry], retention: Retention, now: int) -> int:
+    age = retention.age_us
+    if age is None:
+        return 0
+    count = 0
+    while count < len(sealed) and now - (sealed[count].sealed_at or now) >= age:
+        count += 1
+    return count
+
+
+def _too_many(sealed: Sequence[SegmentEntry], active_bytes: int, retention: Retention) -> int:
+    if retention.bytes is None:
+        return 0
+    remaining = active_bytes + sum(segment.bytes or 0 for segment in sealed)
+    count = 0
+    while count < len(sealed) and remaining - (sealed[count].bytes or 0) >= retention.bytes:
+        remaining -= sealed[count].bytes or 0
+        count += 1
+    return count

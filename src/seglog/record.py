@@ -1,0 +1,90 @@
+"""What a log holds: one record, and the checks a record from outside must pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from seglog.errors import InvalidArgument, InvalidType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Header = tuple[str, bytes | None]
+Headers = tuple[Header, ...]
+
+MAX_KEY_BYTES = 2**31 - 1
+MIN_TIMESTAMP = -(2**63)
+MAX_TIMESTAMP = 2**63 - 1
+
+
+class Record(NamedTuple):
+    """One record of a log.
+
+    offset: its logical number; timestamp: int microseconds since the epoch, UTC; key: bytes or None (no key);
+    value: bytes or None (a tombstone); headers: pairs of str and bytes or None.
+    """
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+def checked_bytes(value: object, what: str) -> bytes:
+    """Return `value` as bytes, or raise InvalidType naming `what`."""
+    if type(value) is bytes:
+        return value
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    hint = "; encode it first, e.g. text.encode()" if isinstance(value, str) else ""
+    raise InvalidType(f"{what} must be bytes or None, not {type(value).__name__}{hint}")
+
+
+def checked_key(key: object) -> bytes | None:
+    """Return the key as bytes or None; InvalidType, or InvalidArgument when it reaches 2^31 bytes."""
+    if key is None:
+        return None
+    key = checked_bytes(key, "key")
+    if len(key) > MAX_KEY_BYTES:
+        raise InvalidArgument(f"a key of {len(key)} bytes: keys end at {MAX_KEY_BYTES}")
+    return key
+
+
+def checked_timestamp(timestamp: object) -> int:
+    """Return the timestamp as int microseconds; InvalidType for anything but an int, InvalidArgument beyond 64 bit."""
+    if isinstance(timestamp, bool) or not isinstance(timestamp, int):
+        raise InvalidType(
+            f"timestamp must be int microseconds since the epoch (UTC), not {type(timestamp).__name__}; "
+            "for a datetime use int(moment.timestamp() * 1_000_000)"
+        )
+    if not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+        raise InvalidArgument(f"timestamp {timestamp} does not fit 64 bits of microseconds")
+    return timestamp
+
+
+def checked_offset(offset: object, what: str = "offset") -> int:
+    """Return the offset as a plain int; InvalidType for anything that is not an integer."""
+    if type(offset) is int:
+        return offset
+    if isinstance(offset, bool) or not hasattr(offset, "__index__"):
+        raise InvalidType(f"{what} must be an int, not {type(offset).__name__}")
+    return int(offset.__index__())
+
+
+def checked_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
+    """Return headers as a tuple of (str, bytes | None); InvalidType where one is something else."""
+    if isinstance(headers, (str, bytes)):
+        raise InvalidType("headers must be pairs of (str, bytes or None)")
+    pairs = headers.items() if isinstance(headers, dict) else headers
+    checked = []
+    try:
+        for name, value in pairs:
+            if not isinstance(name, str):
+                raise InvalidType(f"a header's key must be str, not {type(name).__name__}")
+            checked.append((name, None if value is None else checked_bytes(value, f"header {name!r}")))
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InvalidType):
+            raise
+        raise InvalidType("headers must be pairs of (str, bytes or None)") from error
+    return tuple(checked)

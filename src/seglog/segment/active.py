@@ -1,0 +1,331 @@
+"""The active segment: the one that records are appended to. Writes, rolls back, keeps its index, and seals itself.
+
+One thread at a time calls the writing methods (the log sees to it); `reader` may be used by any thread meanwhile,
+because a record's bytes are written before its entry, and its entry before `next_offset` moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Protocol
+
+from xxhash import xxh64
+
+from seglog.errors import LogPoisoned, StorageError, StreamOverflow
+from seglog.format import filename
+from seglog.format.codec import HEAD_BYTES, NATIVE, encode_headers, seal_head
+from seglog.format.index import (
+    DENSE_ENTRY,
+    encode_dense_header,
+    encode_offsets,
+    encode_times,
+    entry_position,
+    unpack_marks,
+)
+from seglog.format.manifest import SegmentEntry
+from seglog.format.store import HEADER_BYTES, StoreHeader
+from seglog.record import Headers, checked_bytes
+from seglog.segment.bulk import encode_ahead
+from seglog.segment.lookup import DenseLookup, SparseLookup
+from seglog.segment.reader import SegmentReader
+from seglog.segment.scan import Rules
+from seglog.segment.sealed import rules_of, write_derived
+from seglog.segment.survey import Tally
+from seglog.storage import File, Storage, must_sync
+
+INDEX_EVERY_BYTES = 1024 * 1024
+JOIN_BELOW = 64 * 1024
+STREAM_BUFFER = 256 * 1024
+
+
+class Encoder(Protocol):
+    """A batch made ready to be encoded; `seglog.log.arrow.ArrowBatch` is one."""
+
+    ends: Any
+
+    def encode(self, start: int, stop: int, *, out: Any, relative: int, position: int, salt: int, marks_state: Any) -> Any:
+        """Encode rows start..stop into `out`."""
+        ...
+
+
+def create_segment(storage: Storage, entry: SegmentEntry, log_id: int, *, span: int = 0) -> File:
+    """Create the store of a new segment, and return once it is on the medium (its name after the directory's sync)."""
+    store = storage.create(entry.name())
+    store.pwrite(StoreHeader(entry.salt, log_id, entry.created, span).encode(), 0)
+    must_sync(store.datasync)
+    return store
+
+
+class ActiveSegment:
+    """Appends to one segment. `size` and `next_offset` count what was appended, buffered records included."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        entry: SegmentEntry,
+        store: File,
+        index: File,
+        *,
+        tally: Tally,
+        lookup: DenseLookup | SparseLookup,
+        next_offset: int,
+        size: int,
+        buffer_bytes: int = 0,
+    ) -> None:
+        self.entry = entry
+        self.tally = tally
+        self.next_offset = next_offset
+        self.size = size
+        self._storage = storage
+        self._store = store
+        self._index = index
+        self._lookup = lookup
+        self._dense = lookup if isinstance(lookup, DenseLookup) else None
+        self._indexed_size = size
+        self._buffer = bytearray()
+        self._buffer_bytes = buffer_bytes
+        self._rules: Rules = rules_of(entry)
+        self.reader = SegmentReader(
+            store, lookup, self._rules, next_offset=next_offset, size=size, marks=lambda: unpack_marks(tally.marks.marks)
+        )
+
+    @classmethod
+    def start(
+        cls, storage: Storage, entry: SegmentEntry, store: File, *, interval: int, buffer_bytes: int
+    ) -> ActiveSegment:
+        """Begin with an empty store that `create_segment` made."""
+        index = storage.create(entry.name(filename.INDEX), replace=True)
+        index.pwrite(encode_dense_header(entry.base_offset, 0, entry.salt), 0)
+        return cls(
+            storage,
+            entry,
+            store,
+            index,
+            tally=Tally(interval),
+            lookup=DenseLookup(index, 0) if entry.dense else SparseLookup([]),
+            next_offset=entry.base_offset,
+            size=HEADER_BYTES,
+            buffer_bytes=buffer_bytes,
+        )
+
+    @property
+    def dense(self) -> bool:
+        """Whether offsets must follow one another."""
+        return self._dense is not None
+
+    @property
+    def empty(self) -> bool:
+        """Whether it holds no record."""
+        return self.next_offset == self.entry.base_offset
+
+    # --- one record ---------------------------------------------------------------------------------------------
+
+    def append(self, offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: bytes) -> None:
+        """Append one record; on an error nothing of it stays."""
+        relative = offset - self.entry.base_offset
+        parts, checksum, length = NATIVE.encode(relative, timestamp, key, value, headers, self.entry.salt)
+        if self._buffer_bytes:
+            self._buffer += parts[0] + parts[1]
+            self._admit(offset, timestamp, checksum, length, tombstone=value is None)
+            if len(self._buffer) >= self._buffer_bytes:
+                self.write_buffer()
+            return
+        try:
+            if length < JOIN_BELOW:
+                self._store.pwrite(parts[0] + parts[1], self.size)
+            else:
+                self._store.pwritev(parts, self.size)
+        except BaseException:
+            self._roll_back()
+            raise
+        self._admit(offset, timestamp, checksum, length, tombstone=value is None)
+        self._publish()
+
+    def _admit(self, offset: int, timestamp: int, checksum: int, length: int, *, tombstone: bool) -> None:
+        entry = DENSE_ENTRY.pack(checksum, length, self.size)
+        if self._dense is not None:
+            self._dense.pending.extend(entry)
+        else:
+            self.tally.digest.update(entry)
+        marked = len(self.tally.marks.marks)
+        self.tally.add(timestamp, offset - self.entry.base_offset, self.size, tombstone=tombstone)
+        if len(self.tally.marks.marks) != marked:
+            self._extend_sparse(bytes(self.tally.marks.marks[marked:]))
+        self.size += length
+        self.next_offset = offset + 1
+
+    def _extend_sparse(self, marks: bytes) -> None:
+        if isinstance(self._lookup, SparseLookup):
+            self._lookup.extend([(mark.relative, mark.position) for mark in unpack_marks(marks)])
+
+    def _publish(self) -> None:
+        """Let readers see what was written."""
+        self.reader.size = self.size
+        self.reader.next_offset = self.next_offset
+        if self.size - self._indexed_size >= INDEX_EVERY_BYTES:
+            self.write_index()
+
+    def _roll_back(self) -> None:
+        """Cut what a failed write left; where that fails, nothing may be promised any more."""
+        try:
+            self._store.truncate(self.reader.size)
+            self._store.datasync()
+        except StorageError as error:
+            raise LogPoisoned(
+                error.errno, "a write failed and could not be rolled back; open the log again", self._store.path
+            ) from error
+
+    def write_buffer(self) -> None:
+        """Write buffered records; on an error they stay buffered."""
+        if not self._buffer:
+            return
+        try:
+            self._store.pwrite(self._buffer, self.reader.size)
+        except BaseException:
+            self._roll_back()
+            raise
+        self._buffer = bytearray()
+        self._publish()
+
+    # --- a stream -----------------------------------------------------------------------------------------------
+
+    def append_stream(
+        self,
+        chunks: Iterable[bytes],
+        timestamp: int,
+        key: bytes | None,
+        headers: Headers,
+        *,
+        record_limit: int,
+        value_limit: int | None,
+    ) -> None:
+        """Append one record whose value comes in pieces: value first, hashed on its way, its head last.
+
+        record_limit: bytes the whole record may take; value_limit: bytes of value the caller allows.
+        """
+        self.write_buffer()
+        packed = encode_headers(headers)
+        head_len = HEAD_BYTES + len(key or b"") + len(packed)
+        limit = record_limit - head_len if value_limit is None else min(record_limit - head_len, value_limit)
+        try:
+            value_len, value_hash = self._write_value(chunks, self.size + head_len, limit)
+            relative = self.next_offset - self.entry.base_offset
+            head, checksum = seal_head(relative, timestamp, key, packed, value_len, value_hash, self.entry.salt)
+            self._store.pwrite(head, self.size)
+        except BaseException:
+            self._roll_back()
+            raise
+        self._admit(self.next_offset, timestamp, checksum, head_len + value_len, tombstone=False)
+        self._publish()
+
+    def _write_value(self, chunks: Iterable[bytes], position: int, limit: int) -> tuple[int, int]:
+        """Write the value's pieces from `position` on, small ones together; return its length and hash."""
+        hasher, length, waiting = xxh64(), 0, bytearray()
+        for chunk in chunks:
+            chunk = checked_bytes(chunk, "a chunk of the stream")
+            length += len(chunk)
+            if length > limit:
+                raise StreamOverflow(max(limit, 0))
+            hasher.update(chunk)
+            waiting += chunk
+            if len(waiting) >= STREAM_BUFFER:
+                self._store.pwrite(waiting, position)
+                position += len(waiting)
+                waiting = bytearray()
+        if waiting:
+            self._store.pwrite(waiting, position)
+        return length, hasher.intdigest()
+
+    # --- a batch ------------------------------------------------------------------------------------------------
+
+    def append_batch(self, batch: Encoder, start: int, stop: int) -> None:
+        """Append rows start..stop of a batch: readers see all of them or none, because the first head is written last."""
+        self.write_buffer()
+        salt, relative = self.entry.salt, self.next_offset - self.entry.base_offset
+        position, first_head, blocks = self.size, b"", []
+        try:
+            for data, block in encode_ahead(
+                batch, start, stop, relative=relative, position=position, salt=salt, marks=self.tally.marks
+            ):
+                if not blocks:
+                    first_head = bytes(data[:HEAD_BYTES])
+                    data[:HEAD_BYTES] = bytes(HEAD_BYTES)
+                self._store.pwrite(data, position)
+                position += len(data)
+                blocks.append(block)
+            self._store.pwrite(first_head, self.size)
+        except BaseException:
+            self._roll_back()
+            raise
+        for block in blocks:
+            self.tally.absorb(block)
+            self._extend_sparse(block.marks)
+            if self._dense is not None:
+                self._dense.pending.extend(block.entries)
+            else:
+                self.tally.digest.update(block.entries)
+        self.size = position
+        self.next_offset += stop - start
+        self._publish()
+
+    # --- lookups and durability ---------------------------------------------------------------------------------
+
+    def write_index(self) -> None:
+        """Move pending entries to the index file. Derived, so a refusal only leaves them pending."""
+        self._indexed_size = self.size
+        try:
+            self._flush_entries()
+        except StorageError:
+            return
+
+    def _flush_entries(self) -> None:
+        dense = self._dense
+        if dense is None or not dense.pending:
+            return
+        pending = dense.pending
+        self._index.pwrite(pending, entry_position(dense.flushed))
+        self.tally.digest.update(bytes(pending))
+        dense.move_pending(self._index)
+
+    def datasync(self) -> None:
+        """Return once every written record is on the medium."""
+        must_sync(self._store.datasync)
+
+    def mark_durable(self, next_offset: int) -> None:
+        """Note in the index that the records before `next_offset` are on the medium. Unsynced: a hint that is checked."""
+        records = self._records_before(next_offset)
+        try:
+            self._flush_entries()
+            self._index.pwrite(encode_dense_header(self.entry.base_offset, records, self.entry.salt), 0)
+        except StorageError:
+            return
+
+    def _records_before(self, next_offset: int) -> int:
+        if self._dense is not None:
+            return next_offset - self.entry.base_offset
+        return max(self.tally.records - (self.next_offset - next_offset), 0)  # gaps make it fewer than there are
+
+    def seal(self, sealed_at: int) -> SegmentEntry:
+        """Put everything on the medium, write the lookups, and return the entry of a sealed segment."""
+        self.write_buffer()
+        self.datasync()
+        self._flush_entries()
+        tally, marks = self.tally, bytes(self.tally.marks.marks)
+        self._index.pwrite(
+            encode_dense_header(self.entry.base_offset, self._records_before(self.next_offset), self.entry.salt), 0
+        )
+        if self._dense is None:
+            write_derived(self._storage, self.entry.name(filename.OFFSETS), encode_offsets(marks, tally.marks.interval))
+        write_derived(self._storage, self.entry.name(filename.TIMES), encode_times(marks, tally.marks.interval))
+        return replace(
+            self.entry,
+            next_offset=self.next_offset,
+            bytes=self.size,
+            records=tally.records,
+            tombstones=tally.tombstones,
+            min_timestamp=tally.min_timestamp,
+            max_timestamp=tally.max_timestamp,
+            sealed_at=sealed_at,
+            digest=tally.digest.intdigest(),
+        )

@@ -1,0 +1,131 @@
+"""Where in a store does an offset stand? Dense lookups know every record, sparse ones a record every few KiB.
+
+A lookup is derived from its store and may be wrong: whoever uses a position it gives checks the record found there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NamedTuple, Protocol
+
+from seglog.format.index import DENSE_ENTRY, DENSE_HEADER_BYTES, ENTRY_BYTES, entry_position
+from seglog.storage import File
+
+
+class Place(NamedTuple):
+    """A record's checksum, its length and position in bytes."""
+
+    checksum: int
+    length: int
+    position: int
+
+
+class Lookup(Protocol):
+    """Finds records of one segment by offsets relative to its base."""
+
+    def exact(self, relative: int) -> Place | None:
+        """Return the place of exactly this record, None where this lookup cannot tell."""
+        ...
+
+    def floor(self, relative: int) -> tuple[int, int] | None:
+        """Return (relative offset, position) of the nearest known record at or before `relative`, if any."""
+        ...
+
+    def after(self, relative: int, position: int) -> tuple[int, int] | None:
+        """Return (relative offset, position) of the nearest known record behind both, if any: where to resume."""
+        ...
+
+
+class DenseLookup:
+    """One 16-byte entry a record: the first `flushed` in the index file, the rest in memory. O(1)."""
+
+    __slots__ = ("_index", "_tail")
+
+    def __init__(self, index: File | None, flushed: int, pending: bytes | bytearray = b"") -> None:
+        self._index = index
+        self._tail = (flushed, bytearray(pending))
+
+    @property
+    def flushed(self) -> int:
+        """How many entries stand in the index file."""
+        return self._tail[0]
+
+    @property
+    def pending(self) -> bytearray:
+        """The entries behind them; whoever appends records appends here."""
+        return self._tail[1]
+
+    def __len__(self) -> int:
+        first, pending = self._tail
+        return first + len(pending) // ENTRY_BYTES
+
+    def move_pending(self, index: File | None = None) -> None:
+        """Note that what was pending now stands in the index file. One assignment, so that readers see either."""
+        self._index = index or self._index
+        self._tail = (len(self), bytearray())
+
+    def exact(self, relative: int) -> Place | None:
+        """Return the entry of a record."""
+        first, pending = self._tail
+        if relative >= first:
+            start = (relative - first) * ENTRY_BYTES
+            if start + ENTRY_BYTES > len(pending):
+                return None
+            return Place(*DENSE_ENTRY.unpack_from(pending, start))
+        if relative < 0 or self._index is None:
+            return None
+        data = self._index.pread(ENTRY_BYTES, DENSE_HEADER_BYTES + relative * ENTRY_BYTES)
+        return Place(*DENSE_ENTRY.unpack(data)) if len(data) == ENTRY_BYTES else None
+
+    def floor(self, relative: int) -> tuple[int, int] | None:
+        """Return the record itself."""
+        place = self.exact(relative)
+        return None if place is None else (relative, place.position)
+
+    def after(self, relative: int, position: int) -> tuple[int, int] | None:
+        """Return the next record whose entry points forward."""
+        for following in range(relative + 1, len(self)):
+            place = self.exact(following)
+            if place is not None and place.position > position:
+                return following, place.position
+        return None
+
+    def entries(self, start: int, stop: int) -> bytes:
+        """Return the packed entries start..stop."""
+        first, pending = self._tail
+        flushed = b""
+        if start < first and self._index is not None:
+            flushed = self._index.pread((min(stop, first) - start) * ENTRY_BYTES, entry_position(start))
+        return flushed + bytes(pending[max(start - first, 0) * ENTRY_BYTES : max(stop - first, 0) * ENTRY_BYTES])
+
+
+class SparseLookup:
+    """A record every few KiB, in memory, ordered: O(log n) to the nearest one before."""
+
+    __slots__ = ("_positions", "_relatives")
+
+    def __init__(self, pairs: list[tuple[int, int]]) -> None:
+        self._relatives = [relative for relative, _ in pairs]
+        self._positions = [position for _, position in pairs]
+
+    def extend(self, pairs: list[tuple[int, int]]) -> None:
+        """Add records behind the last."""
+        for relative, position in pairs:
+            self._positions.append(position)
+            self._relatives.append(relative)
+
+    def exact(self, relative: int) -> Place | None:  # noqa: ARG002 - the protocol's name
+        """Never tell: a sparse lookup leads near."""
+        return None
+
+    def floor(self, relative: int) -> tuple[int, int] | None:
+        """Return the greatest entry at or before."""
+        number = bisect_right(self._relatives, relative) - 1
+        return None if number < 0 else (self._relatives[number], self._positions[number])
+
+    def after(self, relative: int, position: int) -> tuple[int, int] | None:
+        """Return the next entry behind both."""
+        for number in range(bisect_right(self._relatives, relative), len(self._relatives)):
+            if self._positions[number] > position:
+                return self._relatives[number], self._positions[number]
+        return None

@@ -1,0 +1,155 @@
+"""Reading one segment: points, ranges, times. Every record is verified; lookups are believed only if the record agrees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from seglog.errors import CorruptRecord, OffsetCompacted
+from seglog.format.codec import InvalidRecord
+from seglog.format.index import Mark, floor_mark
+from seglog.record import Record
+from seglog.segment.lookup import Lookup, Place
+from seglog.segment.scan import Rules, StoreWalk
+from seglog.storage import File
+
+OnCorrupt = Callable[[CorruptRecord], None]
+
+
+class SegmentReader:
+    """The records base_offset <= offset < next_offset, in the first `size` bytes of a store.
+
+    marks gives the time marks when first asked for; mend, once, another lookup in place of one that led astray.
+    Whoever appends to the segment, or follows another process that does, moves `size` and then `next_offset`
+    forward; reading is safe meanwhile.
+    """
+
+    def __init__(
+        self,
+        store: File,
+        lookup: Lookup,
+        rules: Rules,
+        *,
+        next_offset: int,
+        size: int,
+        marks: Callable[[], Sequence[Mark]],
+        mend: Callable[[], Lookup] | None = None,
+    ) -> None:
+        self.store = store
+        self.lookup = lookup
+        self.rules = rules
+        self.base_offset = rules.base_offset
+        self.next_offset = next_offset
+        self.size = size
+        self._marks = marks
+        self._mend = mend
+        self._decode = rules.codec.decode
+
+    def read(self, offset: int) -> Record:
+        """Return the record; CorruptRecord where it is damaged, OffsetCompacted where none stands there."""
+        place = self.lookup.exact(offset - self.base_offset)
+        if place is not None:
+            record = self._record_at(place, offset)
+            if record is not None:
+                return record
+        record = self._search(offset)
+        if place is not None and self._mend is not None:  # the store is sound, so its index lied: make another
+            self.lookup, self._mend = self._mend(), None
+        return record
+
+    def _record_at(self, place: Place, offset: int) -> Record | None:
+        _, length, position = place
+        if position + length > self.size:
+            return None
+        data = self.store.pread(length, position)
+        try:
+            framed = self._decode(data, 0, len(data), self.base_offset, self.rules.salt)
+        except InvalidRecord:
+            return None
+        record = framed.record
+        return record if record.offset == offset and framed.length == length else None
+
+    def _search(self, offset: int) -> Record:
+        """Find a record that the lookup does not lead to: sparse segments, and dense ones whose index is damaged."""
+        failed: CorruptRecord | None = None
+        for position, first in self._starts(offset):
+            walk = self._walk(position, first)
+            for framed in walk:
+                if framed.record.offset == offset:
+                    return framed.record
+                if framed.record.offset > offset:
+                    raise OffsetCompacted(offset, framed.record.offset)
+            if walk.reason is None:
+                raise OffsetCompacted(offset, self.next_offset)
+            failed = self._closest(failed, walk)
+        assert failed is not None  # noqa: S101 - the store's start is always among the starts
+        raise CorruptRecord(failed.path, offset, failed.position, failed.reason)
+
+    def _closest(self, failed: CorruptRecord | None, walk: StoreWalk) -> CorruptRecord:
+        error = self._corrupt(walk)
+        return error if failed is None or failed.position < error.position else failed
+
+    def _corrupt(self, walk: StoreWalk) -> CorruptRecord:
+        offset = walk.expected if self.rules.dense else None
+        return CorruptRecord(self.store.path, offset, walk.position, walk.reason or "")
+
+    def _starts(self, offset: int) -> Iterator[tuple[int, int]]:
+        """Yield (position, first offset there) to walk from towards `offset`, the nearest first, the surest last."""
+        relative = offset - self.base_offset
+        for near in (relative, relative - 1):
+            floor = self.lookup.floor(near)
+            if floor is not None:
+                yield floor[1], self.base_offset + floor[0]
+        yield self.rules.codec.header_bytes, self.base_offset
+
+    def _walk(self, position: int, expected: int) -> StoreWalk:
+        return StoreWalk(self.store, self.rules, position=position, end=self.size, expected=expected)
+
+    def seek(self, offset: int) -> tuple[int, int]:
+        """Return (position, offset) of the first record at or behind `offset`, or of the damage that stands before it."""
+        place = self.lookup.exact(offset - self.base_offset)
+        if place is not None and self._record_at(place, offset) is not None:
+            return place.position, offset
+        for position, first in self._starts(offset):
+            walk = self._walk(position, first)
+            for framed in walk:
+                if framed.record.offset >= offset:
+                    return walk.position - framed.length, framed.record.offset
+            if walk.reason is None or walk.expected == offset:
+                return walk.position, walk.expected
+        return (place.position, offset) if place is not None else (walk.position, walk.expected)
+
+    def scan(self, start: int, stop: int, on_corrupt: OnCorrupt | None = None) -> Iterator[Record]:
+        """Yield the records start <= offset < stop.
+
+        Stops at a damaged one with CorruptRecord; with `on_corrupt` that error is handed over instead, and reading
+        resumes at the next record that the lookup knows.
+        """
+        position, expected = self.seek(start)
+        while expected < stop:
+            walk = self._walk(position, expected)
+            for framed in walk:
+                if framed.record.offset >= stop:
+                    return
+                yield framed.record
+            if walk.reason is None or walk.expected >= stop:
+                return
+            error = self._corrupt(walk)
+            if on_corrupt is None:
+                raise error
+            on_corrupt(error)
+            resume = self.lookup.after(walk.expected - self.base_offset, walk.position)
+            if resume is None:
+                return
+            expected, position = self.base_offset + resume[0], resume[1]
+
+    def offset_at(self, timestamp: int) -> int | None:
+        """Return the first offset whose timestamp is `timestamp` or later, None where every record is older."""
+        mark = floor_mark(self._marks(), timestamp)
+        relative, position = (0, self.rules.codec.header_bytes) if mark is None else (mark.relative, mark.position)
+        walk = self._walk(position, self.base_offset + relative)
+        for framed in walk:
+            if framed.record.timestamp >= timestamp:
+                return framed.record.offset
+        if walk.reason is not None:
+            raise self._corrupt(walk)
+        return None

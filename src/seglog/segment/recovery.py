@@ -1,0 +1,262 @@
+"""Opening the active segment of a log that was not closed: what is kept, what is cut, what is only reported.
+
+1. The durable word of the index tells how many records are known to be on the medium; it was written after their
+   sync, and its check is bound to the store's salt. Those records are never cut and their offsets never given out
+   again: where one no longer verifies, that is damage, and its neighbours stay.
+2. Behind them the first invalid record ends the log. The bytes cut are kept beside the store (`.torn`).
+3. What was accepted behind the durable records is written again in place and synced before it is served, because
+   after a failed fsync the page cache may hold what the medium does not.
+
+Running it twice, or again after a crash at any step, ends the same.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from seglog.errors import StorageError
+from seglog.format import filename
+from seglog.format.codec import HEAD_BYTES, ZERO_HEAD, InvalidRecord
+from seglog.format.index import (
+    DENSE_ENTRY,
+    ENTRY_BYTES,
+    decode_durable_records,
+    encode_dense_header,
+    entry_position,
+    unpack_marks,
+)
+from seglog.format.manifest import SegmentEntry
+from seglog.format.store import HEADER_BYTES, decode_header
+from seglog.segment.active import ActiveSegment
+from seglog.segment.lookup import DenseLookup, SparseLookup
+from seglog.segment.report import RecoveryEvent
+from seglog.segment.resync import Found, find_record
+from seglog.segment.scan import Rules
+from seglog.segment.sealed import open_store, rules_of
+from seglog.segment.survey import Block, Tally, survey
+from seglog.storage import File, Storage
+
+COPY_BYTES = 1024 * 1024
+
+
+class TailRecovery:
+    """The recovery of one active segment; `events` fills while it runs."""
+
+    def __init__(self, storage: Storage, entry: SegmentEntry, interval: int) -> None:
+        self.storage = storage
+        self.entry = entry
+        self.rules: Rules = rules_of(entry)
+        self.store: File = open_store(storage, entry, writable=True)
+        self.size = self.store.size()
+        self.tally = Tally(interval)
+        self.entries = bytearray()
+        self.next_offset = entry.base_offset
+        self.position = HEADER_BYTES
+        self.events: list[RecoveryEvent] = []
+        self._given_up = 0
+        self._old_index = _read_all(storage, entry.name(filename.INDEX))
+
+    def run(self, buffer_bytes: int) -> ActiveSegment:
+        """Recover, and return the segment ready for appends."""
+        if decode_header(self.store.pread(HEADER_BYTES, 0), self.store.path) is None:
+            detail = "the store's header is damaged; the manifest's identity is used instead"
+            self.events.append(RecoveryEvent(kind="header", path=self.store.path, detail=detail, position=0))
+        durable = decode_durable_records(self._old_index, self.entry.base_offset, self.entry.salt) or 0
+        reason = self._survey()
+        while self._known() < durable:
+            reason = self._pass_damage(durable, reason or "the store ends before it")
+        self._rewrite_accepted(durable)
+        if self.position < self.size:
+            self._cut_tail(reason or "the store ends before it")
+        return self._active(buffer_bytes)
+
+    def _known(self) -> int:
+        """Return how many records were passed, damaged ones included."""
+        return self.next_offset - self.entry.base_offset if self.entry.dense else self.tally.records + self._given_up
+
+    def _old_entry(self, number: int) -> tuple[int, int, int] | None:
+        start = entry_position(number)
+        return DENSE_ENTRY.unpack_from(self._old_index, start) if start + ENTRY_BYTES <= len(self._old_index) else None
+
+    def _verifies(self, place: tuple[int, int, int], number: int) -> bool:
+        checksum, length, position = place
+        if position + length > self.size:
+            return False
+        data = self.store.pread(length, position)
+        try:
+            framed = self.rules.codec.decode(data, 0, len(data), self.rules.base_offset, self.rules.salt)
+        except InvalidRecord:
+            return False
+        return framed.checksum == checksum and framed.record.offset == self.entry.base_offset + number
+
+    def _survey(self) -> str | None:
+        """Admit valid records from `position` on; return why they end."""
+        block: Block | None = None
+        for block in survey(
+            self.store,
+            self.rules,
+            position=self.position,
+            end=self.size,
+            expected=self.next_offset,
+            marks=self.tally.marks,
+        ):
+            self.tally.absorb(block)
+            self.entries += block.entries
+            self.position, self.next_offset = block.position, block.next_offset
+        return block.reason if block is not None else None
+
+    def _pass_damage(self, durable: int, reason: str) -> str | None:
+        """Leave a damaged durable record where it is and go on behind it; return why the records after it end.
+
+        The offsets of damaged records are never given out again.
+        """
+        self._report("damage", f"a record known to be on the medium is damaged ({reason}); it was left in place")
+        found = self._resume(durable)
+        if found is None:  # none of the rest can be found: all that is there stays, and so do its offsets
+            self._give_up(durable - self._known())
+            self.position = max(self.position, self.size)
+            return None
+        self._give_up(found.offset - self.next_offset)
+        self.position = found.position
+        return self._survey()
+
+    def _give_up(self, records: int) -> None:
+        """Pass over damaged records; what the old index says of them stays, so that errors can name their place."""
+        if self.entry.dense:
+            first = entry_position(self.next_offset - self.entry.base_offset)
+            old = self._old_index[first : first + records * ENTRY_BYTES]
+            self.entries += old.ljust(records * ENTRY_BYTES, b"\0")
+        self._given_up += records
+        self.next_offset += records
+
+    def _resume(self, durable: int) -> Found | None:
+        for number in range(self.next_offset + 1 - self.entry.base_offset, durable if self.entry.dense else 0):
+            place = self._old_entry(number)
+            if place is not None and self._verifies(place, number):
+                return Found(place[2], self.entry.base_offset + number)
+        return find_record(
+            self.store, self.rules, position=self.position + 1, end=self.size, least=self.next_offset + 1
+        )
+
+    def _rewrite_accepted(self, durable: int) -> None:
+        """Write the accepted but not known durable records again in place, and sync."""
+        start = self._end_of(durable)
+        if start >= self.position:
+            return
+        for position in range(start, self.position, COPY_BYTES):
+            self.store.pwrite(self.store.pread(min(COPY_BYTES, self.position - position), position), position)
+        self.store.datasync()
+
+    def _end_of(self, records: int) -> int:
+        """Return where the first `records` records end; the store's start where that cannot be told."""
+        if not records or not self.entry.dense:
+            return HEADER_BYTES
+        _, length, position = DENSE_ENTRY.unpack_from(self.entries, (records - 1) * ENTRY_BYTES)
+        return min(position + length, self.position) if length else HEADER_BYTES
+
+    def _cut_tail(self, reason: str) -> None:
+        """End the store behind its last valid record; keep what is cut, unless it is zeros."""
+        kind, detail = self._name_tail(reason)
+        kept = self._keep_torn(kind)
+        self.store.truncate(self.position)
+        self.store.datasync()
+        self._report(kind, detail + kept, cut=self.size - self.position)
+        self.size = self.position
+
+    def _name_tail(self, reason: str) -> tuple[str, str]:
+        """Tell a tear (a write that was not finished) from damage (valid records behind an invalid one)."""
+        head = self.store.pread(HEAD_BYTES, self.position)
+        if head == ZERO_HEAD[: len(head)]:
+            return "torn", "an unfinished write was cut: its head was never written"
+        least = self.next_offset + 1
+        found = find_record(self.store, self.rules, position=self.position + 1, end=self.size, least=least)
+        if found is None:
+            return "torn", f"an unfinished write was cut ({reason})"
+        return "damage", f"{reason}, yet offset {found.offset} follows at position {found.position}; it was cut"
+
+    def _keep_torn(self, kind: str) -> str:
+        """Copy the tail beside the store; return what to say of it. Without space a tear is cut all the same."""
+        name = filename.torn_file(self.entry.name(), self.position)
+        try:
+            if not self._copy_tail(name):
+                return "; it held only zeros"
+        except StorageError as error:
+            if kind == "damage" or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            self.storage.unlink(f"{filename.TMP}/{name}")
+            return "; there was no space to keep the bytes"
+        return f"; the bytes are kept in {name}"
+
+    def _copy_tail(self, name: str) -> bool:
+        copy = self.storage.create(f"{filename.TMP}/{name}", replace=True)
+        something = False
+        for position in range(self.position, self.size, COPY_BYTES):
+            data = self.store.pread(min(COPY_BYTES, self.size - position), position).rstrip(b"\0")
+            if data:
+                copy.pwrite(data, position - self.position)
+                something = True
+        if not something:
+            self.storage.unlink(f"{filename.TMP}/{name}")
+            return False
+        copy.datasync()
+        self.storage.rename(f"{filename.TMP}/{name}", name)
+        self.storage.sync_directory()
+        return True
+
+    def _report(self, kind: str, detail: str, cut: int = 0) -> None:
+        self.events.append(
+            RecoveryEvent(
+                kind=kind,
+                path=self.store.path,
+                detail=detail,
+                offset=self.next_offset,
+                position=self.position,
+                bytes=cut,
+            )
+        )
+
+    def _active(self, buffer_bytes: int) -> ActiveSegment:
+        """Write the index anew where it differs, and hand over."""
+        entry, records = self.entry, self.next_offset - self.entry.base_offset
+        known = records if entry.dense else self.tally.records
+        header = encode_dense_header(entry.base_offset, known, entry.salt)
+        self.tally.digest.update(bytes(self.entries))
+        body = header + (bytes(self.entries) if entry.dense else b"")
+        index = self._rewritten_index(body)
+        lookup: DenseLookup | SparseLookup
+        if entry.dense:
+            lookup = DenseLookup(index, records)
+        else:
+            lookup = SparseLookup([(mark.relative, mark.position) for mark in unpack_marks(self.tally.marks.marks)])
+        return ActiveSegment(
+            self.storage,
+            entry,
+            self.store,
+            index,
+            tally=self.tally,
+            lookup=lookup,
+            next_offset=self.next_offset,
+            size=max(self.position, HEADER_BYTES),
+            buffer_bytes=buffer_bytes,
+        )
+
+    def _rewritten_index(self, body: bytes) -> File:
+        name = self.entry.name(filename.INDEX)
+        if self._old_index == body:
+            return self.storage.open(name, writable=True)
+        index = self.storage.create(f"{filename.TMP}/{name}", replace=True)
+        index.pwrite(body, 0)
+        self.storage.rename(f"{filename.TMP}/{name}", name)
+        return index
+
+
+def _read_all(storage: Storage, name: str) -> bytes:
+    try:
+        file = storage.open(name)
+        return file.pread(file.size(), 0)
+    except StorageError as error:
+        if error.errno == errno.ENOENT:
+            return b""
+        raise
+
+

@@ -1,0 +1,79 @@
+"""Walking a store forward, record by record, each one verified. Says where and why it stopped; never skips."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from seglog.format.codec import NATIVE, Framed, InvalidRecord, RecordCodec
+from seglog.storage import File
+
+FIRST_CHUNK = 16 * 1024
+MAX_CHUNK = 1024 * 1024
+
+
+class Rules(NamedTuple):
+    """What a record of a store must obey besides its own bytes."""
+
+    base_offset: int
+    salt: int
+    dense: bool
+    codec: RecordCodec = NATIVE
+
+
+class StoreWalk:
+    """Iterates over the records of `store` from `position` up to `end`, the first with offset `expected` or later.
+
+    After the last one, `position` is where it ended, `expected` the next offset, and `reason` tells why the walk
+    stopped before `end` (None: it did not).
+    """
+
+    def __init__(self, store: File, rules: Rules, *, position: int, end: int, expected: int) -> None:
+        self.store = store
+        self.rules = rules
+        self.position = position
+        self.end = end
+        self.expected = expected
+        self.reason: str | None = None
+        self._chunk = FIRST_CHUNK
+
+    def __iter__(self) -> Iterator[Framed]:
+        while self.reason is None and self.position < self.end:
+            wanted = min(self._chunk, self.end - self.position)
+            data = self.store.pread(wanted, self.position)
+            if not data:
+                self.reason = "the store ends before it"
+                return
+            self._chunk = min(self._chunk * 2, MAX_CHUNK)
+            yield from self._records(data, all_there_is=len(data) < wanted or wanted == self.end - self.position)
+
+    def _records(self, data: bytes, *, all_there_is: bool) -> Iterator[Framed]:
+        base, salt, dense, codec = self.rules
+        start, end = 0, len(data)
+        while start < end:
+            try:
+                framed = codec.decode(data, start, end, base, salt)
+            except InvalidRecord as error:
+                missing = 0 if all_there_is else self._missing(data, start)
+                if missing:
+                    self._chunk = max(missing, FIRST_CHUNK)
+                else:
+                    self.reason = str(error)
+                return
+            offset = framed.record.offset
+            if offset != self.expected and (dense or offset < self.expected):
+                self.reason = f"it holds offset {offset} where {self.expected} belongs"
+                return
+            start += framed.length
+            self.position += framed.length
+            self.expected = offset + 1
+            yield framed
+
+    def _missing(self, data: bytes, start: int) -> int:
+        """Return how many bytes to read for the whole record at `start` if the chunk merely ends inside it, else 0."""
+        seen = len(data) - start
+        try:
+            needed = self.rules.codec.length_at(data, start)
+        except InvalidRecord:
+            return FIRST_CHUNK if seen < self.rules.codec.head_bytes else 0
+        return needed if seen < needed <= self.end - self.position else 0

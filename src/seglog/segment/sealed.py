@@ -1,0 +1,177 @@
+"""Opening a sealed segment: its store is checked against the manifest, its lookups are read, or made anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from seglog.errors import CorruptLog, StorageError
+from seglog.format import filename
+from seglog.format.codec import NATIVE
+from seglog.format.index import (
+    DENSE_HEADER_BYTES,
+    ENTRY_BYTES,
+    Mark,
+    MarkBuilder,
+    decode_durable_records,
+    decode_offsets,
+    decode_times,
+    encode_dense_header,
+    encode_offsets,
+    encode_times,
+    entry_position,
+    unpack_marks,
+)
+from seglog.format.manifest import SegmentEntry
+from seglog.format.store import HEADER_BYTES, decode_header
+from seglog.segment.lookup import DenseLookup, Lookup, SparseLookup
+from seglog.segment.reader import SegmentReader
+from seglog.segment.resync import find_record
+from seglog.segment.scan import Rules
+from seglog.segment.survey import survey
+from seglog.storage import File, Storage
+
+
+def rules_of(entry: SegmentEntry) -> Rules:
+    """Return what a record of this segment must obey."""
+    return Rules(entry.base_offset, entry.salt, entry.dense, NATIVE)
+
+
+def open_store(storage: Storage, entry: SegmentEntry, *, writable: bool = False) -> File:
+    """Open a store; CorruptLog where it is gone or another file stands in its place.
+
+    A damaged header is tolerated: the manifest's salt stands in for it (`verify` reports the damage).
+    """
+    try:
+        store = storage.open(entry.name(), writable=writable)
+    except StorageError as error:
+        if storage.identity(entry.name()) is not None:
+            raise
+        raise CorruptLog(
+            f"{storage.path}/{entry.name()}: the store of offsets {entry.base_offset} up to "
+            f"{entry.next_offset} is missing; run `seglog repair` to go on without it"
+        ) from error
+    header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
+    if header is not None and header.salt != entry.salt:
+        raise CorruptLog(f"{store.path}: this is another file than the manifest names (its salt differs)")
+    return store
+
+
+def open_sealed(storage: Storage, entry: SegmentEntry, *, interval: int, heal: bool) -> SegmentReader:
+    """Open a sealed segment for reading; lookups that are lost or damaged are made anew, and written if `heal`."""
+    store = open_store(storage, entry)
+    files = _SealedFiles(storage, entry, store, rules_of(entry), interval, heal=heal)
+    return SegmentReader(
+        store,
+        files.dense_lookup() if entry.dense else files.sparse_lookup(),
+        files.rules,
+        next_offset=entry.next_offset or entry.base_offset,
+        size=files.end,
+        marks=cache(files.times),
+        mend=files.new_dense_lookup if entry.dense else None,
+    )
+
+
+class _SealedFiles:
+    """The lookups of one sealed segment: read where they hold, made from the store where they do not."""
+
+    def __init__(
+        self, storage: Storage, entry: SegmentEntry, store: File, rules: Rules, interval: int, *, heal: bool
+    ) -> None:
+        self.storage = storage
+        self.entry = entry
+        self.store = store
+        self.rules = rules
+        self.interval = interval
+        self.heal = heal
+        self.end = entry.bytes or HEADER_BYTES
+
+    @property
+    def slots(self) -> int:
+        """How many offsets a dense index covers: one each, damaged or not."""
+        return (self.entry.next_offset or self.entry.base_offset) - self.entry.base_offset
+
+    def dense_lookup(self) -> Lookup:
+        """Return the index file's entries if it is whole."""
+        entry, records = self.entry, self.slots
+        try:
+            index = self.storage.open(entry.name(filename.INDEX))
+            durable = decode_durable_records(index.pread(DENSE_HEADER_BYTES, 0), entry.base_offset, entry.salt)
+            if durable is not None and index.size() >= entry_position(records):
+                return DenseLookup(index, records)
+        except StorageError:
+            pass  # derived: made anew below
+        return self.new_dense_lookup()
+
+    def new_dense_lookup(self) -> Lookup:
+        """Return entries made from the store."""
+        entries = dense_entries(self.store, self.rules, end=self.end, next_offset=self.entry.next_offset or 0)
+        header = encode_dense_header(self.entry.base_offset, self.slots, self.entry.salt)
+        self._write(filename.INDEX, header + entries)
+        return DenseLookup(None, 0, entries)
+
+    def sparse_lookup(self) -> Lookup:
+        """Return the pairs of the .offsets file if it is whole, else made from the store."""
+        pairs = decode_offsets(_content(self.storage, self.entry.name(filename.OFFSETS)))
+        if pairs is None:
+            marks = survey_marks(self.store, self.rules, self.end, self.interval)
+            self._write(filename.OFFSETS, encode_offsets(bytes(marks.marks), marks.interval))
+            pairs = [(mark.relative, mark.position) for mark in unpack_marks(marks.marks)]
+        return SparseLookup(pairs)
+
+    def times(self) -> Sequence[Mark]:
+        """Return the marks of the .times file if it is whole, else made from the store."""
+        marks = decode_times(_content(self.storage, self.entry.name(filename.TIMES)))
+        if marks is None:
+            made = survey_marks(self.store, self.rules, self.end, self.interval)
+            self._write(filename.TIMES, encode_times(bytes(made.marks), made.interval))
+            marks = unpack_marks(made.marks)
+        return marks
+
+    def _write(self, kind: str, data: bytes) -> None:
+        if self.heal:
+            write_derived(self.storage, self.entry.name(kind), data)
+
+
+def dense_entries(store: File, rules: Rules, *, end: int, next_offset: int) -> bytes:
+    """Return the packed dense entries of a store; all zero for the records that are damaged."""
+    entries = bytearray()
+    position, expected = rules.codec.header_bytes, rules.base_offset
+    while expected < next_offset:
+        for block in survey(
+            store, rules, position=position, end=end, expected=expected, marks=MarkBuilder(2**31)
+        ):
+            entries += block.entries
+        if block.next_offset >= next_offset:
+            break
+        found = find_record(store, rules, position=block.position + 1, end=end, least=block.next_offset + 1)
+        position, expected = (found.position, found.offset) if found else (end, next_offset)
+        entries += bytes(ENTRY_BYTES * (expected - block.next_offset))
+    return bytes(entries[: ENTRY_BYTES * (next_offset - rules.base_offset)])
+
+
+def survey_marks(store: File, rules: Rules, end: int, interval: int) -> MarkBuilder:
+    """Return the marks of a store, up to the first damage."""
+    marks = MarkBuilder(interval)
+    start = rules.codec.header_bytes
+    for block in survey(store, rules, position=start, end=end, expected=rules.base_offset, marks=marks):
+        marks.extend(block.marks, block.marks_state)
+    return marks
+
+
+def _content(storage: Storage, name: str) -> bytes:
+    try:
+        file = storage.open(name)
+        return file.pread(file.size(), 0)
+    except StorageError:
+        return b""
+
+
+def write_derived(storage: Storage, name: str, data: bytes) -> None:
+    """Write a lookup file anew, in one step for readers; unsynced, since it can always be made again."""
+    try:
+        file = storage.create(f"{filename.TMP}/{name}", replace=True)
+        file.pwrite(data, 0)
+        storage.rename(f"{filename.TMP}/{name}", name)
+    except StorageError:
+        storage.unlink(f"{filename.TMP}/{name}")  # no space for a lookup is no reason to fail a read

@@ -1,0 +1,49 @@
+"""Spark reads a log or a topic: `spark.read.format("seglog").load(path)`.
+
+    options   option strings -> frozen options           (pure)
+    schema    what Spark sees: names and types of columns
+    plan      what a log holds + options -> input partitions   (pure)
+    place     a path -> the topic partitions behind it
+    source    the data source Spark calls
+    java      which Java Spark runs on
+    session   a local session with sane defaults
+
+Importing this package loads neither pyspark nor pyarrow.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from seglog.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register", "require_pyspark"]
+
+
+def require_pyspark() -> None:
+    """Raise MissingExtra, which says what to install, unless pyspark and pandas are there."""
+    missing = [name for name in ("pyspark", "pandas") if find_spec(name) is None]
+    if missing:
+        raise MissingExtra(f"Spark support needs {' and '.join(missing)}: pip install 'seglog[spark]'")
+
+
+def register(spark: SparkSession) -> None:
+    """Make format "seglog" known to `spark`.
+
+    Spark finds it by itself where `pyspark_seglog` is importable; then this changes nothing. Raises
+    MissingExtra.
+    """
+    require_pyspark()
+    from pyspark.errors import AnalysisException  # noqa: PLC0415 - an optional dependency
+
+    from seglog.spark.source import SeglogDataSource  # noqa: PLC0415 - needs the same one
+
+    try:
+        spark.dataSource.register(SeglogDataSource)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise

@@ -1,0 +1,7 @@
+"""Bytes on media: the protocol and its implementations. Knows files and locks, not segments or records."""
+
+from seglog.storage.base import File, Lock, Storage, must_sync
+from seglog.storage.local import LocalStorage
+from seglog.storage.memory import MemoryStorage
+
+__all__ = ["File", "LocalStorage", "Lock", "MemoryStorage", "Storage", "must_sync"]

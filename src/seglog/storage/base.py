@@ -1,0 +1,138 @@
+"""What the log asks of a storage medium: obligations only. Names are relative to the log's directory, "/" between.
+
+Every failed call of the medium raises StorageError (an OSError with errno and path). Nothing is retried here, and
+nothing is durable until the sync that names it has returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from seglog.errors import LogPoisoned, StorageError
+
+Buffer = bytes | bytearray | memoryview
+
+
+class File(Protocol):
+    """One open file. Safe for threads as long as one of them writes. Closes itself when the last user lets go."""
+
+    path: str
+
+    def size(self) -> int:
+        """Return the size in bytes."""
+        ...
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Return the bytes at `position`; fewer than `length` only where the file ends."""
+        ...
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Write all of `data` or raise; after an error any prefix of it may be there. Visible to readers at once."""
+        ...
+
+    def pwritev(self, parts: Sequence[Buffer], position: int) -> None:
+        """As `pwrite` of the parts end to end, without joining them."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend (with zeros) to `size` bytes."""
+        ...
+
+    def datasync(self) -> None:
+        """Return once data and size are on the medium. After an error nothing may be believed of what was not
+        synced before: the caller must stop promising."""
+        ...
+
+    def map(self) -> memoryview:
+        """Return the file's present bytes, read only; from a memory map where the medium has one. Stays valid after
+        the file is unlinked or closed."""
+        ...
+
+    def close(self) -> None:
+        """Let go at once; further calls raise StorageError."""
+        ...
+
+
+class Lock(Protocol):
+    """A lock held on a name; ends with the process at the latest. A forked child does not hold it."""
+
+    def write(self, data: bytes) -> None:
+        """Replace the content of the locked file; not synced."""
+        ...
+
+    def release(self) -> None:
+        """Give the lock back."""
+        ...
+
+
+class Storage(Protocol):
+    """A directory of files for one log."""
+
+    path: str
+
+    def exists(self) -> bool:
+        """Whether the directory is there; NotALog where the path is something else than a directory."""
+        ...
+
+    def make(self, directories: Sequence[str]) -> None:
+        """Create the directory, its parents and the named subdirectories where missing, and sync them."""
+        ...
+
+    def names(self, directory: str = "") -> list[str]:
+        """Return the names in a directory, empty where it does not exist."""
+        ...
+
+    def sizes(self) -> dict[str, int]:
+        """Return name -> size in bytes of every file at the top of the directory, in one sweep."""
+        ...
+
+    def open(self, name: str, *, writable: bool = False) -> File:
+        """Open an existing file; StorageError with ENOENT where there is none."""
+        ...
+
+    def create(self, name: str, *, replace: bool = False) -> File:
+        """Create an empty file, writable; StorageError with EEXIST where there is one, unless `replace`."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Move in one step, replacing `new`."""
+        ...
+
+    def link(self, old: str, new: str) -> None:
+        """Give a file a second name; StorageError with EEXIST where `new` exists."""
+        ...
+
+    def unlink(self, name: str) -> None:
+        """Remove a name; missing is no error."""
+        ...
+
+    def sync_directory(self, directory: str = "") -> None:
+        """Return once the names in a directory are on the medium."""
+        ...
+
+    def identity(self, name: str) -> object:
+        """Return a token that changes whenever `name` is replaced, None where there is no such file."""
+        ...
+
+    def try_lock(self, name: str, *, shared: bool = False) -> Lock | None:
+        """Lock a name, creating the file; None, at once, where another holder stands against it."""
+        ...
+
+    def free_bytes(self) -> int:
+        """Return the bytes left on the medium."""
+        ...
+
+    def remove(self) -> None:
+        """Remove the directory and all that is in it."""
+        ...
+
+
+def must_sync(sync: Callable[[], None]) -> None:
+    """Call a sync on which a promise rests; LogPoisoned where it fails, since nobody knows what the medium holds then."""
+    try:
+        sync()
+    except StorageError as error:
+        raise LogPoisoned(
+            error.errno, f"a sync failed ({error.strerror}); the writer stops here, open the log again", error.filename
+        ) from error

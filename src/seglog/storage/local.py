@@ -1,0 +1,283 @@
+"""Files of the operating system: the storage that keeps data. Linux and macOS; knows nothing of logs."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from weakref import WeakSet
+
+from seglog.errors import NotALog, StorageError
+from seglog.storage.base import Buffer
+
+_PARTS_MAX = 512  # below IOV_MAX everywhere
+_datasync = getattr(os, "fdatasync", os.fsync)
+
+
+def _refused(error: OSError, path: str) -> StorageError:
+    return StorageError(error.errno, f"{os.strerror(error.errno or 0)}", path)
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        raise _refused(error, path) from error
+
+
+class LocalFile:
+    """One file descriptor."""
+
+    __slots__ = ("_descriptor", "path")
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        self._descriptor = descriptor
+        self.path = path
+
+    def size(self) -> int:
+        """Return the size in bytes."""
+        with _naming(self.path):
+            return os.fstat(self._descriptor).st_size
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Return the bytes at `position`; fewer only where the file ends."""
+        try:
+            data = os.pread(self._descriptor, length, position)
+            if len(data) == length or not data:
+                return data
+            return data + self._pread_rest(length - len(data), position + len(data))
+        except OSError as error:
+            raise _refused(error, self.path) from error
+
+    def _pread_rest(self, length: int, position: int) -> bytes:
+        pieces = []
+        while length > 0:  # one call moves at most 2 GiB
+            data = os.pread(self._descriptor, length, position)
+            if not data:
+                break
+            pieces.append(data)
+            length -= len(data)
+            position += len(data)
+        return b"".join(pieces)
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Write all of `data` or raise."""
+        try:
+            written = os.pwrite(self._descriptor, data, position)
+            if written != len(data):
+                self._pwrite_rest(memoryview(data)[written:], position + written)
+        except OSError as error:
+            raise _refused(error, self.path) from error
+
+    def _pwrite_rest(self, data: memoryview, position: int) -> None:
+        while data:
+            written = os.pwrite(self._descriptor, data, position)
+            if written == 0:
+                raise OSError(errno.ENOSPC, "short write")
+            data = data[written:]
+            position += written
+
+    def pwritev(self, parts: Sequence[Buffer], position: int) -> None:
+        """Write the parts end to end or raise."""
+        total = sum(len(part) for part in parts)
+        try:
+            written = os.pwritev(self._descriptor, parts, position) if len(parts) <= _PARTS_MAX else 0
+            if written != total:
+                self._pwrite_rest(memoryview(b"".join(parts))[written:], position + written)
+        except OSError as error:
+            raise _refused(error, self.path) from error
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend to `size` bytes."""
+        with _naming(self.path):
+            os.ftruncate(self._descriptor, size)
+
+    def datasync(self) -> None:
+        """Return once data and size are on the medium."""
+        with _naming(self.path):
+            _datasync(self._descriptor)
+
+    def map(self) -> memoryview:
+        """Return a memory map of the present bytes. A read error of the disk under it is a SIGBUS."""
+        with _naming(self.path):
+            if os.fstat(self._descriptor).st_size == 0:
+                return memoryview(b"")
+            return memoryview(mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ))
+
+    def close(self) -> None:
+        """Close the descriptor; a second call does nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        with suppress(OSError):
+            self.close()
+
+
+class LocalLock:
+    """A flock on a file. A forked child closes its copy of the descriptor, which gives nothing back."""
+
+    _held: WeakSet[LocalLock] = WeakSet()
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        self._descriptor = descriptor
+        self.path = path
+        LocalLock._held.add(self)
+
+    def write(self, data: bytes) -> None:
+        """Replace the content of the locked file."""
+        with _naming(self.path):
+            os.pwrite(self._descriptor, data, 0)
+            os.ftruncate(self._descriptor, len(data))
+
+    def release(self) -> None:
+        """Give the lock back; a second call does nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        LocalLock._held.discard(self)
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        with suppress(OSError):
+            self.release()
+
+    @classmethod
+    def leave_to_parent(cls) -> None:
+        """Close, in a forked child, what the parent holds."""
+        for lock in list(cls._held):
+            lock.release()
+
+
+os.register_at_fork(after_in_child=LocalLock.leave_to_parent)
+
+
+class LocalStorage:
+    """A directory of the file system."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._root = Path(os.path.abspath(path))  # noqa: PTH100 - Path.absolute keeps "..", resolve follows links
+        self.path = str(self._root)
+
+    def _at(self, name: str) -> str:
+        return f"{self.path}/{name}" if name else self.path
+
+    def exists(self) -> bool:
+        """Whether the directory is there."""
+        if self._root.is_dir():
+            return True
+        if os.path.lexists(self._root):
+            raise NotALog(errno.ENOTDIR, "this is a file, not the directory of a log", self.path)
+        return False
+
+    def make(self, directories: Sequence[str]) -> None:
+        """Create what is missing, and sync every directory that got a new name."""
+        for directory in [self._root, *(self._root / name for name in directories)]:
+            self._make_one(directory)
+
+    def _make_one(self, directory: Path) -> None:
+        if directory.is_dir():
+            return
+        self._make_one(directory.parent)
+        with _naming(str(directory)):
+            directory.mkdir(exist_ok=True)
+            self._sync(str(directory.parent))
+
+    def names(self, directory: str = "") -> list[str]:
+        """Return the names in a directory, ordered."""
+        with _naming(self._at(directory)):
+            try:
+                return sorted(os.listdir(self._at(directory)))  # noqa: PTH208 - names, not paths
+            except FileNotFoundError:
+                return []
+
+    def sizes(self) -> dict[str, int]:
+        """Return name -> size in bytes of the files at the top."""
+        with _naming(self.path), os.scandir(self.path) as entries:
+            return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+
+    def open(self, name: str, *, writable: bool = False) -> LocalFile:
+        """Open an existing file."""
+        return self._descriptor(name, os.O_RDWR if writable else os.O_RDONLY)
+
+    def create(self, name: str, *, replace: bool = False) -> LocalFile:
+        """Create an empty file."""
+        return self._descriptor(name, os.O_RDWR | os.O_CREAT | (os.O_TRUNC if replace else os.O_EXCL))
+
+    def _descriptor(self, name: str, flags: int) -> LocalFile:
+        path = self._at(name)
+        try:
+            return LocalFile(os.open(path, flags | os.O_CLOEXEC, 0o644), path)
+        except OSError as error:
+            raise _refused(error, path) from error
+
+    def rename(self, old: str, new: str) -> None:
+        """Move in one step."""
+        with _naming(self._at(new)):
+            os.replace(self._at(old), self._at(new))  # noqa: PTH105 - names are joined already
+
+    def link(self, old: str, new: str) -> None:
+        """Give a file a second name."""
+        with _naming(self._at(new)):
+            os.link(self._at(old), self._at(new))
+
+    def unlink(self, name: str) -> None:
+        """Remove a name; missing is no error."""
+        with _naming(self._at(name)), suppress(FileNotFoundError):
+            os.unlink(self._at(name))  # noqa: PTH108 - names are joined already
+
+    def sync_directory(self, directory: str = "") -> None:
+        """Return once the names in a directory are on the medium."""
+        with _naming(self._at(directory)):
+            self._sync(self._at(directory))
+
+    @staticmethod
+    def _sync(path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def identity(self, name: str) -> object:
+        """Return inode, change time and size of a file, None where there is none."""
+        try:
+            status = os.stat(self._at(name))  # noqa: PTH116 - a reader asks this before every read
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _refused(error, self._at(name)) from error
+        return status.st_ino, status.st_mtime_ns, status.st_size
+
+    def try_lock(self, name: str, *, shared: bool = False) -> LocalLock | None:
+        """Take a flock without waiting."""
+        path = self._at(name)
+        with _naming(path):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            except OSError as error:
+                os.close(descriptor)
+                if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                    return None
+                raise
+            return LocalLock(descriptor, path)
+
+    def free_bytes(self) -> int:
+        """Return the bytes an ordinary user may still write."""
+        with _naming(self.path):
+            status = os.statvfs(self.path)
+            return status.f_bavail * status.f_frsize
+
+    def remove(self) -> None:
+        """Remove the directory and all that is in it."""
+        with _naming(self.path):
+            shutil.rmtree(self._root)

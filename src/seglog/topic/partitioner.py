@@ -1,0 +1,33 @@
+"""Which partition a key belongs to: Kafka's default partitioner, one key at a time in plain Python.
+
+The rule is `(murmur2(key) & 0x7fffffff) % partitions`, so that a key lands in the partition where a Kafka
+producer would have put it. Batches go through `seglog.kernels.murmur2`, which must agree with this module bit
+by bit. This module knows nothing of logs, topics or Arrow.
+"""
+
+from __future__ import annotations
+
+_SEED = 0x9747B28C
+_MULTIPLIER = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+
+
+def murmur2(key: bytes) -> int:
+    """Return the 32-bit MurmurHash2 of `key` as a signed int, with the seed Kafka's clients use."""
+    whole = len(key) & ~3
+    state = _SEED ^ len(key)
+    for position in range(0, whole, 4):
+        word = int.from_bytes(key[position : position + 4], "little") * _MULTIPLIER & _MASK
+        word ^= word >> 24
+        state = (state * _MULTIPLIER & _MASK) ^ (word * _MULTIPLIER & _MASK)
+    if whole < len(key):
+        state = (state ^ int.from_bytes(key[whole:], "little")) * _MULTIPLIER & _MASK
+    state ^= state >> 13
+    state = state * _MULTIPLIER & _MASK
+    state ^= state >> 15
+    return state - 2**32 if state >= 2**31 else state
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """Return the partition of `key` among `partitions` (at least 1), in 0 .. partitions - 1."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions

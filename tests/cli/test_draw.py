@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from seglog.cli import draw
+
+DAY = 86_400_000_000
+
+
+def segment(base: int, end: int, size: int, **more: Any) -> Any:
+    fields = {
+        "base_offset": base,
+        "next_offset": end,
+        "bytes": size,
+        "records": end - base,
+        "tombstones": 0,
+        "min_timestamp": None if base == end else base * DAY,
+        "max_timestamp": None if base == end else end * DAY,
+        "sealed_at": end * DAY,
+        "dense": True,
+    }
+    return SimpleNamespace(**(fields | more))
+
+
+SEGMENTS = [
+    segment(0, 1000, 1024),
+    segment(1000, 3000, 2048, tombstones=1000),
+    segment(3000, 3500, 512, records=10, dense=False, sealed_at=None),
+    segment(3500, 3500, 64, sealed_at=None),
+]
+
+
+def test_a_bar_is_as_long_as_its_size_on_the_scale() -> None:
+    assert draw.bar(8, 0, 8, 10, draw.ASCII) == "##########"
+    assert draw.bar(4, 0, 8, 10, draw.ASCII) == "#####     "
+    assert draw.bar(0, 0, 8, 10, draw.ASCII) == "          "
+    assert draw.bar(5, 0, 16, 2, draw.UNICODE) == "▋ "
+
+
+def test_the_smallest_size_and_the_smallest_garbage_still_show() -> None:
+    assert draw.bar(1, 0, 10**9, 4, draw.UNICODE) == "▏   "
+    assert draw.bar(8, 1e-9, 8, 4, draw.ASCII) == "###."
+    assert draw.bar(8, 1.0, 8, 4, draw.ASCII) == "...."
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    for glyphs in (draw.UNICODE, draw.ASCII):
+        lines = draw.segment_lines(SEGMENTS, width, glyphs)
+        assert len(lines) == 1 + len(SEGMENTS)
+        assert max(map(len, lines)) <= width
+
+
+def test_the_ascii_drawing_is_ascii() -> None:
+    assert "\n".join(draw.segment_lines(SEGMENTS, 200, draw.ASCII)).isascii()
+
+
+def test_a_wide_terminal_shows_everything_there_is_to_say() -> None:
+    lines = draw.segment_lines(SEGMENTS, 200, draw.UNICODE)
+    for heading in ("offsets", "size", "records", "tombstones", "state", "times"):
+        assert heading in lines[0]
+    assert "1000 … 2999" in lines[2]
+    assert "50.0%" in lines[2]
+    assert "░" in lines[2]
+    assert "(gaps)" in lines[3]
+    assert "active" in lines[3]
+    assert "3500 (empty)" in lines[4]
+
+
+def test_a_log_without_tombstones_has_no_column_for_them() -> None:
+    assert "tombstones" not in draw.segment_lines(SEGMENTS[:1], 200, draw.UNICODE)[0]
+
+
+def test_a_range_of_times_says_the_day_once() -> None:
+    assert draw.time_range(0, 3_600_000_000, draw.UNICODE) == "1970-01-01T00:00:00Z … 01:00:00Z"
+    assert draw.time_range(0, DAY, draw.ASCII) == "1970-01-01T00:00:00Z - 1970-01-02T00:00:00Z"
+    assert draw.time_range(5, 5, draw.ASCII) == "1970-01-01T00:00:00Z"
+    assert draw.time_range(None, None, draw.ASCII) == ""

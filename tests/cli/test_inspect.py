@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import seglog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.fixture
+def log(path: Any) -> Any:
+    config = seglog.LogConfig(segment_bytes=512, retention=seglog.Retention(age=7))
+    with seglog.open(path, config) as log:
+        for i in range(20):
+            log.append(None if i % 5 == 4 else b"." * 60, key=b"k", timestamp=i * 1_000_000)
+    return path
+
+
+def test_the_totals_are_told(cli: Callable[..., Any], log: Any) -> None:
+    shown = cli("info", log).text
+    assert "0 … 19" in shown
+    assert "20, 4 of them tombstones" in shown
+    assert "segment_bytes 512 B" in shown
+    assert "retention.age 7.0" in shown
+    assert "1970-01-01T00:00:00Z … 1970-01-01T00:00:19Z" in shown
+    assert "clean" in shown
+
+
+def test_the_totals_are_json_for_programs(cli: Callable[..., Any], log: Any) -> None:
+    told = cli("info", log, "--json").json
+    assert (told["lowest_offset"], told["next_offset"], told["records"], told["tombstones"]) == (0, 20, 20, 4)
+    assert told["config"]["segment_bytes"] == 512
+    assert told["recovery"] == {"clean": True, "events": []}
+    segments = cli("info", log, "--json", "--segments").json["segments"]
+    assert len(segments) == told["segments"]
+    assert segments[0]["base_offset"] == 0
+
+
+def test_the_segments_are_drawn_one_a_line(
+    cli: Callable[..., Any], log: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    count = cli("info", log, "--json").json["segments"]
+    drawn = cli("info", log, "--segments").text.split("\n\n")[1].splitlines()
+    assert len(drawn) == 1 + count
+    assert max(map(len, drawn)) <= 100
+    assert "█" in drawn[1]
+    assert "active" in drawn[-1]
+
+
+def test_an_empty_log_has_an_empty_story(cli: Callable[..., Any], path: Any) -> None:
+    seglog.open(path).close()
+    shown = cli("info", path, "--segments")
+    assert shown.code == 0
+    assert "none, the next is 0" in shown.text
+    assert cli("info", path, "--json").json["min_timestamp"] is None

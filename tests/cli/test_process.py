@@ -1,0 +1,149 @@
+"""The program as a process: what only a real one shows (few: each costs a start)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+import seglog
+
+ALL_BYTES = bytes(range(256)) * 300
+PROGRAM = [sys.executable, "-m", "seglog"]
+
+
+def run(*words: object, stdin: bytes = b"", **more: Any) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*PROGRAM, *map(str, words)], input=stdin, capture_output=True, timeout=60, check=False, **more
+    )
+
+
+def start(*words: object) -> Any:
+    pipe = subprocess.PIPE
+    return subprocess.Popen([*PROGRAM, *map(str, words)], stdin=pipe, stdout=pipe, stderr=pipe)
+
+
+def test_all_bytes_go_in_and_come_out(path: Any) -> None:
+    assert run("append", path, stdin=ALL_BYTES).stdout == b"0\n"
+    assert run("read", path, 0).stdout == ALL_BYTES
+
+
+def test_an_argument_may_hold_any_bytes(path: Any) -> None:
+    words = [*PROGRAM, "append", str(path), b"\xff\xfe", "--key", b"\x80"]
+    assert subprocess.run(words, capture_output=True, timeout=60, check=False).returncode == 0
+    with seglog.open(path, mode="r") as log:
+        assert log.read(0)[2:4] == (b"\x80", b"\xff\xfe")
+
+
+def test_help_starts_at_once_and_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from seglog.cli import main; main(['--help']);"
+        "bad = {'pyarrow', 'numpy', 'numba', 'tqdm'} & set(sys.modules); sys.exit(str(bad) * bool(bad))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+    took = []
+    for _ in range(3):
+        began = time.perf_counter()
+        assert run("--help").returncode == 0
+        took.append(time.perf_counter() - began)
+    assert min(took) < 0.25
+
+
+def test_appending_and_reading_raw_load_neither_arrow_nor_numba(path: Any) -> None:
+    code = (
+        "import sys; from seglog.cli import main; path = sys.argv[1];"
+        "codes = [main(words) for words in (['append', path, 'v'], ['read', path, '0'], ['info', path])];"
+        "bad = {'pyarrow', 'numba', 'tqdm'} & set(sys.modules); sys.exit(str(bad) * bool(bad) or any(codes))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_reader_that_had_enough_ends_the_program_quietly(path: Any) -> None:
+    with seglog.open(path) as log:
+        for _ in range(3000):
+            log.append(b"x" * 100)
+    for words in (
+        ["read", str(path)],
+        ["export", str(path), "-"],
+        ["read", str(path), "--format", "parquet"],
+    ):
+        program = start(*words)
+        program.stdin.close()
+        program.stdout.read(10)
+        program.stdout.close()
+        assert program.stderr.read() == b"", words
+        program.stderr.close()
+        assert program.wait(60) == 0
+
+
+def test_a_listener_that_left_does_not_stop_what_comes_in(path: Any) -> None:
+    program = start("append", path, "--lines")
+    program.stdout.close()
+    program.stdin.write(b"line\n" * 5000)
+    program.stdin.close()
+    assert program.stderr.read() == b""
+    program.stderr.close()
+    assert program.wait(60) == 0
+    with seglog.open(path, mode="r") as log:
+        assert log.next_offset == 5000
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")  # noqa: PTH110
+def test_a_full_device_is_said_once(path: Any) -> None:
+    run("append", path, "v")
+    with open("/dev/full", "wb") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [*PROGRAM, "read", str(path)], stdout=full, stderr=subprocess.PIPE, check=False, timeout=60
+        )
+    assert done.returncode == 6
+    assert done.stderr.count(b"\n") == 1
+    assert b"No space left" in done.stderr
+
+
+def test_an_error_is_one_line_or_one_json_object(path: Any) -> None:
+    done = run("read", path, 0)
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (3, b"", 1)
+    assert done.stderr.startswith(b"seglog: ")
+    told = json.loads(run("read", path, 0, "--json").stderr)
+    assert told["error"] == "LogNotFound"
+    assert b"Traceback" in run("read", path, 0, "--traceback").stderr
+
+
+def test_a_followed_log_shows_records_as_they_come_until_it_is_interrupted(path: Any) -> None:
+    with seglog.open(path) as log:
+        log.append(b"one")
+        program = start("tail", path, "-f")
+        assert program.stdout.readline() == b"one\n"
+        for value in (b"two", b"three"):
+            log.append(value)
+            assert program.stdout.readline() == value + b"\n"
+        program.send_signal(signal.SIGINT)
+        out, err = program.communicate(timeout=60)
+    assert (program.returncode, out, err) == (130, b"", b"")
+
+
+def test_an_interrupted_append_says_so_and_keeps_what_went_in(path: Any) -> None:
+    program = start("append", path, "--lines")
+    program.stdin.write(b"one\n")
+    program.stdin.flush()
+    assert program.stdout.readline() == b"0\n"
+    program.send_signal(signal.SIGINT)
+    _, err = program.communicate(timeout=60)
+    assert program.returncode == 130
+    assert err == b"seglog: interrupted; 1 record went in before it: offsets 0 to 0\n"
+    assert run("read", path, 0).stdout == b"one"
+
+
+def test_an_ascii_terminal_gets_ascii(path: Any) -> None:
+    run("append", path, "v")
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    shown = run("info", path, "--segments", env=environment)
+    assert shown.returncode == 0, shown
+    assert shown.stdout.isascii()

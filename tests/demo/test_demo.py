@@ -1,0 +1,83 @@
+"""The whole demo on real data: it ends well, can be run again, and fails loudly when a result is wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from seglog import demo
+from seglog.demo import output, queries, story
+from seglog.demo.expected import compute
+from seglog.demo.flights import data_directory
+from seglog.demo.progress import Steps
+from seglog.errors import InvalidArgument
+from seglog.topic import Topic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+LIMIT = 30_000
+
+
+@pytest.mark.spark
+def test_the_demo_checks_its_results_and_writes_a_report_twice_over(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert demo.run(tmp_path / "out", limit=LIMIT) == 0
+    assert demo.run(tmp_path / "out", limit=LIMIT // 10) == 0
+
+    assert str(tmp_path / "out" / "report.html") in capsys.readouterr().out
+    with Topic.open(tmp_path / "out" / output.TOPIC, mode="r") as topic:
+        assert sum(len(topic.partition(number)) for number in range(topic.partitions)) == LIMIT // 10
+    assert len(pq.read_table(tmp_path / "out" / output.AIRCRAFT)) > 1000
+    assert "3,000" in (tmp_path / "out" / output.REPORT).read_text(encoding="utf-8")
+
+
+@pytest.mark.spark
+def test_a_wrong_query_ends_the_demo_with_1_and_says_what_differs(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    right = queries.delay_statistics
+
+    def wrong(records: DataFrame) -> DataFrame:
+        return right(records.where("NOT (partition = 0 AND offset = 0)"))
+
+    monkeypatch.setattr(queries, "delay_statistics", wrong)
+    assert demo.run(tmp_path / "out", limit=2000) == 1
+    message = capsys.readouterr().err
+    assert "NOT what the CSV says" in message
+    assert message.count("delays:") == 1
+    assert not (tmp_path / "out" / output.REPORT).exists()
+
+
+def test_every_kind_of_tampering_is_found() -> None:
+    archive = data_directory() / "flights.csv.zip"
+    right = compute(archive, limit=1000)
+    tail, state = next(iter(right.aircraft.items()))
+    place, statistics = next(iter(right.delays.items()))
+
+    def differences(aircraft: dict[str, object], delays: dict[tuple[str, int], object]) -> list[str]:
+        states = {**right.aircraft, **aircraft}
+        results = story.Results(
+            {key: value for key, value in states.items() if value},  # type: ignore[misc] # None: take it out
+            {},
+            {**right.delays, **delays},  # type: ignore[dict-item] # tampered on purpose
+        )
+        return story._check(Steps(1), archive, 1000, results)
+
+    assert differences({}, {}) == []
+    assert tail in differences({tail: None}, {})[0]
+    assert "should not be there" in differences({"N0": state}, {})[0]
+    assert tail in differences({tail: state._replace(dest="XXX")}, {})[0]
+    assert place[0] in differences({}, {place: statistics._replace(mean_delay=1e-9)})[0]
+
+
+def test_the_demo_refuses_a_directory_it_did_not_make(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(InvalidArgument, match="left alone"):
+        demo.run(tmp_path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
