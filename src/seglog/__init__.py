@@ -10,6 +10,8 @@
 Importing this loads neither pyarrow nor numba: only the batch calls do, when first used.
 """
 
+from typing import TYPE_CHECKING
+
 from seglog import errors
 from seglog.config import LogConfig, Retention
 from seglog.errors import (
@@ -38,14 +40,43 @@ from seglog.errors import (
 )
 from seglog.log.info import SegmentInfo
 from seglog.log.log import Log
-from seglog.log.opening import open_log
+from seglog.log.opening import existing, open_log, storage_at
 from seglog.record import Record
 from seglog.segment.report import RecoveryEvent, RecoveryReport
 from seglog.storage import LocalStorage, MemoryStorage
 
+if TYPE_CHECKING:
+    import os
+
+    from seglog.log.check import Progress, VerifyReport
+    from seglog.log.repair import RepairReport
+    from seglog.storage import Storage
+
 open = open_log  # noqa: A001 - seglog.open reads as the standard library's other opens
 
 __version__ = "0.1.0"
+
+
+def verify(place: "str | os.PathLike[str] | Storage", progress: "Progress | None" = None) -> "VerifyReport":
+    """Check every byte of a log, also of one that cannot be opened; changes nothing.
+
+    progress(bytes done, bytes in all). LogNotFound or NotALog where there is no log.
+    """
+    from seglog.log.check import verify_storage  # noqa: PLC0415 - an operator's call
+
+    return verify_storage(existing(storage_at(place)), progress)
+
+
+def repair(
+    place: "str | os.PathLike[str] | Storage", *, dry_run: bool = False, progress: "Progress | None" = None
+) -> "RepairReport":
+    """Set damage aside (quarantine/) so that the log opens again with all that is readable; destroys nothing.
+
+    dry_run: only tell what would be done. LogLocked while a writer has the log open.
+    """
+    from seglog.log.repair import repair_storage  # noqa: PLC0415 - an operator's call
+
+    return repair_storage(existing(storage_at(place)), dry_run=dry_run, progress=progress)
 
 __all__ = [
     "ConfigError",
@@ -75,11 +106,13 @@ __all__ = [
     "RecoveryEvent",
     "RecoveryReport",
     "Retention",
-    "SegmentInfo",
     "SeglogError",
+    "SegmentInfo",
     "StorageError",
     "StreamOverflow",
     "__version__",
     "errors",
     "open",
+    "repair",
+    "verify",
 ]

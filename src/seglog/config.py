@@ -109,7 +109,11 @@ class LogConfig:
     def __post_init__(self) -> None:
         _whole("segment_bytes", self.segment_bytes, least=MIN_SEGMENT_BYTES, most=MAX_STORE_BYTES)
         if self.segment_overflow_bytes is None:
-            _settle(self, "segment_overflow_bytes", min(self.segment_bytes // 2, MAX_STORE_BYTES - self.segment_bytes))
+            _settle(
+                self,
+                "segment_overflow_bytes",
+                min(self.segment_bytes // 2, MAX_STORE_BYTES - self.segment_bytes),
+            )
         overflow = _whole("segment_overflow_bytes", self.segment_overflow_bytes, least=0)
         if self.segment_bytes + overflow > MAX_STORE_BYTES:
             raise ConfigError(

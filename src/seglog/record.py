@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from seglog.errors import InvalidArgument, InvalidType
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 Header = tuple[str, bytes | None]
 Headers = tuple[Header, ...]
@@ -72,14 +69,14 @@ def checked_offset(offset: object, what: str = "offset") -> int:
     return int(offset.__index__())
 
 
-def checked_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
+def checked_headers(headers: object) -> Headers:
     """Return headers as a tuple of (str, bytes | None); InvalidType where one is something else."""
     if isinstance(headers, (str, bytes)):
         raise InvalidType("headers must be pairs of (str, bytes or None)")
     pairs = headers.items() if isinstance(headers, dict) else headers
     checked = []
     try:
-        for name, value in pairs:
+        for name, value in pairs:  # type: ignore[attr-defined] # whatever cannot be iterated ends in the except below
             if not isinstance(name, str):
                 raise InvalidType(f"a header's key must be str, not {type(name).__name__}")
             checked.append((name, None if value is None else checked_bytes(value, f"header {name!r}")))

@@ -122,9 +122,7 @@ def test_config_options_change_only_what_they_say(cli: Callable[..., Any], path:
         assert (log.config.retention.age, log.config.retention.bytes) == (604_800, 10**9)
 
 
-def test_a_record_that_can_never_fit_is_refused_and_leaves_nothing(
-    cli: Callable[..., Any], path: Any
-) -> None:
+def test_a_record_that_can_never_fit_is_refused_and_leaves_nothing(cli: Callable[..., Any], path: Any) -> None:
     small = ("--segment-bytes", "512", "--segment-overflow-bytes", "0")
     assert cli("append", path, "x" * 1000, *small).code == 2
     assert cli("append", path, stdin=b"x" * 1000).code == 2

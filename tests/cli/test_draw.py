@@ -60,7 +60,7 @@ def test_the_ascii_drawing_is_ascii() -> None:
 
 def test_a_wide_terminal_shows_everything_there_is_to_say() -> None:
     lines = draw.segment_lines(SEGMENTS, 200, draw.UNICODE)
-    for heading in ("offsets", "size", "records", "tombstones", "state", "times"):
+    for heading in ("offsets", "size", "records", "tombstones", "state", "times", "sealed at"):
         assert heading in lines[0]
     assert "1000 … 2999" in lines[2]
     assert "50.0%" in lines[2]

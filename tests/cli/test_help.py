@@ -118,9 +118,7 @@ def test_the_version_is_printed(cli: Callable[..., Any]) -> None:
     assert cli("--version").text.startswith("seglog ")
 
 
-def test_standard_input_that_is_closed_is_said(
-    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_standard_input_that_is_closed_is_said(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(InvalidArgument, match="closed"):
         output.stdin()

@@ -39,9 +39,7 @@ def test_the_totals_are_json_for_programs(cli: Callable[..., Any], log: Any) -> 
     assert segments[0]["base_offset"] == 0
 
 
-def test_the_segments_are_drawn_one_a_line(
-    cli: Callable[..., Any], log: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_segments_are_drawn_one_a_line(cli: Callable[..., Any], log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     count = cli("info", log, "--json").json["segments"]
     drawn = cli("info", log, "--segments").text.split("\n\n")[1].splitlines()

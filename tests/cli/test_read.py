@@ -87,9 +87,7 @@ def test_values_may_be_told_apart_by_another_delimiter(cli: Callable[..., Any], 
     assert cli("read", path, "--delimiter", r"\t|").out == b"a\nb\t|c\t|"
 
 
-def test_a_range_of_time_holds_exactly_its_records_however_disordered(
-    cli: Callable[..., Any], log: Any
-) -> None:
+def test_a_range_of_time_holds_exactly_its_records_however_disordered(cli: Callable[..., Any], log: Any) -> None:
     def shown(*words: object) -> list[int]:
         return offsets(cli("read", log, "--json", *words).out)
 
@@ -113,9 +111,7 @@ def test_ranges_do_not_mix(cli: Callable[..., Any], log: Any) -> None:
     assert cli("read", log, 1, "--limit", 5).code == 2
 
 
-@pytest.mark.parametrize(
-    "words", [(), ("--start", 3, "--stop", 8), ("--from-time", 5 * SECOND), ("--limit", 4)]
-)
+@pytest.mark.parametrize("words", [(), ("--start", 3, "--stop", 8), ("--from-time", 5 * SECOND), ("--limit", 4)])
 def test_tables_hold_the_same_records(cli: Callable[..., Any], log: Any, words: tuple[object, ...]) -> None:
     expected = offsets(cli("read", log, "--json", *words).out)
     arrow = pa.ipc.open_stream(cli("read", log, "--format", "arrow", *words).out).read_all()

@@ -38,9 +38,7 @@ def records(path: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("suffix", ["ndjson", "jsonl", "arrow", "parquet"])
-def test_what_is_exported_is_imported_unchanged(
-    cli: Callable[..., Any], log: Any, tmp_path: Any, suffix: str
-) -> None:
+def test_what_is_exported_is_imported_unchanged(cli: Callable[..., Any], log: Any, tmp_path: Any, suffix: str) -> None:
     file, copy = tmp_path / f"x.{suffix}", tmp_path / "copy"
     assert cli("export", log, file).text.startswith("exported 5 records")
     assert cli("import", copy, file).text.startswith("imported 5 records as offsets 0 to 4")
@@ -48,9 +46,7 @@ def test_what_is_exported_is_imported_unchanged(
 
 
 @pytest.mark.parametrize("kind", ["ndjson", "arrow"])
-def test_a_log_goes_through_a_pipe_unchanged(
-    cli: Callable[..., Any], log: Any, tmp_path: Any, kind: str
-) -> None:
+def test_a_log_goes_through_a_pipe_unchanged(cli: Callable[..., Any], log: Any, tmp_path: Any, kind: str) -> None:
     sent = cli("export", log, "-", "--format", kind)
     assert "exported 5 records" in sent.err
     assert cli("import", tmp_path / "copy", "-", "--format", kind, stdin=sent.out).code == 0
@@ -109,9 +105,7 @@ def test_csv_takes_key_value_and_timestamp_by_their_names(cli: Callable[..., Any
 
 
 def test_csv_without_rows_is_no_records(cli: Callable[..., Any], path: Any) -> None:
-    assert cli("import", path, "-", "--format", "csv", stdin=b"value\n").text.startswith(
-        "imported 0 records in"
-    )
+    assert cli("import", path, "-", "--format", "csv", stdin=b"value\n").text.startswith("imported 0 records in")
 
 
 @pytest.mark.parametrize("write", [pq.write_table, feather.write_feather])
@@ -182,9 +176,7 @@ def test_a_file_that_is_not_there_is_exit_code_3(cli: Callable[..., Any], path: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_does_not_say_what_it_is_needs_a_format(
-    cli: Callable[..., Any], log: Any, tmp_path: Any
-) -> None:
+def test_a_file_that_does_not_say_what_it_is_needs_a_format(cli: Callable[..., Any], log: Any, tmp_path: Any) -> None:
     assert cli("import", log, tmp_path / "x.dat").code == 2
     assert cli("export", log, tmp_path / "x.dat").code == 2
     assert cli("export", log, tmp_path / "x.csv").code == 2
@@ -255,9 +247,7 @@ def test_batches_are_bounded_by_bytes_and_by_rows(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(ingest, "BATCH_RECORDS", 10)
 
     def rows(lines: bytes) -> list[int]:
-        source = ingest.open_source(
-            io.BytesIO(lines), "lines", ingest.Columns(), delimiter=b"\n", key_separator=None
-        )
+        source = ingest.open_source(io.BytesIO(lines), "lines", ingest.Columns(), delimiter=b"\n", key_separator=None)
         return [batch.num_rows for batch in source.batches]
 
     assert rows(b"x\n" * 25) == [10, 10, 5]

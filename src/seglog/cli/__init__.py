@@ -7,8 +7,8 @@
               expire
 
 This module makes the parser, runs the command and turns whatever happens into an exit code and at most one
-line on stderr. `seglog --help` loads argparse and nothing heavy: the engine, pyarrow and tqdm come with the
-command that needs them.
+line on stderr. `seglog --help` loads nothing heavy: pyarrow, numba and tqdm come with the command that needs
+them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import sys
 import traceback
 from typing import TYPE_CHECKING
 
+import seglog
 from seglog.cli import care, inspect, output, play, read, transfer, write
 from seglog.cli.exits import Exit, exit_of, exit_table, json_of, message_of
 from seglog.cli.options import Parser
@@ -46,19 +47,6 @@ examples:
 """
 
 
-class _Version(argparse.Action):
-    """Print the version; the package's metadata is read only now."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib import metadata  # noqa: PLC0415 # 20 ms that only --version should cost
-
-        try:
-            output.say(f"seglog {metadata.version('seglog')}")
-        except metadata.PackageNotFoundError:
-            output.say("seglog (not installed)")
-        parser.exit()
-
-
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole program."""
     parser = Parser(
@@ -68,7 +56,8 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    version = f"seglog {seglog.__version__}"
+    parser.add_argument("--version", action="version", version=version, help="print the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
     for family in (write, read, inspect, care, transfer, play):
         family.add_parsers(commands)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+import seglog
 from seglog.cli import output
 from seglog.cli.exits import Exit
 from seglog.cli.options import Commands, add_command, add_log, add_quiet, add_yes
 from seglog.cli.progress import progress
-from seglog.cli.units import format_size, parse_offset
+from seglog.cli.units import format_count, format_size, parse_offset
 from seglog.clock import system_clock
 from seglog.errors import OffsetOutOfRange
+from seglog.log.retention import select_expired
 
 if TYPE_CHECKING:
     import argparse
 
-    from seglog.log.log import Log, SegmentInfo
+    from seglog.log.check import Problem
+    from seglog.log.info import SegmentInfo
+    from seglog.log.log import Log
+    from seglog.log.repair import RepairReport
 
 
 def add_parsers(commands: Commands) -> None:
@@ -81,24 +86,26 @@ def _add_expire(commands: Commands) -> None:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    import seglog  # noqa: PLC0415 # the program must print its help without the engine
-
     with progress("verify", unit="B", quiet=args.quiet) as report:
         found = seglog.verify(args.log, report)
     if args.json:
         output.say_json(output.plain(found) | {"ok": found.ok})
         return Exit.OK if found.ok else Exit.FAILED
-    checked = f"{found.records:,} records, {format_size(found.bytes)}, {found.segments} segments"
+    checked = f"{format_count(found.records, 'record')}, {format_size(found.bytes)}, {format_count(found.segments, 'segment')}"
+    if found.tail_bytes:
+        checked += f", and {found.tail_bytes} bytes of an append that is under way or was cut off"
     if found.ok:
         if not args.quiet:
             output.say(f"ok: {checked}")
         return Exit.OK
     output.say(*(_problem(problem) for problem in found.problems))
-    output.say(f"{len(found.problems)} problems in {checked}; `seglog repair {args.log}` sets damage aside")
+    output.say(
+        f"{format_count(len(found.problems), 'problem')} in {checked}; `seglog repair {args.log}` sets damage aside"
+    )
     return Exit.FAILED
 
 
-def _problem(problem: Any) -> str:
+def _problem(problem: Problem) -> str:
     """Return a problem as one line: what, where, why."""
     where = [str(problem.path)]
     if problem.offset is not None:
@@ -109,47 +116,42 @@ def _problem(problem: Any) -> str:
 
 
 def _repair(args: argparse.Namespace) -> int:
-    import seglog  # noqa: PLC0415 # the program must print its help without the engine
-
     with progress("check", unit="B", quiet=args.quiet) as report:
         plan = seglog.repair(args.log, dry_run=True, progress=report)
-    if not plan.actions:
-        _repaired(args, plan, "nothing to repair")
-        return Exit.OK
-    if args.dry_run:
-        _repaired(args, plan, "would be lost")
-        return Exit.FAILED
+    if args.dry_run or not plan.actions:
+        _say_repair(args, plan, "would be done:")
+        return Exit.FAILED if plan.actions else Exit.OK
     if not args.json:
         output.say("this will be done:", *_actions(plan))
-    if not output.confirmed(f"Repair {args.log}, losing {plan.records_lost} records?", yes=args.yes):
+    if not output.confirmed(f"Repair {args.log}, giving up {_lost(plan)}?", yes=args.yes):
         output.note("nothing was changed")
         return Exit.FAILED
     with progress("repair", unit="B", quiet=args.quiet) as report:
         done = seglog.repair(args.log, progress=report)
-    _repaired(args, done, "lost")
+    _say_repair(args, done, "done:")
     return Exit.OK
 
 
-def _actions(report: Any) -> list[str]:
+def _actions(report: RepairReport) -> list[str]:
     return [f"  {action.kind}: {action.path}: {action.detail}" for action in report.actions]
 
 
-def _repaired(args: argparse.Namespace, report: Any, outcome: str) -> None:
+def _lost(report: RepairReport) -> str:
+    """Return the loss in words that do not promise more than the report, which counts what it knows of."""
+    return f"{format_count(report.records_lost, 'record')} known to be damaged"
+
+
+def _say_repair(args: argparse.Namespace, report: RepairReport, heading: str) -> None:
     if args.json:
         output.say_json(output.plain(report) | {"dry_run": args.dry_run})
-        return
-    if not report.actions:
-        output.say(outcome)
-        return
-    output.say("would be done:" if args.dry_run else "done:", *_actions(report))
-    output.say(
-        f"{report.records_lost} records {outcome}", *(f"  kept: {name}" for name in report.quarantined)
-    )
+    elif not report.actions:
+        output.say("nothing to repair")
+    else:
+        kept = [f"  kept: {name}" for name in report.quarantined]
+        output.say(heading, *_actions(report), *kept, f"given up: {_lost(report)}")
 
 
 def _truncate(args: argparse.Namespace) -> int:
-    import seglog  # noqa: PLC0415 # the program must print its help without the engine
-
     with seglog.open(args.log, mode="r") as log:  # never creates a log, which "a" would
         lowest, end = log.lowest_offset, log.next_offset
     if not lowest <= args.offset <= end:
@@ -165,13 +167,11 @@ def _truncate(args: argparse.Namespace) -> int:
     if args.json:
         output.say_json({"next_offset": args.offset, "dropped": dropped})
     else:
-        output.say(f"dropped {dropped:,} offsets; the next offset is {args.offset}")
+        output.say(f"dropped {format_count(dropped, 'offset')}; the next offset is {args.offset}")
     return Exit.OK
 
 
 def _expire(args: argparse.Namespace) -> int:
-    import seglog  # noqa: PLC0415 # the program must print its help without the engine
-
     with seglog.open(args.log, mode="r") as log:  # never creates a log, which "a" would
         if args.dry_run:
             going = _expirable(log)
@@ -183,8 +183,6 @@ def _expire(args: argparse.Namespace) -> int:
 
 
 def _expirable(log: Log) -> tuple[SegmentInfo, ...]:
-    from seglog.log.retention import select_expired  # noqa: PLC0415 # with the engine, not with the help
-
     sealed = [segment for segment in log.segments if segment.sealed_at is not None]
     active_bytes = sum(segment.bytes for segment in log.segments) - sum(segment.bytes for segment in sealed)
     entries = cast(Any, sealed)  # the decision looks at sealed_at and bytes, which both kinds of entry have
@@ -196,5 +194,5 @@ def _expired(args: argparse.Namespace, segments: int, size: int) -> int:
         output.say_json({"segments": segments, "bytes": size, "dry_run": args.dry_run})
     else:
         verb = "would drop" if args.dry_run else "dropped"
-        output.say(f"{verb} {segments} segment{'s' * (segments != 1)}, {format_size(size)}")
+        output.say(f"{verb} {format_count(segments, 'segment')}, {format_size(size)}")
     return Exit.OK

@@ -1,7 +1,7 @@
 """How a log looks: its segments as lines with bars to scale. Pure: figures and a width in, lines of text out.
 
 A bar's length is the segment's size, the light part of it the share of tombstones. Columns that do not fit
-the width are left out, times first. Without Unicode everything is drawn in ASCII.
+the width are left out, the last first. Without Unicode everything is drawn in ASCII.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from seglog.cli.units import format_size, format_time
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from seglog.log.log import SegmentInfo
+    from seglog.log.info import SegmentInfo
 
 BAR_MIN, BAR_MAX = 10, 40
 GAP = "  "
@@ -56,9 +56,7 @@ def _tombstone_share(segment: SegmentInfo) -> float:
 def _offsets(segment: SegmentInfo, glyphs: Glyphs) -> str:
     if segment.next_offset == segment.base_offset:
         return f"{segment.base_offset} (empty)"
-    return f"{segment.base_offset} {glyphs.to} {segment.next_offset - 1}" + (
-        "" if segment.dense else " (gaps)"
-    )
+    return f"{segment.base_offset} {glyphs.to} {segment.next_offset - 1}" + ("" if segment.dense else " (gaps)")
 
 
 def time_range(first: int | None, last: int | None, glyphs: Glyphs) -> str:
@@ -73,9 +71,11 @@ def time_range(first: int | None, last: int | None, glyphs: Glyphs) -> str:
 
 
 def _state(segment: SegmentInfo) -> str:
-    return (
-        "active" if segment.sealed_at is None else f"sealed {format_time(segment.sealed_at, precise=False)}"
-    )
+    return "active" if segment.sealed_at is None else "sealed"
+
+
+def _sealed_at(segment: SegmentInfo) -> str:
+    return "" if segment.sealed_at is None else format_time(segment.sealed_at, precise=False)
 
 
 def _garbage(segment: SegmentInfo) -> str:
@@ -92,6 +92,7 @@ def segment_lines(segments: Sequence[SegmentInfo], width: int, glyphs: Glyphs) -
         ("tombstones", _garbage, True),
         ("state", _state, False),
         ("times", lambda segment: time_range(segment.min_timestamp, segment.max_timestamp, glyphs), False),
+        ("sealed at", _sealed_at, False),
     ]
     table = []
     for heading, cell, right in columns:

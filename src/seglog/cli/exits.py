@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from seglog import errors
+from seglog.cli.units import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +103,7 @@ def saying_what_went_in(log: Log) -> Iterator[None]:
     except (Exception, KeyboardInterrupt) as error:
         count = log.next_offset - first
         span = f": offsets {first} to {first + count - 1}" if count else ""
-        error.add_note(f"{count} record{'s' * (count != 1)} went in before it{span}")
+        error.add_note(f"{format_count(count, 'record')} went in before it{span}")
         raise
 
 

@@ -105,11 +105,7 @@ def _decode_headers(headers: Any, where: str) -> Headers:
         raise InvalidArgument(f"{where}: headers must be a list")
     decoded = []
     for header in headers:
-        if (
-            not isinstance(header, dict)
-            or header.keys() != {"key", "value"}
-            or not isinstance(header["key"], str)
-        ):
+        if not isinstance(header, dict) or header.keys() != {"key", "value"} or not isinstance(header["key"], str):
             raise InvalidArgument(f'{where}: a header must be {{"key": text, "value": ...}}')
         decode_bytes(header["key"], f"{where}: a header's key")  # refuses what UTF-8 cannot hold
         decoded.append((header["key"], decode_bytes(header["value"], f"{where}: header {header['key']!r}")))

@@ -130,9 +130,7 @@ def _arrow_batches(file: io.BufferedReader, columns: Columns) -> Iterator[pa.Rec
     """Read an IPC stream, or an IPC file, which begins with ARROW1 and is read from its end."""
     if file.peek(6)[:6] == b"ARROW1":
         if not file.seekable():
-            raise InvalidArgument(
-                "an Arrow file is read from its end: give a file or a stream, not a file in a pipe"
-            )
+            raise InvalidArgument("an Arrow file is read from its end: give a file or a stream, not a file in a pipe")
         reader = pa.ipc.open_file(file)
         batches = (reader.get_batch(number) for number in range(reader.num_record_batches))
     else:
@@ -201,9 +199,7 @@ def _column_index(names: list[str], name: str, columns: Columns) -> int:
         return names.index(name)
     if name in (columns.value or "value", columns.key, columns.timestamp):
         listed = ", ".join(map(repr, names)) or "none"
-        raise InvalidArgument(
-            f"the input has no column {name!r}; it has {listed}; see --value-column and its like"
-        )
+        raise InvalidArgument(f"the input has no column {name!r}; it has {listed}; see --value-column and its like")
     return -1
 
 

@@ -6,9 +6,10 @@ import dataclasses
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import seglog
 from seglog.cli import draw, output
 from seglog.cli.options import Commands, add_command, add_durable, add_log
-from seglog.cli.units import format_size, format_time
+from seglog.cli.units import format_count, format_size, format_time
 
 if TYPE_CHECKING:
     import argparse
@@ -40,8 +41,6 @@ def add_parsers(commands: Commands) -> None:
 
 
 def _info(args: argparse.Namespace) -> int:
-    import seglog  # noqa: PLC0415 # the program must print its help without the engine
-
     with seglog.open(args.log, mode="r", expose=args.expose) as log:
         figures = _figures(log)
         segments = log.segments
@@ -66,12 +65,8 @@ def _figures(log: Log) -> dict[str, Any]:
         "records": sum(segment.records for segment in segments),
         "tombstones": sum(segment.tombstones for segment in segments),
         "bytes": log.size,
-        "min_timestamp": min(
-            (one.min_timestamp for one in segments if one.min_timestamp is not None), default=None
-        ),
-        "max_timestamp": max(
-            (one.max_timestamp for one in segments if one.max_timestamp is not None), default=None
-        ),
+        "min_timestamp": min((one.min_timestamp for one in segments if one.min_timestamp is not None), default=None),
+        "max_timestamp": max((one.max_timestamp for one in segments if one.max_timestamp is not None), default=None),
         "config": log.config.to_json(),
         "changed": _changed(log.config),
         "recovery": {"clean": log.recovery.clean, "events": log.recovery.events},
@@ -88,9 +83,7 @@ def _changed(config: LogConfig) -> dict[str, str]:
             continue
         if field.name == "retention":
             kept = [(one.name, getattr(value, one.name)) for one in dataclasses.fields(value)]
-            shown |= {
-                f"retention.{name}": str(one) for name, one in kept if one != getattr(default.retention, name)
-            }
+            shown |= {f"retention.{name}": str(one) for name, one in kept if one != getattr(default.retention, name)}
         else:
             shown[field.name] = format_size(value) if field.name.endswith("bytes") else str(value)
     return shown
@@ -108,17 +101,15 @@ def _summary(figures: dict[str, Any], segments: int, glyphs: draw.Glyphs) -> lis
         ("offsets", held),
         (
             "on disk",
-            f"all {glyphs.mark} durable offset {durable}"
-            if durable >= end
-            else f"up to, not including, {durable}",
+            f"all {glyphs.mark} durable offset {durable}" if durable >= end else f"up to, not including, {durable}",
         ),
         ("records", records),
-        ("size", f"{format_size(figures['bytes'])} in {segments} segment{'s' * (segments != 1)}"),
+        ("size", f"{format_size(figures['bytes'])} in {format_count(segments, 'segment')}"),
         ("times", _times(figures, glyphs)),
         ("config", f" {glyphs.mark} ".join(f"{name} {value}" for name, value in figures["changed"].items())),
     ]
     events = figures["recovery"]["events"]
-    lines.append(("recovery", "clean" if figures["recovery"]["clean"] else f"{len(events)} events"))
+    lines.append(("recovery", "clean" if figures["recovery"]["clean"] else format_count(len(events), "event")))
     lines += [("", f"{event.kind} {event.path}: {event.detail}") for event in events]
     return [f"{name:<10}{text}" for name, text in lines if text]
 

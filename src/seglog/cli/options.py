@@ -10,13 +10,13 @@ import argparse
 import dataclasses
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import seglog
 from seglog.cli.units import parse_count, parse_delimiter, parse_duration, parse_offset, parse_size
+from seglog.config import LogConfig
 from seglog.errors import InvalidArgument, LogNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from seglog.config import LogConfig
 
 Commands = Any  # argparse names the type of `add_subparsers` with an underscore
 
@@ -98,9 +98,7 @@ def add_command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "--json", action="store_true", help="results on stdout and errors on stderr as JSON objects"
-    )
+    parser.add_argument("--json", action="store_true", help="results on stdout and errors on stderr as JSON objects")
     parser.add_argument(
         "--traceback",
         action="store_true",
@@ -139,9 +137,7 @@ def add_force(parser: argparse.ArgumentParser) -> None:
 
 def add_quiet(parser: argparse.ArgumentParser) -> None:
     """Add --quiet, for commands that take their time."""
-    parser.add_argument(
-        "--quiet", action="store_true", help="no progress bar (shown on a terminal only), no counts"
-    )
+    parser.add_argument("--quiet", action="store_true", help="no progress bar (shown on a terminal only), no counts")
 
 
 def add_delimiter(parser: argparse.ArgumentParser, what: str) -> None:
@@ -189,9 +185,6 @@ def config_from(args: argparse.Namespace) -> LogConfig | None:
 
 
 def _stored_config(path: str) -> LogConfig:
-    import seglog  # noqa: PLC0415 # the program must print its help without the engine
-    from seglog.config import LogConfig  # noqa: PLC0415 # as above
-
     try:
         with seglog.open(path, mode="r") as log:
             return log.config

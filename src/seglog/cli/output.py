@@ -120,9 +120,11 @@ def _refuse_existing(final: Path, path: str, force: bool) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return dataclasses and tuples of them as plain values for JSON."""
+    """Return dataclasses, however deep they stand, as plain values for JSON."""
     if isinstance(value, (list, tuple)):
         return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items()}
     if hasattr(value, "__dataclass_fields__"):
         return {name: plain(getattr(value, name)) for name in value.__dataclass_fields__}
     return value

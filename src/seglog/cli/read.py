@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
+import seglog
 from seglog.cli import output
 from seglog.cli.exits import Exit
 from seglog.cli.formats import encode_record
@@ -77,9 +78,7 @@ def _add_tail(commands: Commands) -> None:
         ],
     )
     add_log(parser)
-    parser.add_argument(
-        "-n", "--records", metavar="N", type=parse_count, default=10, help="how many; default 10"
-    )
+    parser.add_argument("-n", "--records", metavar="N", type=parse_count, default=10, help="how many; default 10")
     parser.add_argument("-f", "--follow", action="store_true", help="print new records as they are appended")
     parser.add_argument(
         "--format",
@@ -102,8 +101,6 @@ def _encoder(args: argparse.Namespace) -> Callable[[Record], bytes]:
 
 
 def _read(args: argparse.Namespace) -> int:
-    import seglog  # noqa: PLC0415 # the program must print its help without the engine
-
     chosen = _chosen(args)
     with (
         seglog.open(args.log, mode="r", expose=args.expose) as log,
@@ -134,9 +131,7 @@ def _chosen(args: argparse.Namespace) -> Selection:
             raise InvalidArgument("OFFSET means one record: give no range with it")
         chosen = replace(chosen, start=args.offset, stop=args.offset + 1)
     if _format(args) in TABLES and args.output == output.STANDARD and output.stdout().isatty():
-        raise InvalidArgument(
-            f"{_format(args)} is binary and would spoil the terminal; use --output FILE or a pipe"
-        )
+        raise InvalidArgument(f"{_format(args)} is binary and would spoil the terminal; use --output FILE or a pipe")
     return chosen
 
 
@@ -148,8 +143,6 @@ def _write_value(record: Record, sink: BinaryIO) -> None:
 
 
 def _tail(args: argparse.Namespace) -> int:
-    import seglog  # noqa: PLC0415 # the program must print its help without the engine
-
     encode, sink = _encoder(args), output.stdout()
     with seglog.open(args.log, mode="r", expose=args.expose) as log:
         stop = log.next_offset

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from seglog.log.log import Log, SegmentInfo
+    from seglog.log.info import SegmentInfo
+    from seglog.log.log import Log
     from seglog.record import Record
 
 
@@ -46,9 +47,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose a range."""
     group = parser.add_argument_group("which records (all, unless you say)")
     group.add_argument("--start", metavar="OFFSET", type=parse_offset, help="the first offset (inclusive)")
-    group.add_argument(
-        "--stop", metavar="OFFSET", type=parse_offset, help="the offset to end before (exclusive)"
-    )
+    group.add_argument("--stop", metavar="OFFSET", type=parse_offset, help="the offset to end before (exclusive)")
     group.add_argument(
         "--from-time",
         metavar="TIME",
@@ -65,9 +64,7 @@ def selection_from(args: argparse.Namespace) -> Selection:
         start=args.start, stop=args.stop, from_time=args.from_time, to_time=args.to_time, limit=args.limit
     )
     if chosen.by_time and (chosen.start is not None or chosen.stop is not None):
-        raise InvalidArgument(
-            "choose by offset (--start, --stop) or by time (--from-time, --to-time), not both"
-        )
+        raise InvalidArgument("choose by offset (--start, --stop) or by time (--from-time, --to-time), not both")
     return chosen
 
 
@@ -82,9 +79,7 @@ def bounds(log: Log, chosen: Selection) -> tuple[int, int]:
     start = lowest if chosen.start is None else max(chosen.start, lowest)
     stop = end if chosen.stop is None else min(chosen.stop, end)
     if chosen.from_time is not None:
-        found = log.offset_at(
-            chosen.from_time
-        )  # every record before it is older, however disordered they are
+        found = log.offset_at(chosen.from_time)  # every record before it is older, however disordered they are
         start = stop if found is None else max(start, found)
     if chosen.to_time is not None:
         stop = min(stop, time_stop(log.segments, chosen.to_time, end))

@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+import seglog
 from seglog.cli import output
 from seglog.cli.exits import saying_what_went_in
 from seglog.cli.formats import encode_record
@@ -24,7 +25,7 @@ from seglog.cli.options import (
 )
 from seglog.cli.progress import progress
 from seglog.cli.selection import Selection, add_selection, bounds, records, selection_from
-from seglog.cli.units import parse_delimiter
+from seglog.cli.units import format_count, parse_delimiter
 from seglog.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -143,22 +144,17 @@ def _kind(args: argparse.Namespace) -> str:
 
 
 def _import(args: argparse.Namespace) -> int:
-    import seglog  # noqa: PLC0415 # the program must print its help without the engine
     from seglog.cli import ingest  # noqa: PLC0415 # pyarrow is loaded where tables are
 
     kind = _kind(args)
     columns = ingest.Columns(key=args.key_column, value=args.value_column, timestamp=args.timestamp_column)
     if kind in ("ndjson", "lines") and columns != ingest.Columns():
-        raise InvalidArgument(
-            f"{kind} has no columns: --key-column and its like are for csv, arrow and parquet"
-        )
+        raise InvalidArgument(f"{kind} has no columns: --key-column and its like are for csv, arrow and parquet")
     if kind != "lines" and args.key_separator is not None:
         raise InvalidArgument("--key-separator goes with --format lines")
     began = time.monotonic()
     with _source_file(args.file) as file:
-        source = ingest.open_source(
-            file, kind, columns, delimiter=args.delimiter, key_separator=args.key_separator
-        )
+        source = ingest.open_source(file, kind, columns, delimiter=args.delimiter, key_separator=args.key_separator)
         first = next(source.batches, None)  # a file that is wrong from the start leaves no log behind
         batches = source.batches if first is None else chain([first], source.batches)
         with seglog.open(args.log, config_from(args), mode="a") as log:
@@ -188,13 +184,9 @@ def _pour(log: Log, source: Source, batches: Iterator[Any], *, quiet: bool) -> d
 
 
 def _export(args: argparse.Namespace) -> int:
-    import seglog  # noqa: PLC0415 # the program must print its help without the engine
-
     kind, chosen = _kind(args), selection_from(args)
     if kind not in _EXPORTS:
-        raise InvalidArgument(
-            f"{kind} cannot hold bytes, nulls and headers; export as ndjson, arrow or parquet"
-        )
+        raise InvalidArgument(f"{kind} cannot hold bytes, nulls and headers; export as ndjson, arrow or parquet")
     if kind in ("arrow", "parquet") and args.file == output.STANDARD and output.stdout().isatty():
         raise InvalidArgument(f"{kind} is binary and would spoil the terminal; name a file or use a pipe")
     began = time.monotonic()
@@ -210,9 +202,7 @@ def _export(args: argparse.Namespace) -> int:
     return 0
 
 
-def _write_table(
-    log: Log, chosen: Selection, kind: str, sink: BinaryIO, report: Callable[[int], None]
-) -> int:
+def _write_table(log: Log, chosen: Selection, kind: str, sink: BinaryIO, report: Callable[[int], None]) -> int:
     from seglog.cli import tables  # noqa: PLC0415 # pyarrow is loaded for tables only
 
     count = 0
@@ -224,9 +214,7 @@ def _write_table(
     return count
 
 
-def _write_lines(
-    log: Log, chosen: Selection, kind: str, sink: BinaryIO, report: Callable[[int], None]
-) -> int:
+def _write_lines(log: Log, chosen: Selection, kind: str, sink: BinaryIO, report: Callable[[int], None]) -> int:
     encode = encode_record if kind == "ndjson" else _line
     count = 0
     for record in records(log, chosen):
@@ -257,7 +245,7 @@ def _summary(args: argparse.Namespace, done: str, counts: dict[str, int], second
         if "next_offset" in counts and count
         else ""
     )
-    text = f"{done} {count:,} record{'s' * (count != 1)}{span} in {seconds:.2f} s"
+    text = f"{done} {format_count(count, 'record')}{span} in {seconds:.2f} s"
     if args.file == output.STANDARD and done == "exported":
         output.note(text)
     else:

@@ -22,7 +22,7 @@ _SIZES = {"": 1, "b": 1} | {
     for power, prefix in enumerate("kmgtp", 1)
     for suffix, base in (("ib", 1024), ("b", 1000))
 }
-_SECONDS = {"ms": Fraction(1, 1000), "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "": 1}
+_MILLISECONDS = {"ms": 1, "": 1000, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 
 
@@ -42,9 +42,9 @@ def parse_duration(text: str) -> float:
     """Return a duration such as 90s, 15m, 1h30m or 7d in seconds; a bare number is seconds."""
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
     whole = re.fullmatch(r"\s*(?:\d+(?:\.\d+)?\s*[A-Za-z]*\s*)+", text)
-    if not whole or any(unit.lower() not in _SECONDS for _, unit in parts):
+    if not whole or any(unit.lower() not in _MILLISECONDS for _, unit in parts):
         raise ArgumentTypeError(f"{text!r} is not a duration; write 90s, 15m, 1h30m, 7d, or seconds")
-    return float(sum(Fraction(number) * _SECONDS[unit.lower()] for number, unit in parts))
+    return float(sum(Fraction(number) * _MILLISECONDS[unit.lower()] for number, unit in parts) / 1000)
 
 
 def parse_time(text: str) -> int:
@@ -92,6 +92,11 @@ def parse_header(text: str) -> tuple[str, bytes | None]:
     if not name:
         raise ArgumentTypeError(f"{text!r} has no name; write NAME=VALUE")
     return name, os.fsencode(value) if equals else None
+
+
+def format_count(count: int, thing: str) -> str:
+    """Return 1 record, 2 records, 1,000 records."""
+    return f"{count:,} {thing}{'s' * (count != 1)}"
 
 
 def format_size(size_bytes: int) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
+import seglog
 from seglog.cli import output
 from seglog.cli.exits import saying_what_went_in
 from seglog.cli.formats import CHUNK_BYTES, decode_line, split
@@ -41,9 +42,7 @@ def add_parsers(commands: Commands) -> None:
         ],
     )
     add_log(parser)
-    parser.add_argument(
-        "value", metavar="VALUE", nargs="?", help="the value, or - for standard input (the default)"
-    )
+    parser.add_argument("value", metavar="VALUE", nargs="?", help="the value, or - for standard input (the default)")
     parser.add_argument("--key", metavar="KEY", help="the key of the record (with --lines: of every record)")
     parser.add_argument(
         "--header",
@@ -69,15 +68,11 @@ def add_parsers(commands: Commands) -> None:
         type=parse_delimiter,
         help=r"with --lines: a line is KEY, TEXT, VALUE; \n \t \r \0 and \\ are understood",
     )
-    parser.add_argument(
-        "--sync", action="store_true", help="have each record on disk before its offset is printed"
-    )
+    parser.add_argument("--sync", action="store_true", help="have each record on disk before its offset is printed")
     add_config(parser)
 
 
 def _append(args: argparse.Namespace) -> int:
-    import seglog  # noqa: PLC0415 # the program must print its help without the engine
-
     _check(args)
     with (
         seglog.open(args.log, config_from(args), mode="a") as log,
@@ -118,9 +113,7 @@ def _appended(log: Log, args: argparse.Namespace) -> Iterator[int]:
         yield log.append(os.fsencode(args.value), key=key, **same)
 
 
-def _append_lines(
-    log: Log, args: argparse.Namespace, key: bytes | None, same: dict[str, Any]
-) -> Iterator[int]:
+def _append_lines(log: Log, args: argparse.Namespace, key: bytes | None, same: dict[str, Any]) -> Iterator[int]:
     for number, line in enumerate(split(output.stdin(), args.delimiter), 1):
         entry = decode_line(line, number, args.key_separator)
         yield log.append(entry.value, key=key if entry.key is None else entry.key, **same)

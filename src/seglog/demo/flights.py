@@ -95,7 +95,8 @@ def scheduled_utc(rows: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
     local_hours = days.astype("M8[h]") + rows["hour"].to_numpy()
     distinct, which = np.unique(local_hours, return_inverse=True)
     utc = np.array([_to_utc(hour) for hour in distinct.astype("M8[us]").tolist()], np.int64)
-    return utc[which] + rows["minute"].to_numpy() * _MINUTE_US
+    minutes: np.ndarray[Any, np.dtype[np.int64]] = rows["minute"].to_numpy()
+    return utc[which] + minutes * _MINUTE_US
 
 
 def _to_utc(local: datetime) -> int:

@@ -16,7 +16,7 @@ front and binds everything is told in docs/format.md.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from xxhash import xxh64_intdigest
 
@@ -31,28 +31,20 @@ ZERO_HEAD = bytes(HEAD_BYTES)
 _HEAD = struct.Struct("<QIIIIq")
 _BODY = struct.Struct("<IIIIq")
 _CHECKSUM = struct.Struct("<Q")
+_LENGTHS = struct.Struct("<II")
 _U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
 
 
-class InvalidRecord(Exception):  # noqa: N818 - never leaves the engine: callers turn it into CorruptRecord or the end of a log
+class InvalidRecord(Exception):
     """The bytes at a position are not a valid record; the message says why."""
 
 
-class Framed(NamedTuple):
-    """A record and its place: what the dense index holds of it, and the record itself."""
+Framed = tuple[Record, int, int]
+"""A record, its checksum and its length in bytes. Plain tuples here and below: they are made once a record."""
 
-    record: Record
-    checksum: int
-    length: int
-
-
-class Encoded(NamedTuple):
-    """A record made ready to be written at the end of a store: the pieces in order."""
-
-    parts: tuple[bytes, ...]
-    checksum: int
-    length: int
+Encoded = tuple[tuple[bytes, bytes], int, int]
+"""What stands before the value and the value; the checksum; the length of both in bytes."""
 
 
 class RecordCodec(Protocol):
@@ -87,7 +79,12 @@ def encode_headers(headers: Headers) -> bytes:
         encoded = name.encode()
         if len(encoded) > 0xFFFF:
             raise InvalidArgument(f"a header's key of {len(encoded)} bytes: 65535 is the most")
-        pieces += [_U16.pack(len(encoded)), encoded, _U32.pack(NULL if value is None else len(value)), value or b""]
+        pieces += [
+            _U16.pack(len(encoded)),
+            encoded,
+            _U32.pack(NULL if value is None else len(value)),
+            value or b"",
+        ]
     return b"".join(pieces)
 
 
@@ -112,7 +109,13 @@ def decode_headers(data: bytes, start: int, end: int) -> Headers:
 
 
 def seal_head(
-    relative: int, timestamp: int, key: bytes | None, headers: bytes, value_len: int, value_hash: int, salt: int
+    relative: int,
+    timestamp: int,
+    key: bytes | None,
+    headers: bytes,
+    value_len: int,
+    value_hash: int,
+    salt: int,
 ) -> tuple[bytes, int]:
     """Return everything before the value, and the checksum: the end of a streamed append, whose value came first."""
     key_len, key_bytes = (NULL, b"") if key is None else (len(key), key)
@@ -140,16 +143,16 @@ class NativeCodec:
         payload = b"" if value is None else value
         value_len = NULL if value is None else len(value)
         head, checksum = seal_head(relative, timestamp, key, headers, value_len, xxh64_intdigest(payload), salt)
-        return Encoded((head, payload), checksum, len(head) + len(payload))
+        return (head, payload), checksum, len(head) + len(payload)
 
     def length_at(self, data: bytes, start: int) -> int:
         """Return the length in bytes that the record starting at `start` claims; InvalidRecord if it cannot be."""
         if len(data) - start < HEAD_BYTES:
             raise InvalidRecord("its head is cut short")
-        metadata_len, value_len = struct.unpack_from("<II", data, start + 8)
+        metadata_len, value_len = _LENGTHS.unpack_from(data, start + 8)
         if metadata_len < METADATA_FIXED:
             raise InvalidRecord("its metadata length is impossible")
-        return 12 + metadata_len + (0 if value_len == NULL else value_len)
+        return 12 + int(metadata_len) + (0 if value_len == NULL else int(value_len))
 
     def decode(self, data: bytes, start: int, end: int, base_offset: int, salt: int) -> Framed:
         """Return the valid record that starts at `start` and ends at or before `end`."""
@@ -165,14 +168,9 @@ class NativeCodec:
         if checksum != xxh64_intdigest(data[start + 8 : value_start], salt ^ xxh64_intdigest(value)):
             raise InvalidRecord("its checksum does not match")
         headers = decode_headers(data, headers_start, value_start) if headers_start < value_start else ()
-        record = Record(
-            base_offset + relative,
-            timestamp,
-            None if key_len == NULL else data[start + HEAD_BYTES : headers_start],
-            None if value_len == NULL else value,
-            headers,
-        )
-        return Framed(record, checksum, value_end - start)
+        key = None if key_len == NULL else data[start + HEAD_BYTES : headers_start]
+        record = Record(base_offset + relative, timestamp, key, None if value_len == NULL else value, headers)
+        return record, checksum, value_end - start
 
 
 NATIVE = NativeCodec()

@@ -126,8 +126,7 @@ class MarkBuilder:
         if position >= self.next_position:
             self.marks += MARK.pack(self.max_timestamp, relative, position)
             self.next_position = (position // self.interval + 1) * self.interval
-        if timestamp > self.max_timestamp:
-            self.max_timestamp = timestamp
+        self.max_timestamp = max(self.max_timestamp, timestamp)
 
     @property
     def state(self) -> tuple[int, int]:

@@ -7,6 +7,7 @@ costs milliseconds.
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import json
 from dataclasses import dataclass, field
@@ -55,7 +56,7 @@ class SegmentEntry:
         return filename.segment_file(self.base_offset, self.file, kind)
 
     @cached_property
-    def line(self) -> bytes:
+    def line(self) -> builtins.bytes:
         """The segment's line in the manifest, made once."""
         values = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
         values["salt"] = f"{self.salt:016x}"

@@ -1,10 +1,10 @@
-"""The store's file header, 64 bytes, and the layout of a record. See docs/format.md; nothing here does I/O.
+r"""The store's file header, 64 bytes, and the layout of a record. See docs/format.md; nothing here does I/O.
 
-     0 magic      8 B  "SEGLOG\\r\\n"           24 log_id   u64
-     8 version    u16  1                       32 created  i64  us since the epoch, UTC
-    10 header_len u16  64                      40 span     u64  offsets covered; 0: up to the next segment's base
-    12 flags      u32  unknown bit: newer      48 reserved u64
-    16 salt       u64  the file's identity     56 check    u64  XXH64(bytes 0..56)
+0 magic      8 B  "SEGLOG\r\n"            24 log_id   u64
+8 version    u16  1                       32 created  i64  us since the epoch, UTC
+10 header_len u16  64                      40 span     u64  offsets covered; 0: up to the next segment's base
+12 flags      u32  unknown bit: newer      48 reserved u64
+16 salt       u64  the file's identity     56 check    u64  XXH64(bytes 0..56)
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from seglog.kernels.memory import kernel, load_u8, load_u32, load_u64
+from seglog.kernels.memory import address_of, inlined, kernel, load_u8, load_u32, load_u64
 
 P1 = np.uint64(0x9E3779B185EBCA87)
 P2 = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -15,22 +15,22 @@ P4 = np.uint64(0x85EBCA77C2B2AE63)
 P5 = np.uint64(0x27D4EB2F165667C5)
 
 
-@kernel
+@inlined
 def _rotate(word: Any, left: int) -> Any:
     return (word << np.uint64(left)) | (word >> np.uint64(64 - left))
 
 
-@kernel
+@inlined
 def _round(lane: Any, word: Any) -> Any:
     return _rotate(lane + word * P2, 31) * P1
 
 
-@kernel
+@inlined
 def _merge(digest: Any, lane: Any) -> Any:
     return (digest ^ _round(np.uint64(0), lane)) * P1 + P4
 
 
-@kernel
+@inlined
 def xxh64_at(address: int, length: int, seed: Any) -> Any:
     """XXH64 of `length` bytes at `address`; seed and result uint64."""
     end = address + length
@@ -50,7 +50,7 @@ def xxh64_at(address: int, length: int, seed: Any) -> Any:
     return _finish(digest + np.uint64(length), address, end)
 
 
-@kernel
+@inlined
 def _finish(digest: Any, address: int, end: int) -> Any:
     while address + 8 <= end:
         digest = _rotate(digest ^ _round(np.uint64(0), load_u64(address)), 27) * P1 + P4
@@ -72,4 +72,4 @@ def xxh64(buffer: Any, start: int, stop: int, seed: Any) -> Any:
 
     The caller guarantees 0 <= start <= stop <= len(buffer).
     """
-    return xxh64_at(np.int64(buffer.ctypes.data) + start, stop - start, seed)
+    return xxh64_at(address_of(buffer) + start, stop - start, seed)

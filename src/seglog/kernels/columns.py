@@ -10,23 +10,26 @@ from typing import Any
 
 import numpy as np
 
-from seglog.kernels.memory import copy_short, kernel, load_u8, load_u32, load_u64
+from seglog.kernels.memory import copy_short, inlined, kernel, load_i64, load_u8, load_u32, load_u64
 
 INLINE_BYTES = 12  # the longest string an Arrow view holds in itself
 
 
 @kernel
-def rows_from_offsets(offsets: Any, data: int, size: int, addresses: Any, lengths: Any) -> int:
-    """Fill rows from Arrow offsets (int32 or int64, rows + 1 long) into `size` bytes at `data`.
+def rows_from_offsets(offsets: int, width: int, data: int, size: int, addresses: Any, lengths: Any) -> int:
+    """Fill rows from Arrow offsets at address `offsets`, `width` (4 or 8) bytes each, into `size` bytes at `data`.
 
     Returns -1, or the first row whose offsets leave the data.
     """
+    start = load_u32(offsets) if width == 4 else load_i64(offsets)
     for row in range(addresses.size):
-        start, stop = np.int64(offsets[row]), np.int64(offsets[row + 1])
+        offsets += width
+        stop = load_u32(offsets) if width == 4 else load_i64(offsets)
         if start < 0 or stop < start or stop > size:
             return row
         addresses[row] = data + start
         lengths[row] = stop - start
+        start = stop
     return -1
 
 
@@ -54,9 +57,8 @@ def rows_from_views(views: int, valid: Any, buffers: Any, sizes: Any, addresses:
 
 
 @kernel
-def gather(addresses: Any, lengths: Any, offsets: Any, data: Any) -> None:
-    """Copy rows end to end into `data` (uint8) and fill `offsets` (int32, rows + 1 long); a null takes no bytes."""
-    target = np.int64(data.ctypes.data)
+def gather(addresses: Any, lengths: Any, offsets: Any, target: int) -> None:
+    """Copy rows end to end to address `target` and fill `offsets` (int32, rows + 1 long); a null takes no bytes."""
     position = 0
     for row in range(addresses.size):
         offsets[row] = position
@@ -66,9 +68,9 @@ def gather(addresses: Any, lengths: Any, offsets: Any, data: Any) -> None:
     offsets[addresses.size] = position
 
 
-@kernel
+@inlined
 def view_words(address: int, length: int, position: int, limit: int) -> Any:
-    """The two uint64 words of an Arrow view of `length` bytes at `address`, at `position` of data buffer 0.
+    """Return the two uint64 words of an Arrow view of `length` bytes at `address`, at `position` of data buffer 0.
 
     Memory is readable up to `limit`, so a short string near it is read byte by byte.
     """

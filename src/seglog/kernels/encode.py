@@ -16,7 +16,7 @@ from seglog.kernels.layout import (
     MarksState,
     Summary,
 )
-from seglog.kernels.memory import copy_short, kernel, load_i64, store_i64, store_u32, store_u64
+from seglog.kernels.memory import address_of, copy_short, inlined, kernel, load_i64, store_i64, store_u32, store_u64
 
 
 class Rows(NamedTuple):
@@ -52,7 +52,7 @@ def measure(rows: Rows, sizes: Any, ends: Any) -> None:
         ends[row + 1] = ends[row] + size
 
 
-@kernel
+@inlined
 def _write_record(record: int, row: int, rows: Rows, offset: int, salt: Any) -> Any:
     """Write one record at address `record`; return its checksum and its length."""
     at = 8 * row
@@ -76,12 +76,14 @@ def _write_record(record: int, row: int, rows: Rows, offset: int, salt: Any) -> 
 
 
 @kernel
-def encode(rows: Rows, start: int, stop: int, place: Place, marks: MarksState, out: Any, entries: Any, found: Any) -> Any:
+def encode(
+    rows: Rows, start: int, stop: int, place: Place, marks: MarksState, out: Any, entries: Any, found: Any
+) -> Any:
     """Encode rows start..stop into `out` (uint8); return (marks written, MarksState, Summary).
 
     entries: uint64[rows, 2], filled as dense index entries; found: int64[*, 2], filled as marks, room for one per row.
     """
-    target = np.int64(out.ctypes.data)
+    target = address_of(out)
     position, offset = place.position, place.relative
     next_position, newest = marks.next_position, marks.max_timestamp
     count, tombstones = 0, 0

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from seglog.kernels.memory import copy_short, kernel, load_u8, load_u16, load_u32, store_u16, store_u32
+from seglog.kernels.memory import address_of, copy_short, kernel, load_u8, load_u16, load_u32, store_u16, store_u32
 
 NULL = 0xFFFFFFFF
 MAX_HEADER_KEY_BYTES = 0xFFFF
@@ -54,24 +52,19 @@ def is_utf8(address: int, length: int) -> bool:
 
 
 @kernel
-def walk_headers(address: int, end: int) -> Any:
-    """Return (headers, bytes of keys, bytes of values) of the range; headers is -1 if they do not fill it exactly."""
-    count, key_bytes, value_bytes = 0, 0, 0
+def count_headers(address: int, end: int) -> int:
+    """How many headers the range holds, -1 if they do not fill it exactly or a key is not UTF-8."""
+    count = 0
     while address < end:
         if address + 2 > end:
-            return -1, 0, 0
+            return -1
         key_len = load_u16(address)
         if address + 6 + key_len > end or not is_utf8(address + 2, key_len):
-            return -1, 0, 0
+            return -1
         value_len = load_u32(address + 2 + key_len)
-        value_len = 0 if value_len == NULL else value_len
-        address += 6 + key_len + value_len
-        if address > end:
-            return -1, 0, 0
+        address += 6 + key_len + (0 if value_len == NULL else value_len)
         count += 1
-        key_bytes += key_len
-        value_bytes += value_len
-    return count, key_bytes, value_bytes
+    return count if address == end else -1
 
 
 @kernel
@@ -102,7 +95,7 @@ def write_headers(items: Any, keys: Any, values: Any, out: Any, addresses: Any) 
 
     items, keys as for measure_headers; values: (addresses, lengths).
     """
-    target = np.int64(out.ctypes.data)
+    target = address_of(out)
     for row in range(addresses.size):
         addresses[row] = target
         for item in range(items[row, 0], items[row, 1]):
@@ -122,7 +115,7 @@ def locate_headers(source: Any, positions: Any, offsets: Any, keys: Any, values:
 
     offsets: int32, rows + 1 long, filled as Arrow's list offsets; keys, values: (addresses, lengths), one per header.
     """
-    base = np.int64(source.ctypes.data)
+    base = address_of(source)
     item = 0
     for row in range(positions.size):
         offsets[row] = item

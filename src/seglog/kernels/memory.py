@@ -1,8 +1,8 @@
 """Memory by address: the few words of machine code everything else here is written in.
 
 An address is a plain int64 (numba makes a float of int64 + uint64). Loads and stores are little-endian and need no
-alignment, so that XXH64 runs at memory speed over a record that starts anywhere. Nothing here checks a bound: the caller
-proves every range it touches, and keeps the memory alive.
+alignment, so that XXH64 runs at memory speed over a record that starts anywhere. Nothing here checks a bound: the
+caller proves every range it touches, and keeps the memory alive.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numba
+import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
@@ -24,7 +25,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def kernel(function: F) -> F:
     """Compile `function` at its first call, without the GIL; cached on disk where a place can be written."""
-    options = {"nogil": True, "error_model": "numpy"}
+    return _compiled(function, {"nogil": True, "error_model": "numpy"})
+
+
+def inlined(function: F) -> F:
+    """Compile `function` into each kernel that calls it: for what runs once or more a record."""
+    return _compiled(function, {"nogil": True, "error_model": "numpy", "forceinline": True})
+
+
+def _compiled(function: F, options: dict[str, Any]) -> F:
     try:
         return numba.njit(cache=True, **options)(function)  # type: ignore[no-any-return] # numba is untyped
     except RuntimeError:  # no directory to cache in: a read-only installation without a home
@@ -36,7 +45,7 @@ def _pointer(builder: Any, address: Any, bits: int) -> Any:
 
 
 def _load(bits: int, result: Any) -> Any:
-    def typed(_typing: Any, address: Any) -> Any:
+    def typed(_typing: Any, _address: Any) -> Any:
         def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             word = builder.load(_pointer(builder, arguments[0], bits), align=1)
             return word if bits == 64 else builder.zext(word, ir.IntType(64))
@@ -47,7 +56,7 @@ def _load(bits: int, result: Any) -> Any:
 
 
 def _store(bits: int, operand: Any) -> Any:
-    def typed(_typing: Any, address: Any, word: Any) -> Any:
+    def typed(_typing: Any, _address: Any, _word: Any) -> Any:
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             value = arguments[1] if bits == 64 else builder.trunc(arguments[1], ir.IntType(bits))
             builder.store(value, _pointer(builder, arguments[0], bits), align=1)
@@ -84,7 +93,13 @@ def copy_bytes(_typing: Any, _target: Any, _source: Any, _length: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), generate
 
 
-@kernel
+@inlined
+def address_of(array: Any) -> int:
+    """Return where the data of a contiguous array starts."""
+    return np.int64(array.ctypes.data)  # type: ignore[return-value] # numba makes no difference between the two
+
+
+@inlined
 def copy_short(target: int, source: int, length: int) -> None:
     """Copy `length` bytes; in line, for the lengths of keys and small values, where a call costs more than the copy."""
     if length > 256:

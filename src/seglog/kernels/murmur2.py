@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from seglog.kernels.memory import kernel, load_u8, load_u32
+from seglog.kernels.memory import address_of, kernel, load_u8, load_u32
 
 SEED = 0x9747B28C
 M = 0x5BD1E995
@@ -35,7 +33,7 @@ def murmur2_at(address: int, length: int) -> int:
 @kernel
 def murmur2(key: Any) -> int:
     """The hash of a contiguous uint8 array, signed 32 bit as in Kafka: murmur2(b"21") = -973932308."""
-    digest = murmur2_at(np.int64(key.ctypes.data), key.size)
+    digest = murmur2_at(address_of(key), key.size)
     return digest - (1 << 32) if digest >= 1 << 31 else digest
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from seglog.kernels.layout import ENTRY, HEAD_BYTES, MARK, NULL, OK, REASONS, VALUE_BASE, MarksState, Summary
-from seglog.kernels.memory import kernel, load_i64, load_u32, load_u64
-from seglog.kernels.validate import GROUP, Cursor, check, frame
+from seglog.kernels.layout import ENTRY, HEAD_BYTES, MARK, NULL, OK, REASONS, MarksState, Summary
+from seglog.kernels.memory import address_of, kernel, load_i64, load_u32, load_u64
+from seglog.kernels.validate import GROUP, Cursor, check, frame, record_length
 
 CHUNK_RECORDS = 65536
 CHUNK_BYTES = 16 * 1024 * 1024
@@ -23,35 +23,32 @@ def scan(source: Any, cursor: Cursor, marks: MarksState, room: int, entries: Any
     Returns (records, marks found, position, expected, reason, MarksState, Summary); fills entries (uint64[room, 2])
     and found (int64[room, 2]). Stops early, with reason OK, before a record that passes CHUNK_BYTES.
     """
-    base = np.int64(source.ctypes.data)
+    base = address_of(source)
     position, expected, reason = cursor.position, cursor.expected, OK
     next_position, newest = marks.next_position, marks.max_timestamp
-    positions, hashes = np.empty(GROUP, np.int64), np.empty(GROUP, np.uint64)
+    hashes = np.empty(GROUP, np.uint64)
     records, count, tombstones = 0, 0, 0
     low, high = np.int64(2**63 - 1), np.int64(-(2**63))
     soft_end = cursor.position + CHUNK_BYTES
-    while records < room and position < min(cursor.end, soft_end) and reason == OK:
-        group = min(GROUP, room - records)
-        framed, after = frame(base, position, cursor.end, soft_end, records, positions[:group], hashes)
-        for one in range(framed):
-            position = positions[one]
+    while records < room and position < cursor.end and reason == OK:
+        framed, after = frame(base, position, cursor.end, soft_end, records, hashes)
+        for one in range(min(framed, room - records)):
             record = base + position
             reason = check(record, hashes[one], expected, cursor)[0]
             if reason != OK:
                 break
-            offset, timestamp, value_len = load_u32(record + 16), load_i64(record + 24), load_u32(record + 12)
+            offset, timestamp, length = load_u32(record + 16), load_i64(record + 24), record_length(record)
             if position >= next_position:
                 found[count, 0], found[count, 1] = newest, offset | (position << 32)
                 next_position = (position // marks.interval + 1) * marks.interval
                 count += 1
             low, high, newest = min(low, timestamp), max(high, timestamp), max(newest, timestamp)
-            tombstones += value_len == NULL
-            length = VALUE_BASE + load_u32(record + 8) + (0 if value_len == NULL else value_len)
+            tombstones += load_u32(record + 12) == NULL
             entries[records, 0], entries[records, 1] = load_u64(record), np.uint64(length | (position << 32))
             records += 1
             position, expected = position + length, offset + 1
         else:
-            reason = after
+            reason = after if records < room else OK
             if framed == 0:
                 break  # the next record passes CHUNK_BYTES, or is none
     state = MarksState(marks.interval, next_position, newest)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seglog.kernels.checksum import xxh64_at
-from seglog.kernels.headers import walk_headers
+from seglog.kernels.headers import count_headers
 from seglog.kernels.layout import (
     BEYOND,
     CHECKED_FROM,
@@ -27,7 +27,7 @@ from seglog.kernels.layout import (
     SHORT,
     VALUE_BASE,
 )
-from seglog.kernels.memory import kernel, load_u32, load_u64
+from seglog.kernels.memory import inlined, load_u32, load_u64
 
 GROUP = 32
 
@@ -45,52 +45,55 @@ class Cursor(NamedTuple):
     salt: Any
 
 
-@kernel
-def frame(base: int, position: int, end: int, soft_end: int, taken: int, positions: Any, hashes: Any) -> Any:
-    """Frame records from `position` on and hash their values; return (records, reason the next is no record).
+@inlined
+def record_length(record: int) -> int:
+    """Return the length of the record whose head stands at address `record`."""
+    value_len = load_u32(record + 12)
+    length: int = VALUE_BASE + load_u32(record + 8) + (0 if value_len == NULL else value_len)
+    return length
+
+
+@inlined
+def frame(base: int, position: int, end: int, soft_end: int, taken: int, hashes: Any) -> Any:
+    """Frame up to GROUP records from `position` on and hash their values; return (records, reason the next is none).
 
     Stops before a record that passes `soft_end`, unless it would be the first: `taken` records came before these.
     """
     count = 0
-    while count < positions.size and position < end:
-        left = end - position
-        if left < HEAD_BYTES:
-            return count, SHORT
+    while count < GROUP and position < end:
         record = base + position
-        metadata_len, value_len = load_u32(record + 8), load_u32(record + 12)
-        value_len = 0 if value_len == NULL else value_len
+        if end - position < HEAD_BYTES:
+            return count, SHORT
+        metadata_len, length = load_u32(record + 8), record_length(record)
         if metadata_len < FIXED_METADATA_BYTES:
             return count, METADATA
-        length = VALUE_BASE + metadata_len + value_len
-        if length > left:
+        if length > end - position:
             return count, BEYOND
         if taken + count > 0 and position + length > soft_end:
             return count, OK
-        positions[count] = position
-        hashes[count] = xxh64_at(record + VALUE_BASE + metadata_len, value_len, np.uint64(0))
+        value = VALUE_BASE + metadata_len
+        hashes[count] = xxh64_at(record + value, length - value, np.uint64(0))
         count += 1
         position += length
     return count, OK
 
 
-@kernel
+@inlined
 def check(record: int, value_hash: Any, expected: int, cursor: Cursor) -> Any:
-    """Check a framed record; return (reason, key_len, headers, bytes of their keys, bytes of their values)."""
+    """Check a framed record; return (reason, key_len, headers)."""
     metadata_len, key_len = load_u32(record + 8), load_u32(record + 20)
     key_len = 0 if key_len == NULL else key_len
     headers_len = metadata_len - FIXED_METADATA_BYTES - key_len
     if headers_len < 0:
-        return METADATA, 0, 0, 0, 0
+        return METADATA, 0, 0
     seed = cursor.salt ^ value_hash
     if load_u64(record) != xxh64_at(record + CHECKED_FROM, VALUE_BASE - CHECKED_FROM + metadata_len, seed):
-        return CHECKSUM, 0, 0, 0, 0
-    count, key_bytes, value_bytes = 0, 0, 0
-    if headers_len > 0:
-        headers = record + HEAD_BYTES + key_len
-        count, key_bytes, value_bytes = walk_headers(headers, headers + headers_len)
-        if count < 0:
-            return HEADERS, 0, 0, 0, 0
+        return CHECKSUM, 0, 0
+    headers = record + HEAD_BYTES + key_len
+    count = 0 if headers_len == 0 else count_headers(headers, headers + headers_len)
+    if count < 0:
+        return HEADERS, 0, 0
     offset = load_u32(record + 16)
     if offset < expected or (cursor.dense and offset != expected):
-        return OFFSET, 0, 0, 0, 0
-    return OK, key_len, count, key_bytes, value_bytes
+        return OFFSET, 0, 0
+    return OK, key_len, count

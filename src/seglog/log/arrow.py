@@ -5,7 +5,8 @@ Loading this loads pyarrow and numba; the log does so only when a batch is asked
 
 from seglog.kernels.layout import ENTRY, MARK, MarksState
 from seglog.kernels.scan import StoreScan, scan_chunks, scan_store
-from seglog.log.arrow_in import ArrowBatch, Encoded, partitions_of
+from seglog.log.arrow_columns import partitions_of
+from seglog.log.arrow_in import ArrowBatch, Encoded
 from seglog.log.arrow_out import BatchDecoder, decode_batches, record_schema
 
 __all__ = [

@@ -12,16 +12,20 @@ from seglog.errors import CorruptRecord, InvalidArgument
 from seglog.kernels.columns import gather, rows_from_views
 from seglog.kernels.decode import MAX_VIEW, WIDE, Batch, Columns, Wanted, decode
 from seglog.kernels.headers import locate_headers
-from seglog.kernels.layout import OK, REASONS
+from seglog.kernels.layout import HEAD_BYTES, OK, REASONS
 from seglog.kernels.scan import as_bytes
 from seglog.kernels.validate import Cursor
 
 Values = Literal["view", "binary"]
+OFFSET_TYPE, TIMESTAMP_TYPE = pa.int64(), pa.timestamp("us", "UTC")
+NO_NULLS = np.empty(0, np.uint8)
+NO_KEYS, NO_VALUES = pa.array([], pa.string()), pa.array([], pa.binary())
 DEFAULT_MAX_BYTES = 64 * 1024 * 1024
 
 Array = np.ndarray[Any, Any]
 
-HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+PAIR = [pa.field("key", pa.string()), pa.field("value", pa.binary())]
+HEADERS_TYPE = pa.list_(pa.struct(PAIR))
 
 
 def record_schema(values: Values = "view") -> pa.Schema:
@@ -31,8 +35,8 @@ def record_schema(values: Values = "view") -> pa.Schema:
     data = pa.binary_view() if values == "view" else pa.binary()
     return pa.schema(
         [
-            pa.field("offset", pa.int64()),
-            pa.field("timestamp", pa.timestamp("us", "UTC")),
+            pa.field("offset", OFFSET_TYPE),
+            pa.field("timestamp", TIMESTAMP_TYPE),
             pa.field("key", data),
             pa.field("value", data),
             pa.field("headers", HEADERS_TYPE),
@@ -44,7 +48,7 @@ class BatchDecoder(Iterator[pa.RecordBatch]):
     """Iterates over the validated record batches of a range of a store.
 
     position, next_relative: where the next record would start, and its least relative offset; they move on with every
-    batch, so that a follower knows where to go on. reason: why no valid record is there, None at the end of the range.
+    batch, so that a follower knows where to go on.
     """
 
     def __init__(
@@ -70,49 +74,68 @@ class BatchDecoder(Iterator[pa.RecordBatch]):
         self._buffer = pa.py_buffer(buffer)
         self._path, self._tail, self._views = path, tail, values == "view"
         self._end, self._dense, self._salt = min(end, self._source.size), dense, np.uint64(salt)
-        self._rows = max_records
+        self._max_records = max_records
+        self._scratch = np.empty(0, np.uint8)
         self._wanted = Wanted(first, stop, base_offset, min(max_bytes, MAX_VIEW))
         self._done = False
         self.position, self.next_relative = position, relative
-        self.reason: str | None = None
+        self._reason = OK
 
     def __next__(self) -> pa.RecordBatch:
         """Return the next batch; CorruptRecord in place of a record that is not valid, once all before it are out."""
         if self._done:
             self._refuse()
             raise StopIteration
-        room = _Room(max(min(self._rows, (self._end - self.position) // 32), 1))
+        room = self._room()
         cursor = Cursor(self.position, self._end, self.next_relative, self._dense, self._salt)
         batch = Batch(*decode(self._source, cursor, self._wanted, room.columns))
         self.position, self.next_relative = batch.position, batch.expected
         self._done = batch.reason != OK or batch.stopped or self.position >= self._end
-        if batch.reason == WIDE:
-            raise InvalidArgument(
-                f"{self._path}: offset {self._wanted.base_offset + batch.expected} is too long for Arrow (2 GiB); read() it"
-            )
-        self.reason = REASONS[batch.reason] or None
+        self._reason = batch.reason
         return self._assemble(room, batch) if batch.rows else next(self)
 
+    @property
+    def reason(self) -> str | None:
+        """Why there is no valid record at `position`; None at the end of the range."""
+        return None if self._reason in (OK, WIDE) else REASONS[self._reason]
+
+    def _room(self) -> _Room:
+        rows = min(self._max_records, (self._end - self.position) // HEAD_BYTES, self._wanted.stop - self.next_relative)
+        rows = max(rows, 1)
+        if self._scratch.size < 10 * rows:
+            self._scratch = np.empty(10 * rows, np.uint8)
+        return _Room(rows, self._scratch)
+
     def _refuse(self) -> None:
+        offset = self._wanted.base_offset + self.next_relative if self._dense else None
+        if self._reason == WIDE:
+            raise InvalidArgument(
+                f"{self._path}: a record at position {self.position} is too long for Arrow (2 GiB); take read() for it"
+            )
         if self.reason is not None and not self._tail:
-            offset = self._wanted.base_offset + self.next_relative if self._dense else None
             raise CorruptRecord(self._path, offset, self.position, self.reason)
 
     def _assemble(self, room: _Room, batch: Batch) -> pa.RecordBatch:
         rows = batch.rows
-        headers = _headers(self._source, room.positions[:rows], batch)
-        key_bits = _bitmap(room.key_valid[:rows], batch.null_keys)
-        value_bits = _bitmap(room.value_valid[:rows], batch.null_values)
         data = self._buffer.slice(batch.start, self.position - batch.start)
+        columns = [
+            pa.Array.from_buffers(OFFSET_TYPE, rows, [None, room.words(0, rows)], 0),
+            pa.Array.from_buffers(TIMESTAMP_TYPE, rows, [None, room.words(1, rows)], 0),
+            self._data_column(room, 0, rows, data),
+            self._data_column(room, 1, rows, data),
+            _headers(self._source, room.positions(rows), batch.headers),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _data_column(self, room: _Room, column: int, rows: int, data: pa.Buffer) -> pa.Array:
+        nulls, bits = _bitmap(room.valid(column, rows))
+        views = room.views(column, rows)
         if self._views:
-            key = _view_array(room.keys, rows, key_bits, batch.null_keys, data)
-            value = _view_array(room.values, rows, value_bits, batch.null_values, data)
-        else:
-            key = _binary_array(room.keys[:rows], key_bits, batch.null_keys, batch.key_bytes, data)
-            value = _binary_array(room.values[:rows], value_bits, batch.null_values, batch.value_bytes, data)
-        offset = pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(room.offsets)], 0)
-        timestamp = pa.Array.from_buffers(self._schema.field(1).type, rows, [None, pa.py_buffer(room.timestamps)], 0)
-        return pa.RecordBatch.from_arrays([offset, timestamp, key, value, headers], schema=self._schema)
+            return pa.Array.from_buffers(pa.binary_view(), rows, [bits, views, data], nulls)
+        addresses, lengths = np.empty(rows, np.int64), np.empty(rows, np.int64)
+        buffers, sizes = np.array([data.address], np.int64), np.array([data.size], np.int64)
+        rows_from_views(views.address, NO_NULLS, buffers, sizes, addresses, lengths)
+        return _gathered(pa.binary(), addresses, lengths, bits, nulls)
 
 
 def decode_batches(
@@ -161,50 +184,59 @@ def decode_batches(
 
 
 class _Room:
-    """Memory for one batch, one row each; `columns` is where the kernel finds it."""
+    """Memory for one batch, one row each; `columns` is where the kernel finds it.
 
-    def __init__(self, rows: int) -> None:
-        self.offsets, self.timestamps, self.positions = (np.empty(rows, np.int64) for _ in range(3))
-        self.keys, self.values = (np.empty((rows, 2), np.uint64) for _ in range(2))
-        self.key_valid, self.value_valid = (np.empty(rows, np.uint8) for _ in range(2))
-        words, views = (self.offsets, self.timestamps, self.positions), (self.keys, self.values)
-        arrays = (*words, *views, self.key_valid, self.value_valid)
-        self.columns = Columns(rows, *(array.ctypes.data for array in arrays))
+    What goes into the batch lies in one block of Arrow's memory pool, which hands the same pages out again; `scratch` lives
+    as long as the decoder: position (8 bytes), key_valid, value_valid of each row.
+    """
+
+    def __init__(self, rows: int, scratch: Array) -> None:
+        self.rows = rows
+        self._block = pa.allocate_buffer(48 * rows)
+        self._scratch = scratch
+        block, lost = self._block.address, scratch.ctypes.data
+        self.columns = Columns(
+            rows, block, block + 8 * rows, lost, block + 16 * rows, block + 32 * rows, lost + 8 * rows, lost + 9 * rows
+        )
+
+    def words(self, column: int, rows: int) -> pa.Buffer:
+        """The offsets (0) or timestamps (1)."""
+        return self._block.slice(8 * self.rows * column, 8 * rows)
+
+    def views(self, column: int, rows: int) -> pa.Buffer:
+        """The views of the keys (0) or the values (1)."""
+        return self._block.slice(16 * self.rows * (column + 1), 16 * rows)
+
+    def positions(self, rows: int) -> Array:
+        """Where the rows start in the store."""
+        return self._scratch[: 8 * rows].view(np.int64)
+
+    def valid(self, column: int, rows: int) -> Array:
+        """uint8 per row: whether the key (0) or the value (1) is not null."""
+        start = (8 + column) * self.rows
+        return self._scratch[start : start + rows]
 
 
-def _bitmap(valid: Array, nulls: int) -> pa.Buffer | None:
-    return None if nulls == 0 else pa.py_buffer(np.packbits(valid, bitorder="little"))
+def _bitmap(valid: Array) -> tuple[int, pa.Buffer | None]:
+    """Return (nulls, Arrow's validity bitmap), the bitmap None where nothing is null."""
+    nulls = valid.size - int(np.count_nonzero(valid.view(np.bool_)))
+    return nulls, None if nulls == 0 else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
-def _view_array(views: Array, rows: int, bits: pa.Buffer | None, nulls: int, data: pa.Buffer) -> pa.Array:
-    return pa.Array.from_buffers(pa.binary_view(), rows, [bits, pa.py_buffer(views), data], nulls)
+def _gathered(kind: Any, addresses: Array, lengths: Array, bits: pa.Buffer | None, nulls: int) -> pa.Array:
+    size = int(lengths.sum()) + int(np.count_nonzero(lengths < 0))  # a null's length is -1
+    offsets, data = np.empty(len(lengths) + 1, np.int32), pa.allocate_buffer(size)
+    gather(addresses, lengths, offsets, data.address)
+    return pa.Array.from_buffers(kind, len(lengths), [bits, pa.py_buffer(offsets), data], nulls)
 
 
-def _binary_array(views: Array, bits: pa.Buffer | None, nulls: int, size: int, data: pa.Buffer) -> pa.Array:
-    addresses, lengths = np.empty(len(views), np.int64), np.empty(len(views), np.int64)
-    buffers, sizes = np.array([data.address], np.int64), np.array([data.size], np.int64)
-    rows_from_views(views.ctypes.data, np.empty(0, np.uint8), buffers, sizes, addresses, lengths)
-    return _gathered(pa.binary(), addresses, lengths, bits, nulls, size)
-
-
-def _gathered(
-    kind: Any, addresses: Array, lengths: Array, bits: pa.Buffer | None, nulls: int, size: int
-) -> pa.Array:
-    offsets, copied = np.empty(len(lengths) + 1, np.int32), np.empty(size, np.uint8)
-    gather(addresses, lengths, offsets, copied)
-    return pa.Array.from_buffers(kind, len(lengths), [bits, pa.py_buffer(offsets), pa.py_buffer(copied)], nulls)
-
-
-def _headers(source: Array, positions: Array, batch: Batch) -> pa.Array:
-    rows, items = len(positions), batch.headers
-    if items == 0:
-        offsets, keys, values = np.zeros(rows + 1, np.int32), pa.array([], pa.string()), pa.array([], pa.binary())
-    else:
-        offsets = np.empty(rows + 1, np.int32)
-        key, value = (tuple(np.empty(items, np.int64) for _ in range(2)) for _ in range(2))
+def _headers(source: Array, positions: Array, count: int) -> pa.Array:
+    rows, keys, values = len(positions), NO_KEYS, NO_VALUES
+    offsets = np.zeros(rows + 1, np.int32)
+    if count:
+        key, value = (tuple(np.empty(count, np.int64) for _ in range(2)) for _ in range(2))
         locate_headers(source, positions, offsets, key, value)
-        keys = _gathered(pa.string(), *key, None, 0, batch.header_key_bytes)
-        nulls = int((value[1] < 0).sum())
-        values = _gathered(pa.binary(), *value, _bitmap(value[1] >= 0, nulls), nulls, batch.header_value_bytes)
-    pairs = pa.StructArray.from_arrays([keys, values], fields=list(HEADERS_TYPE.value_type))
+        nulls, bits = _bitmap((value[1] >= 0).view(np.uint8))
+        keys, values = _gathered(pa.string(), *key, None, 0), _gathered(pa.binary(), *value, bits, nulls)
+    pairs = pa.StructArray.from_arrays([keys, values], fields=PAIR)
     return pa.Array.from_buffers(HEADERS_TYPE, rows, [None, pa.py_buffer(offsets)], 0, children=[pairs])

@@ -82,7 +82,7 @@ class Catalog:
 
 
 def write_manifest(storage: Storage, new: Manifest) -> None:
-    """tmp file, sync, keep the old one as MANIFEST.prev, rename, sync the directory."""
+    """Tmp file, sync, keep the old one as MANIFEST.prev, rename, sync the directory."""
     temporary = f"{filename.TMP}/{filename.MANIFEST}"
     file = storage.create(temporary, replace=True)
     try:

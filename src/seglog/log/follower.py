@@ -12,9 +12,9 @@ from seglog.format import filename
 from seglog.format.manifest import Manifest
 from seglog.log.cache import SegmentCache
 from seglog.log.catalog import read_manifest
+from seglog.log.info import SegmentInfo, active_info, sealed_info
 from seglog.log.leases import Lease
 from seglog.log.log import Log
-from seglog.log.info import SegmentInfo, active_info, sealed_info
 from seglog.log.view import View, Views
 from seglog.segment.follower import ActiveFollower
 from seglog.segment.report import RecoveryReport
@@ -88,7 +88,10 @@ class LogFollower(Log):
     def segments(self) -> tuple[SegmentInfo, ...]:
         """Figures of every segment; those of the active one are counted now."""
         view = self._view()
-        return (*[sealed_info(entry) for entry in view.manifest.segments[:-1]], active_info(self._active.entry, self._active.reader, self._active.tally()))
+        return (
+            *[sealed_info(entry) for entry in view.manifest.segments[:-1]],
+            active_info(self._active.entry, self._active.reader, self._active.tally()),
+        )
 
     def close(self) -> None:
         """Let go of lease and files. A second call does nothing."""

@@ -7,9 +7,9 @@ another one does) is known to `writer.LogWriter` and `follower.LogFollower`.
 from __future__ import annotations
 
 import errno
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
@@ -18,11 +18,11 @@ from seglog.errors import (
     InvalidArgument,
     LogClosed,
     LogReadOnly,
-    LogTruncated,
     OffsetCompacted,
     OffsetOutOfRange,
 )
 from seglog.log.info import SegmentInfo
+from seglog.log.tail import Tail
 from seglog.record import Header, Record, checked_offset, checked_timestamp
 from seglog.segment.reader import OnCorrupt, SegmentReader
 from seglog.segment.report import RecoveryReport
@@ -31,11 +31,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from seglog.log.check import Progress, VerifyReport
+    from seglog.log.repair import RepairReport
     from seglog.log.view import View
     from seglog.storage import Storage
-
-FIRST_WAIT = 0.0005
-LONGEST_WAIT = 0.02
 
 
 class Log(ABC):
@@ -149,12 +147,7 @@ class Log(ABC):
         reading goes on at the next readable record.
         """
         view, start, stop = self._range(start, stop)
-        return self._scan(view, start, stop, on_corrupt)
-
-    @staticmethod
-    def _scan(view: View, start: int, stop: int, on_corrupt: OnCorrupt | None = None) -> Iterator[Record]:
-        for reader in view.readers(start, stop):
-            yield from reader.scan(max(start, reader.base_offset), min(stop, reader.next_offset), on_corrupt)
+        return view.scan(start, stop, on_corrupt)
 
     def _range(self, start: int | None, stop: int | None) -> tuple[View, int, int]:
         view = self._view()
@@ -241,43 +234,21 @@ class Log(ABC):
                 yield view.cache.get(entry)
         yield view.active
 
+    def tail(self, start: int | None = None) -> Tail:
+        """Return a place in the log, from `start` (default: the present end) on, whose `poll` gives what has come since."""
+        view = self._view()
+        position = view.next_offset if start is None else checked_offset(start, "start")
+        if not view.lowest_offset <= position <= view.next_offset:
+            raise OffsetOutOfRange(position, view.lowest_offset, view.next_offset)
+        return Tail(self.path, self._view, view, position)
+
     def follow(self, start: int | None = None, *, timeout: float | None = None) -> Iterator[Record]:
         """Iterate over the records from `start` (default: the present end) on, and wait for more, for ever.
 
         timeout: seconds to wait for the next record before the iteration ends. LogTruncated where the records read last
         were cut off; OffsetOutOfRange where retention overtook the reader.
         """
-        position = self.next_offset if start is None else checked_offset(start, "start")
-        self._range(position, None)
-        return self._follow(position, timeout)
-
-    def _follow(self, position: int, timeout: float | None) -> Iterator[Record]:
-        view, wait, waited_from = self._view(), FIRST_WAIT, time.monotonic()
-        while True:
-            view = self._go_on(view, position)
-            seen = position
-            for record in self._scan(view, position, view.next_offset):
-                position = record.offset + 1
-                yield record
-            if position != seen:
-                wait, waited_from = FIRST_WAIT, time.monotonic()
-                continue
-            if timeout is not None and time.monotonic() - waited_from >= timeout:
-                return
-            time.sleep(wait)
-            wait = min(wait * 2, LONGEST_WAIT)
-
-    def _go_on(self, view: View, position: int) -> View:
-        """Return the present view, if what was read before `position` by `view` is still part of the log."""
-        now = self._view()
-        if now.manifest.epoch != view.manifest.epoch:
-            last = position - 1
-            cut = last >= now.next_offset or (last >= now.lowest_offset and now.file_of(last) != view.file_of(last))
-            if cut or position > now.next_offset:
-                raise LogTruncated(f"{self.path}: the log was truncated below offset {position}; read it anew")
-        if position < now.lowest_offset:
-            raise OffsetOutOfRange(position, now.lowest_offset, now.next_offset)
-        return now
+        return self.tail(start).follow(timeout)
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
         """Check every byte of every segment; changes nothing. progress(bytes done, bytes in all)."""
@@ -308,6 +279,10 @@ class Log(ABC):
         byte is written; StorageError where the medium refuses, rolled back.
         """
         self._refuse("append")
+
+    def grouped(self) -> AbstractContextManager[None]:
+        """Let the appends of this thread within the context share the sync that the flush policy asks of each."""
+        return nullcontext()
 
     def append_at(self, offset: int, record: Record) -> int:
         """Append a record of another log at its own offset, which may leave a gap; for followers. offset >= next_offset."""
@@ -349,7 +324,7 @@ class Log(ABC):
         """Let go of what retention by time and size no longer keeps; return how many segments went."""
         self._refuse("expire")
 
-    def repair(self, progress: Progress | None = None) -> Any:
+    def repair(self, progress: Progress | None = None) -> RepairReport:
         """Set damage aside (quarantine) and go on with all that is readable."""
         self._refuse("repair")
 

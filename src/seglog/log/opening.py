@@ -14,7 +14,15 @@ from typing import Literal
 
 from seglog.clock import Clock, system_clock
 from seglog.config import LogConfig
-from seglog.errors import ConfigError, CorruptLog, InvalidArgument, InvalidType, LogLocked, LogNotFound, NotALog
+from seglog.errors import (
+    ConfigError,
+    CorruptLog,
+    InvalidArgument,
+    InvalidType,
+    LogLocked,
+    LogNotFound,
+    NotALog,
+)
 from seglog.format import filename
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES
@@ -79,20 +87,25 @@ def open_log(
 
 
 def _open_follower(storage: Storage, clock: Clock, *, durable: bool) -> LogFollower:
-    if not storage.exists():
-        raise LogNotFound(errno.ENOENT, "there is no log here", storage.path)
-    _refuse_foreign(storage)
+    existing(storage)
     fallback, events = None, []
     try:
         if read_manifest(storage) is None:
-            if not _stores(storage):
-                raise LogNotFound(errno.ENOENT, "there is no log here", storage.path)
             fallback, event = rebuild_manifest(storage, None, clock, "MANIFEST is missing")
             events.append(event)
     except CorruptLog as error:
         fallback, event = rebuild_manifest(storage, None, clock, str(error))
         events.append(event)
     return LogFollower(storage, fallback, RecoveryReport(tuple(events)), durable=durable)
+
+
+def existing(storage: Storage) -> Storage:
+    """Return the storage if it holds a log, in whatever state; LogNotFound or NotALog if not."""
+    if storage.exists():
+        _refuse_foreign(storage)
+        if storage.identity(filename.MANIFEST) is not None or _stores(storage):
+            return storage
+    raise LogNotFound(errno.ENOENT, "there is no log here", storage.path)
 
 
 def _stores(storage: Storage) -> list[str]:
@@ -106,7 +119,9 @@ def _refuse_foreign(storage: Storage) -> None:
     foreign = [name for name in names if not filename.belongs_to_log(name)]
     if foreign:
         raise NotALog(
-            errno.ENOTDIR, f"this directory holds something else than a log ({foreign[0]!r}); choose another", storage.path
+            errno.ENOTDIR,
+            f"this directory holds something else than a log ({foreign[0]!r}); choose another",
+            storage.path,
         )
 
 
@@ -123,7 +138,9 @@ def _open_writer(storage: Storage, config: LogConfig | None, clock: Clock) -> Lo
     storage.make(filename.DIRECTORIES)
     lock = storage.try_lock(filename.LOCK)
     if lock is None:
-        raise LogLocked(errno.EWOULDBLOCK, "the log is open for writing already, here or in another process", storage.path)
+        raise LogLocked(
+            errno.EWOULDBLOCK, "the log is open for writing already, here or in another process", storage.path
+        )
     try:
         return _Opening(storage, config, clock).run(lock)
     except BaseException:
@@ -156,7 +173,14 @@ class _Opening:
             self.storage, limit=wanted.open_segments_max, interval=wanted.index_interval_bytes, heal=True
         )
         log = LogWriter(
-            self.storage, lock, catalog, active, cache, self.clock, RecoveryReport(tuple(self.events)), config=wanted
+            self.storage,
+            lock,
+            catalog,
+            active,
+            cache,
+            self.clock,
+            RecoveryReport(tuple(self.events)),
+            config=wanted,
         )
         catalog.collect()
         return log
@@ -186,9 +210,7 @@ class _Opening:
     def _create(self) -> Manifest:
         """Directory and first store, both synced, then the manifest: only then does the log exist."""
         config = self.config or LogConfig()
-        entry = SegmentEntry(
-            base_offset=config.initial_offset, file=1, salt=secrets.randbits(64), created=self.clock()
-        )
+        entry = SegmentEntry(base_offset=config.initial_offset, file=1, salt=secrets.randbits(64), created=self.clock())
         for name in _stores(self.storage):
             self.storage.unlink(name)
         log_id = secrets.randbits(64)
@@ -227,7 +249,9 @@ class _Opening:
                     f'{entry.next_offset} is missing; mode="r" still reads the rest, `seglog repair` goes on without it'
                 )
             if size < (entry.bytes or 0):
-                detail = f"the store is {size} bytes long, the manifest knows {entry.bytes}: records at its end are lost"
+                detail = (
+                    f"the store is {size} bytes long, the manifest knows {entry.bytes}: records at its end are lost"
+                )
                 path = f"{self.storage.path}/{entry.name()}"
                 self.events.append(RecoveryEvent(kind="damage", path=path, detail=detail, position=size))
 

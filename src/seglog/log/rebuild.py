@@ -85,7 +85,11 @@ def _candidates(storage: Storage, known: dict[int, SegmentEntry], now: int) -> I
             yield _Candidate(entry, store, header.log_id if header else 0, header.span if header else 0)
         elif header is not None:
             fresh = SegmentEntry(
-                base_offset=parsed.base_offset, file=parsed.number, salt=header.salt, created=header.created, dense=False
+                base_offset=parsed.base_offset,
+                file=parsed.number,
+                salt=header.salt,
+                created=header.created,
+                dense=False,
             )
             yield _Candidate(_counted(fresh, store, now), store, header.log_id, header.span)
         elif entry is not None:
@@ -131,9 +135,7 @@ def _arrange(found: list[_Candidate]) -> list[SegmentEntry]:
         limit = min((first for first, _ in claims if first > entry.base_offset), default=None)
         if limit is not None and (entry.next_offset or 0) > limit:
             entry = _cut(candidate, limit)
-        claims.append(
-            (entry.base_offset, entry.base_offset + candidate.span if candidate.span else float("inf"))
-        )
+        claims.append((entry.base_offset, entry.base_offset + candidate.span if candidate.span else float("inf")))
         live.append(entry)
     live.sort(key=lambda entry: entry.base_offset)
     last = live[-1]

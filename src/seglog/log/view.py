@@ -1,5 +1,6 @@
 """A view: one manifest and the segments it names. Reading by a view is consistent; as long as somebody holds it, the
-files it names are not unlinked."""
+files it names are not unlinked.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from weakref import WeakSet
 
 from seglog.format.manifest import Manifest
 from seglog.log.cache import SegmentCache
-from seglog.segment.reader import SegmentReader
+from seglog.record import Record
+from seglog.segment.reader import OnCorrupt, SegmentReader
 
 
 class View:
@@ -49,6 +51,11 @@ class View:
                 yield self.active
             elif (self.manifest.segments[number].next_offset or 0) > start:
                 yield self.cache.get(self.manifest.segments[number])
+
+    def scan(self, start: int, stop: int, on_corrupt: OnCorrupt | None = None) -> Iterator[Record]:
+        """Yield the records start <= offset < stop."""
+        for reader in self.readers(start, stop):
+            yield from reader.scan(max(start, reader.base_offset), min(stop, reader.next_offset), on_corrupt)
 
     def file_of(self, offset: int) -> int:
         """Return the number of the file in which the offset stands."""

@@ -12,7 +12,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet
 
 from seglog.clock import Clock
@@ -53,13 +53,17 @@ from seglog.segment.cut import cut_entry
 from seglog.segment.report import RecoveryReport
 from seglog.storage import Lock, Storage, must_sync
 
+if TYPE_CHECKING:
+    from seglog.log.check import Progress
+    from seglog.log.repair import RepairReport
+
 MAX_RELATIVE = 2**32 - 1
 
 
 class LogWriter(Log):
     """A log that is open for writing."""
 
-    _open_writers: WeakSet[LogWriter] = WeakSet()
+    _open_writers: ClassVar[WeakSet[LogWriter]] = WeakSet()
 
     def __init__(
         self,
@@ -81,6 +85,7 @@ class LogWriter(Log):
         self._clock = clock
         self._mutex = threading.RLock()
         self._streaming = False
+        self._group = threading.local()
         self._refusal: Callable[[], SeglogError] | None = None
         self._last_append = clock()
         self._durability = Durability(active.next_offset, self._sync_written)
@@ -165,7 +170,9 @@ class LogWriter(Log):
             log._mutex = threading.RLock()  # another thread of the parent may have held it
             log._interval_sync = None
             log._refusal = lambda path=path: LogReadOnly(  # type: ignore[misc] # bound now, not at the call
-                errno.EPERM, "the log was inherited through fork; only the parent writes, open it anew here", path
+                errno.EPERM,
+                "the log was inherited through fork; only the parent writes, open it anew here",
+                path,
             )
 
     # --- appending ----------------------------------------------------------------------------------------------
@@ -241,8 +248,20 @@ class LogWriter(Log):
         if length > self._record_limit:
             raise RecordTooLarge(length, self._record_limit, row=row)
 
+    @contextmanager
+    def grouped(self) -> Iterator[None]:
+        """Let the appends of this thread within the context share a sync; see Log.grouped."""
+        self._group.open = True
+        try:
+            yield
+        finally:
+            self._group.open = False
+        self._flush_if_due(self._active.next_offset)
+
     def _flush_if_due(self, next_offset: int) -> None:
         due = self._config.flush_records
+        if getattr(self._group, "open", False):
+            return
         if due is not None and next_offset - self._durability.durable_offset >= due:
             self._durability.wait(next_offset)
 
@@ -352,7 +371,9 @@ class LogWriter(Log):
         old, now = self._active, self._clock()
         sealed = old.seal(now if sealed_at is None else sealed_at)
         entry = self._new_entry(
-            old.next_offset if base_offset is None else base_offset, now, dense=old.dense if dense is None else dense
+            old.next_offset if base_offset is None else base_offset,
+            now,
+            dense=old.dense if dense is None else dense,
         )
         kept = self._catalog.current.segments[:-1]
         if old.empty:
@@ -364,12 +385,15 @@ class LogWriter(Log):
 
     def _new_entry(self, base_offset: int, now: int, *, dense: bool = True) -> SegmentEntry:
         number = self._catalog.new_file_number()
-        return SegmentEntry(
-            base_offset=base_offset, file=number, salt=secrets.randbits(64), created=now, dense=dense
-        )
+        return SegmentEntry(base_offset=base_offset, file=number, salt=secrets.randbits(64), created=now, dense=dense)
 
     def _install_active(
-        self, entry: SegmentEntry, sealed: Iterable[SegmentEntry], *, retire: Iterable[SegmentEntry] = (), **changes: object
+        self,
+        entry: SegmentEntry,
+        sealed: Iterable[SegmentEntry],
+        *,
+        retire: Iterable[SegmentEntry] = (),
+        **changes: object,
     ) -> None:
         """Begin a new active segment behind `sealed`: store, directory, manifest, and only then memory."""
         try:
@@ -460,6 +484,21 @@ class LogWriter(Log):
         with self._writing():
             self._catalog.install(self._catalog.current.segments, config=config)
             self._show()
+
+    def repair(self, progress: Progress | None = None) -> RepairReport:
+        """Set damage aside and go on with all that is readable; see Log.repair."""
+        from seglog.log.check import verify_storage  # noqa: PLC0415 - an operator's call
+        from seglog.log.repair import Repair  # noqa: PLC0415 - as above
+
+        with self._writing():
+            if not self._active.empty:
+                self._roll()  # so that damage in it can be salvaged like that of any sealed segment
+            before = self._catalog.current.segments
+            report = verify_storage(self._storage, progress)
+            repair = Repair(self._storage, self._catalog, self._clock, report).run()
+            self._cache.drop(before)
+            self._show()
+            return repair
 
     # --- durability ---------------------------------------------------------------------------------------------
 

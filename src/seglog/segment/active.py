@@ -31,7 +31,7 @@ from seglog.segment.lookup import DenseLookup, SparseLookup
 from seglog.segment.reader import SegmentReader
 from seglog.segment.scan import Rules
 from seglog.segment.sealed import rules_of, write_derived
-from seglog.segment.survey import Tally
+from seglog.segment.survey import Block, Tally
 from seglog.storage import File, Storage, must_sync
 
 INDEX_EVERY_BYTES = 1024 * 1024
@@ -44,7 +44,9 @@ class Encoder(Protocol):
 
     ends: Any
 
-    def encode(self, start: int, stop: int, *, out: Any, relative: int, position: int, salt: int, marks_state: Any) -> Any:
+    def encode(
+        self, start: int, stop: int, *, out: Any, relative: int, position: int, salt: int, marks_state: Any
+    ) -> Any:
         """Encode rows start..stop into `out`."""
         ...
 
@@ -87,7 +89,12 @@ class ActiveSegment:
         self._buffer_bytes = buffer_bytes
         self._rules: Rules = rules_of(entry)
         self.reader = SegmentReader(
-            store, lookup, self._rules, next_offset=next_offset, size=size, marks=lambda: unpack_marks(tally.marks.marks)
+            store,
+            lookup,
+            self._rules,
+            next_offset=next_offset,
+            size=size,
+            marks=lambda: unpack_marks(tally.marks.marks),
         )
 
     @classmethod
@@ -173,7 +180,9 @@ class ActiveSegment:
             self._store.datasync()
         except StorageError as error:
             raise LogPoisoned(
-                error.errno, "a write failed and could not be rolled back; open the log again", self._store.path
+                error.errno,
+                "a write failed and could not be rolled back; open the log again",
+                self._store.path,
             ) from error
 
     def write_buffer(self) -> None:
@@ -243,7 +252,8 @@ class ActiveSegment:
         """Append rows start..stop of a batch: readers see all of them or none, because the first head is written last."""
         self.write_buffer()
         salt, relative = self.entry.salt, self.next_offset - self.entry.base_offset
-        position, first_head, blocks = self.size, b"", []
+        position, first_head = self.size, b""
+        blocks: list[Block] = []
         try:
             for data, block in encode_ahead(
                 batch, start, stop, relative=relative, position=position, salt=salt, marks=self.tally.marks
@@ -313,7 +323,8 @@ class ActiveSegment:
         self._flush_entries()
         tally, marks = self.tally, bytes(self.tally.marks.marks)
         self._index.pwrite(
-            encode_dense_header(self.entry.base_offset, self._records_before(self.next_offset), self.entry.salt), 0
+            encode_dense_header(self.entry.base_offset, self._records_before(self.next_offset), self.entry.salt),
+            0,
         )
         if self._dense is None:
             write_derived(self._storage, self.entry.name(filename.OFFSETS), encode_offsets(marks, tally.marks.interval))

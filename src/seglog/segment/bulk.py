@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-
-
 from seglog.format.index import MarkBuilder
 from seglog.segment.survey import Block
 
@@ -26,6 +24,7 @@ class _Encoders:
 
     @classmethod
     def start(cls) -> None:
+        """Start with no thread; they come when first needed."""
         cls.pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="seglog-encode")
 
 
@@ -65,7 +64,7 @@ def encode_ahead(
         if number + 1 < len(bounds):
             ahead = _Encoders.pool.submit(encode, number + 1, encoded.marks_state)
         try:
-            yield memoryview(buffers[number % 2])[: encoded.length], _block(encoded, last - first)
+            yield buffers[number % 2].data[: encoded.length], _block(encoded, last - first)
         finally:
             following = ahead.result() if ahead is not None else None
         encoded = following

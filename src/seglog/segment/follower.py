@@ -90,17 +90,20 @@ class ActiveFollower:
     def _ends_at(self, records: int) -> bool:
         lookup = DenseLookup(self._index, records)
         place = lookup.exact(records - 1)
-        if place is None or place.position + place.length > self._store.size():
+        if place is None:
             return False
-        data = self._store.pread(place.length, place.position)
+        checksum, length, position = place
+        if position + length > self._store.size():
+            return False
+        data = self._store.pread(length, position)
         try:
-            framed = self._rules.codec.decode(data, 0, len(data), self.entry.base_offset, self.entry.salt)
+            record, found, _ = self._rules.codec.decode(data, 0, len(data), self.entry.base_offset, self.entry.salt)
         except InvalidRecord:
             return False
-        if framed.record.offset != self.entry.base_offset + records - 1 or framed.checksum != place.checksum:
+        if record.offset != self.entry.base_offset + records - 1 or found != checksum:
             return False
         self.reader.lookup = lookup
-        self.reader.size = place.position + place.length
+        self.reader.size = position + length
         self.reader.next_offset = self.entry.base_offset + records
         return True
 
@@ -143,12 +146,12 @@ class ActiveFollower:
             end=self._store.size(),
             expected=self.reader.next_offset,
         )
-        for framed in walk:
+        for record, _, length in walk:
             if limit is not None and self._records >= limit:
                 return
-            relative, position = framed.record.offset - self.entry.base_offset, walk.position - framed.length
+            relative, position = record.offset - self.entry.base_offset, walk.position - length
             known = len(marks.marks)
-            marks.add(framed.record.timestamp, relative, position)
+            marks.add(record.timestamp, relative, position)
             if len(marks.marks) != known:
                 lookup.extend([(relative, position)])
             self._records += 1

@@ -6,18 +6,13 @@ A lookup is derived from its store and may be wrong: whoever uses a position it 
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from seglog.format.index import DENSE_ENTRY, DENSE_HEADER_BYTES, ENTRY_BYTES, entry_position
 from seglog.storage import File
 
-
-class Place(NamedTuple):
-    """A record's checksum, its length and position in bytes."""
-
-    checksum: int
-    length: int
-    position: int
+Place = tuple[int, int, int]
+"""A record's checksum, its length in bytes, its position."""
 
 
 class Lookup(Protocol):
@@ -71,23 +66,23 @@ class DenseLookup:
             start = (relative - first) * ENTRY_BYTES
             if start + ENTRY_BYTES > len(pending):
                 return None
-            return Place(*DENSE_ENTRY.unpack_from(pending, start))
+            return DENSE_ENTRY.unpack_from(pending, start)
         if relative < 0 or self._index is None:
             return None
         data = self._index.pread(ENTRY_BYTES, DENSE_HEADER_BYTES + relative * ENTRY_BYTES)
-        return Place(*DENSE_ENTRY.unpack(data)) if len(data) == ENTRY_BYTES else None
+        return DENSE_ENTRY.unpack(data) if len(data) == ENTRY_BYTES else None
 
     def floor(self, relative: int) -> tuple[int, int] | None:
         """Return the record itself."""
         place = self.exact(relative)
-        return None if place is None else (relative, place.position)
+        return None if place is None else (relative, place[2])
 
     def after(self, relative: int, position: int) -> tuple[int, int] | None:
         """Return the next record whose entry points forward."""
         for following in range(relative + 1, len(self)):
             place = self.exact(following)
-            if place is not None and place.position > position:
-                return following, place.position
+            if place is not None and place[2] > position:
+                return following, place[2]
         return None
 
     def entries(self, start: int, stop: int) -> bytes:

@@ -43,6 +43,7 @@ class SegmentReader:
         self._marks = marks
         self._mend = mend
         self._decode = rules.codec.decode
+        self._salt = rules.salt
 
     def read(self, offset: int) -> Record:
         """Return the record; CorruptRecord where it is damaged, OffsetCompacted where none stands there."""
@@ -62,22 +63,21 @@ class SegmentReader:
             return None
         data = self.store.pread(length, position)
         try:
-            framed = self._decode(data, 0, len(data), self.base_offset, self.rules.salt)
+            record, _, found = self._decode(data, 0, len(data), self.base_offset, self._salt)
         except InvalidRecord:
             return None
-        record = framed.record
-        return record if record.offset == offset and framed.length == length else None
+        return record if record.offset == offset and found == length else None
 
     def _search(self, offset: int) -> Record:
         """Find a record that the lookup does not lead to: sparse segments, and dense ones whose index is damaged."""
         failed: CorruptRecord | None = None
         for position, first in self._starts(offset):
             walk = self._walk(position, first)
-            for framed in walk:
-                if framed.record.offset == offset:
-                    return framed.record
-                if framed.record.offset > offset:
-                    raise OffsetCompacted(offset, framed.record.offset)
+            for record, _, _ in walk:
+                if record.offset == offset:
+                    return record
+                if record.offset > offset:
+                    raise OffsetCompacted(offset, record.offset)
             if walk.reason is None:
                 raise OffsetCompacted(offset, self.next_offset)
             failed = self._closest(failed, walk)
@@ -108,15 +108,15 @@ class SegmentReader:
         """Return (position, offset) of the first record at or behind `offset`, or of the damage that stands before it."""
         place = self.lookup.exact(offset - self.base_offset)
         if place is not None and self._record_at(place, offset) is not None:
-            return place.position, offset
+            return place[2], offset
         for position, first in self._starts(offset):
             walk = self._walk(position, first)
-            for framed in walk:
-                if framed.record.offset >= offset:
-                    return walk.position - framed.length, framed.record.offset
+            for record, _, length in walk:
+                if record.offset >= offset:
+                    return walk.position - length, record.offset
             if walk.reason is None or walk.expected == offset:
                 return walk.position, walk.expected
-        return (place.position, offset) if place is not None else (walk.position, walk.expected)
+        return (place[2], offset) if place is not None else (walk.position, walk.expected)
 
     def scan(self, start: int, stop: int, on_corrupt: OnCorrupt | None = None) -> Iterator[Record]:
         """Yield the records start <= offset < stop.
@@ -127,10 +127,10 @@ class SegmentReader:
         position, expected = self.seek(start)
         while expected < stop:
             walk = self._walk(position, expected)
-            for framed in walk:
-                if framed.record.offset >= stop:
+            for record, _, _ in walk:
+                if record.offset >= stop:
                     return
-                yield framed.record
+                yield record
             if walk.reason is None or walk.expected >= stop:
                 return
             error = self._corrupt(walk)
@@ -147,9 +147,9 @@ class SegmentReader:
         mark = floor_mark(self._marks(), timestamp)
         relative, position = (0, self.rules.codec.header_bytes) if mark is None else (mark.relative, mark.position)
         walk = self._walk(position, self.base_offset + relative)
-        for framed in walk:
-            if framed.record.timestamp >= timestamp:
-                return framed.record.offset
+        for record, _, _ in walk:
+            if record.timestamp >= timestamp:
+                return record.offset
         if walk.reason is not None:
             raise self._corrupt(walk)
         return None

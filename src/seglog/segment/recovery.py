@@ -84,10 +84,10 @@ class TailRecovery:
             return False
         data = self.store.pread(length, position)
         try:
-            framed = self.rules.codec.decode(data, 0, len(data), self.rules.base_offset, self.rules.salt)
+            record, found, _ = self.rules.codec.decode(data, 0, len(data), self.rules.base_offset, self.rules.salt)
         except InvalidRecord:
             return False
-        return framed.checksum == checksum and framed.record.offset == self.entry.base_offset + number
+        return found == checksum and record.offset == self.entry.base_offset + number
 
     def _survey(self) -> str | None:
         """Admit valid records from `position` on; return why they end."""
@@ -172,7 +172,10 @@ class TailRecovery:
         found = find_record(self.store, self.rules, position=self.position + 1, end=self.size, least=least)
         if found is None:
             return "torn", f"an unfinished write was cut ({reason})"
-        return "damage", f"{reason}, yet offset {found.offset} follows at position {found.position}; it was cut"
+        return (
+            "damage",
+            f"{reason}, yet offset {found.offset} follows at position {found.position}; it was cut",
+        )
 
     def _keep_torn(self, kind: str) -> str:
         """Copy the tail beside the store; return what to say of it. Without space a tear is cut all the same."""
@@ -258,5 +261,3 @@ def _read_all(storage: Storage, name: str) -> bytes:
         if error.errno == errno.ENOENT:
             return b""
         raise
-
-

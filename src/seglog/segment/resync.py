@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from seglog.format.codec import HEAD_BYTES, METADATA_FIXED, NULL, InvalidRecord
 from seglog.segment.scan import Rules
@@ -39,7 +39,7 @@ def _plausible(window: bytes, left: int, least: int) -> Iterator[int]:
 
     count = len(window) - HEAD_BYTES + 1
 
-    def field(at: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def field(at: int) -> Any:
         pieces = [np.frombuffer(window, np.uint8, count, at + byte).astype(np.int64) << (8 * byte) for byte in range(4)]
         return pieces[0] + pieces[1] + pieces[2] + pieces[3]
 
@@ -55,6 +55,6 @@ def _offset_of_valid(store: File, rules: Rules, position: int, end: int) -> int 
     try:
         length = rules.codec.length_at(store.pread(HEAD_BYTES, position), 0)
         data = store.pread(min(length, end - position), position)
-        return rules.codec.decode(data, 0, len(data), rules.base_offset, rules.salt).record.offset
+        return rules.codec.decode(data, 0, len(data), rules.base_offset, rules.salt)[0].offset
     except InvalidRecord:
         return None

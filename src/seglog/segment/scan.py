@@ -60,12 +60,12 @@ class StoreWalk:
                 else:
                     self.reason = str(error)
                 return
-            offset = framed.record.offset
+            offset, length = framed[0].offset, framed[2]
             if offset != self.expected and (dense or offset < self.expected):
                 self.reason = f"it holds offset {offset} where {self.expected} belongs"
                 return
-            start += framed.length
-            self.position += framed.length
+            start += length
+            self.position += length
             self.expected = offset + 1
             yield framed
 

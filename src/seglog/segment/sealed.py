@@ -112,7 +112,7 @@ class _SealedFiles:
 
     def sparse_lookup(self) -> Lookup:
         """Return the pairs of the .offsets file if it is whole, else made from the store."""
-        pairs = decode_offsets(_content(self.storage, self.entry.name(filename.OFFSETS)))
+        pairs = decode_offsets(read_whole(self.storage, self.entry.name(filename.OFFSETS)))
         if pairs is None:
             marks = survey_marks(self.store, self.rules, self.end, self.interval)
             self._write(filename.OFFSETS, encode_offsets(bytes(marks.marks), marks.interval))
@@ -121,7 +121,7 @@ class _SealedFiles:
 
     def times(self) -> Sequence[Mark]:
         """Return the marks of the .times file if it is whole, else made from the store."""
-        marks = decode_times(_content(self.storage, self.entry.name(filename.TIMES)))
+        marks = decode_times(read_whole(self.storage, self.entry.name(filename.TIMES)))
         if marks is None:
             made = survey_marks(self.store, self.rules, self.end, self.interval)
             self._write(filename.TIMES, encode_times(bytes(made.marks), made.interval))
@@ -138,9 +138,7 @@ def dense_entries(store: File, rules: Rules, *, end: int, next_offset: int) -> b
     entries = bytearray()
     position, expected = rules.codec.header_bytes, rules.base_offset
     while expected < next_offset:
-        for block in survey(
-            store, rules, position=position, end=end, expected=expected, marks=MarkBuilder(2**31)
-        ):
+        for block in survey(store, rules, position=position, end=end, expected=expected, marks=MarkBuilder(2**31)):
             entries += block.entries
         if block.next_offset >= next_offset:
             break
@@ -159,7 +157,8 @@ def survey_marks(store: File, rules: Rules, end: int, interval: int) -> MarkBuil
     return marks
 
 
-def _content(storage: Storage, name: str) -> bytes:
+def read_whole(storage: Storage, name: str) -> bytes:
+    """Return a lookup file's bytes, empty where there is none or it cannot be read."""
     try:
         file = storage.open(name)
         return file.pread(file.size(), 0)

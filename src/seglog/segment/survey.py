@@ -21,7 +21,8 @@ WALK_RECORDS = 4096
 
 class Block(NamedTuple):
     """A run of valid records. entries, marks: as packed in the lookup files; position and next_offset: behind the
-    last one; reason: why the next bytes are no record, None where there may be more or the stretch ended."""
+    last one; reason: why the next bytes are no record, None where there may be more or the stretch ended.
+    """
 
     records: int
     position: int
@@ -70,9 +71,7 @@ class Tally:
         self.marks.extend(block.marks, block.marks_state)
 
 
-def survey(
-    store: File, rules: Rules, *, position: int, end: int, expected: int, marks: MarkBuilder
-) -> Iterator[Block]:
+def survey(store: File, rules: Rules, *, position: int, end: int, expected: int, marks: MarkBuilder) -> Iterator[Block]:
     """Yield the valid records of a stretch in blocks; at least one, and only the last one has a reason.
 
     `marks` gives the interval and where marks go on from; it is not changed.
@@ -81,9 +80,7 @@ def survey(
     yield from how(store, rules, position, end, expected, marks)
 
 
-def _by_walk(
-    store: File, rules: Rules, position: int, end: int, expected: int, marks: MarkBuilder
-) -> Iterator[Block]:
+def _by_walk(store: File, rules: Rules, position: int, end: int, expected: int, marks: MarkBuilder) -> Iterator[Block]:
     walk = StoreWalk(store, rules, position=position, end=end, expected=expected)
     state = marks.state
     tally, entries = _fresh_tally(marks.interval, state), bytearray()
@@ -149,4 +146,15 @@ def _by_kernel(
         )
         position = chunk.position
     if reason is None and position < end:
-        yield Block(0, position, rules.base_offset + chunk.next_relative, b"", b"", marks.state, 0, None, None, "the store ends before it")
+        yield Block(
+            0,
+            position,
+            rules.base_offset + chunk.next_relative,
+            b"",
+            b"",
+            marks.state,
+            0,
+            None,
+            None,
+            "the store ends before it",
+        )

@@ -10,20 +10,35 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 CREATE_TIME = 0
 
-_COLUMNS = (
-    "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, "
-    "timestampType int"
-)
-_HEADERS = "headers array<struct<key string, value binary>>"
 _HEADERS_TYPE = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
 
 
-def spark_schema(*, include_headers: bool) -> str:
-    """Return the schema as a DDL string."""
-    return f"{_COLUMNS}, {_HEADERS}" if include_headers else _COLUMNS
+def spark_schema(*, include_headers: bool) -> StructType:
+    """Return the schema as Spark has it. Built field by field: a DDL string would need a running JVM to parse."""
+    header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+    fields = [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("timestampType", IntegerType()),
+    ]
+    return StructType([*fields, StructField("headers", ArrayType(header))] if include_headers else fields)
 
 
 def arrow_schema(*, include_headers: bool) -> pa.Schema:

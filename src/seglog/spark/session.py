@@ -72,4 +72,5 @@ def _session_class() -> type[SparkSession]:
     require_pyspark()
     from pyspark.sql import SparkSession  # noqa: PLC0415 - an optional dependency
 
-    return SparkSession
+    found: type[SparkSession] = SparkSession
+    return found

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
 
 from seglog.errors import CorruptLog, InvalidArgument
 from seglog.log.opening import open_log
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
     from seglog.log.log import Log
     from seglog.spark.plan import OffsetRange
@@ -39,17 +39,15 @@ class SeglogDataSource(DataSource):
         """Return the format's name."""
         return "seglog"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         """Return the columns; every option is checked here, when `load` is called."""
         return spark_schema(include_headers=ReadOptions.parse(self.options).include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the batch reader; InvalidArgument for a schema that is not the source's own."""
         options = ReadOptions.parse(self.options)
-        own = StructType.fromDDL(spark_schema(include_headers=options.include_headers))
-        if [(field.name, field.dataType) for field in schema] != [
-            (field.name, field.dataType) for field in own
-        ]:
+        own = spark_schema(include_headers=options.include_headers)
+        if schema != own:
             raise InvalidArgument(
                 f"format seglog has its own schema, leave .schema() out: {own.simpleString()}"
             )

@@ -41,12 +41,14 @@ class File(Protocol):
 
     def datasync(self) -> None:
         """Return once data and size are on the medium. After an error nothing may be believed of what was not
-        synced before: the caller must stop promising."""
+        synced before: the caller must stop promising.
+        """
         ...
 
     def map(self) -> memoryview:
         """Return the file's present bytes, read only; from a memory map where the medium has one. Stays valid after
-        the file is unlinked or closed."""
+        the file is unlinked or closed.
+        """
         ...
 
     def close(self) -> None:
@@ -134,5 +136,7 @@ def must_sync(sync: Callable[[], None]) -> None:
         sync()
     except StorageError as error:
         raise LogPoisoned(
-            error.errno, f"a sync failed ({error.strerror}); the writer stops here, open the log again", error.filename
+            error.errno,
+            f"a sync failed ({error.strerror}); the writer stops here, open the log again",
+            error.filename,
         ) from error

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import ClassVar
 from weakref import WeakSet
 
 from seglog.errors import NotALog, StorageError
@@ -126,7 +127,7 @@ class LocalFile:
 class LocalLock:
     """A flock on a file. A forked child closes its copy of the descriptor, which gives nothing back."""
 
-    _held: WeakSet[LocalLock] = WeakSet()
+    _held: ClassVar[WeakSet[LocalLock]] = WeakSet()
 
     def __init__(self, descriptor: int, path: str) -> None:
         self._descriptor = descriptor

@@ -1,0 +1,240 @@
+"""The same log for asyncio: `async with await seglog.aio.open(path) as log`.
+
+Appends of many tasks are written together by one thread, and under a flush policy share one sync, so that a task
+waits about as long as the medium takes, not as long as all the others. Reading runs on threads; the event loop is
+never held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+
+from seglog.errors import SeglogError, StreamOverflow
+from seglog.log.log import Log
+from seglog.log.opening import Expose, Mode, open_log
+from seglog.log.tail import FIRST_WAIT, LONGEST_WAIT
+from seglog.record import Header, Record, checked_bytes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from seglog.config import LogConfig
+    from seglog.storage import Storage
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+SPOOL_BYTES = 1024 * 1024
+SCAN_RECORDS = 256
+
+
+async def open(  # noqa: A001 - seglog.aio.open reads as seglog.open
+    place: str | os.PathLike[str] | Storage,
+    config: LogConfig | None = None,
+    *,
+    mode: Mode = "a",
+    expose: Expose = "appended",
+) -> AsyncLog:
+    """Open a log as `seglog.open` does."""
+    return AsyncLog(await asyncio.to_thread(open_log, place, config, mode=mode, expose=expose))
+
+
+class AsyncLog:
+    """A log whose calls are awaited. `log` is the log underneath."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="seglog-append")
+        self._waiting: list[tuple[Callable[[], int], asyncio.Future[int]]] = []
+        self._writing = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    async def append(
+        self,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        timestamp: int | None = None,
+        headers: Iterable[Header] = (),
+        expected_offset: int | None = None,
+    ) -> int:
+        """Append one record; as Log.append."""
+        call = partial(
+            self.log.append, value, key=key, timestamp=timestamp, headers=headers, expected_offset=expected_offset
+        )
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting.append((call, future))
+        if not self._writing:
+            self._writing = True
+            self._task = asyncio.ensure_future(self._write_waiting())
+        return await future
+
+    async def _write_waiting(self) -> None:
+        """Hand everything that waits to the writing thread, again and again until nothing does."""
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, []
+                results = await asyncio.get_running_loop().run_in_executor(
+                    self._writer, self._append_all, [call for call, _ in batch]
+                )
+                for (_, future), result in zip(batch, results, strict=True):
+                    if future.cancelled():
+                        continue
+                    if isinstance(result, Exception):
+                        future.set_exception(result)
+                    else:
+                        future.set_result(result)
+        finally:
+            self._writing = False
+
+    def _append_all(self, calls: list[Callable[[], int]]) -> list[int | Exception]:
+        results: list[int | Exception] = []
+        try:
+            with self.log.grouped():
+                for call in calls:
+                    results.append(_outcome(call))
+        except SeglogError as error:  # the sync they share failed: none of them is acknowledged
+            return [result if isinstance(result, Exception) else error for result in results]
+        return results
+
+    async def append_stream(
+        self,
+        chunks: AsyncIterable[bytes] | Iterable[bytes],
+        *,
+        key: bytes | None = None,
+        timestamp: int | None = None,
+        headers: Iterable[Header] = (),
+        limit: int | None = None,
+    ) -> int:
+        """Append one record whose value comes in pieces; as Log.append_stream.
+
+        The pieces are spooled (in memory up to 1 MiB, then in a temporary file), so that a slow sender holds up nobody.
+        """
+        with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as spool:
+            await self._spool(chunks, spool, limit)
+            pieces = iter(partial(spool.read, SPOOL_BYTES), b"")
+            return await self._run(
+                self.log.append_stream, pieces, key=key, timestamp=timestamp, headers=headers, limit=limit
+            )
+
+    async def _spool(self, chunks: AsyncIterable[bytes] | Iterable[bytes], spool: Any, limit: int | None) -> None:
+        most = self.log.config.store_limit if limit is None else limit
+        length = 0
+        async for chunk in _as_async(chunks):
+            length += len(checked_bytes(chunk, "a chunk of the stream"))
+            if length > most:
+                raise StreamOverflow(most)
+            spool.write(chunk)
+        spool.seek(0)
+
+    async def append_batch(self, data: Any) -> range:
+        """Append an Arrow table; as Log.append_batch."""
+        return await self._run(self.log.append_batch, data)
+
+    async def sync(self) -> None:
+        """Return once every appended record survives power loss. Concurrent callers share one sync."""
+        await asyncio.to_thread(self.log.sync)
+
+    async def truncate(self, offset: int) -> None:
+        """Remove the records from `offset` on; as Log.truncate."""
+        await self._run(self.log.truncate, offset)
+
+    async def expire(self) -> int:
+        """Let go of what retention no longer keeps; as Log.expire."""
+        return await self._run(self.log.expire)
+
+    async def _run(
+        self, call: Callable[Parameters, Result], *args: Parameters.args, **options: Parameters.kwargs
+    ) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._writer, partial(call, *args, **options))
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    @property
+    def lowest_offset(self) -> int:
+        """The first offset that the log still holds."""
+        return self.log.lowest_offset
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next append gets."""
+        return self.log.next_offset
+
+    @property
+    def durable_offset(self) -> int:
+        """Every record before it survives power loss."""
+        return self.log.durable_offset
+
+    async def read(self, offset: int) -> Record:
+        """Return the record at `offset`; as Log.read."""
+        return await asyncio.to_thread(self.log.read, offset)
+
+    async def offset_at(self, timestamp: int) -> int | None:
+        """Return the first offset of that time or later; as Log.offset_at."""
+        return await asyncio.to_thread(self.log.offset_at, timestamp)
+
+    async def to_arrow(self, start: int | None = None, stop: int | None = None) -> pa.Table:
+        """Return a range as an Arrow table; as Log.to_arrow."""
+        return await asyncio.to_thread(self.log.to_arrow, start, stop)
+
+    async def scan(self, start: int | None = None, stop: int | None = None) -> AsyncIterator[Record]:
+        """Iterate over a range; as Log.scan."""
+        records = self.log.scan(start, stop)
+        while piece := await asyncio.to_thread(_take, records, SCAN_RECORDS):
+            for record in piece:
+                yield record
+
+    async def follow(self, start: int | None = None) -> AsyncIterator[Record]:
+        """Iterate over the records from `start` (default: the present end) on, and wait for more, for ever."""
+        tail, wait = self.log.tail(start), FIRST_WAIT
+        while True:
+            piece = await asyncio.to_thread(tail.poll, SCAN_RECORDS)
+            for record in piece:
+                yield record
+            if piece:
+                wait = FIRST_WAIT
+            else:
+                await asyncio.sleep(wait)
+                wait = min(wait * 2, LONGEST_WAIT)
+
+    async def close(self) -> None:
+        """Sync, and let go of lock and files."""
+        await self._run(self.log.close)
+        self._writer.shutdown(wait=False)
+
+
+def _outcome(call: Callable[[], int]) -> int | Exception:
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001 - each goes to the task that waits for it
+        return error
+
+
+def _take(records: Iterator[Record], most: int) -> list[Record]:
+    return list(islice(records, most))
+
+
+async def _as_async(chunks: AsyncIterable[bytes] | Iterable[bytes]) -> AsyncIterator[bytes]:
+    if isinstance(chunks, AsyncIterable):
+        async for chunk in chunks:
+            yield chunk
+    else:
+        for chunk in chunks:
+            yield chunk

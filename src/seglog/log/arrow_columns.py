@@ -1,0 +1,156 @@
+"""Arrow columns of any layout -> where each row's bytes lie. Copies no data, and refuses what points outside its buffers.
+
+Knows the layouts of Arrow (offsets, views, fixed size, dictionary) and nothing of records.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from seglog.errors import InvalidArgument, InvalidType
+from seglog.kernels.columns import rows_from_offsets, rows_from_views
+from seglog.kernels.murmur2 import partition_keys
+
+Array = np.ndarray[Any, Any]
+
+
+class ByteRows(NamedTuple):
+    """Rows of byte strings: int64 address and length (-1: null) of each, and what keeps the addresses valid."""
+
+    addresses: Array
+    lengths: Array
+    owners: tuple[Any, ...]
+
+
+def byte_rows(column: pa.ChunkedArray, name: str) -> ByteRows:
+    """Find the rows of a column; InvalidType naming `name` unless it is of binary or string, InvalidArgument if damaged."""
+    if not (is_text(column.type) or is_bytes(column.type)):
+        raise InvalidType(f"column {name!r} must be binary or string, not {column.type}")
+    return joined([chunk_rows(chunk, name) for chunk in column.chunks])
+
+
+def joined(parts: list[ByteRows]) -> ByteRows:
+    """The rows of all parts, in order."""
+    if len(parts) == 1:
+        return parts[0]
+    owners = tuple(owner for part in parts for owner in part.owners)
+    empty = null_rows(0)
+    addresses = np.concatenate([empty.addresses, *(part.addresses for part in parts)])
+    return ByteRows(addresses, np.concatenate([empty.lengths, *(part.lengths for part in parts)]), owners)
+
+
+def null_rows(rows: int) -> ByteRows:
+    """So many nulls."""
+    return ByteRows(np.zeros(rows, np.int64), np.full(rows, -1, np.int64), ())
+
+
+def is_text(kind: Any) -> bool:
+    """Whether this is a type of strings, or a dictionary of them."""
+    kind, types = _plain(kind), pa.types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def is_bytes(kind: Any) -> bool:
+    """Whether this is a type of byte strings, a dictionary of them, or null."""
+    kind, types = _plain(kind), pa.types
+    fixed = types.is_fixed_size_binary(kind) or types.is_null(kind)
+    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind) or fixed)
+
+
+def _plain(kind: Any) -> Any:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def valid_rows(array: pa.Array) -> Array:
+    """uint8 per row: 1 where not null; empty when no row is null."""
+    bits = array.buffers()[0]
+    if array.null_count == 0 or bits is None:
+        return np.empty(0, np.uint8)
+    unpacked = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little", count=array.offset + len(array))
+    return unpacked[array.offset :]
+
+
+def refuse_damaged(array: pa.Array, name: str) -> None:
+    """InvalidArgument if the buffers of an array are shorter than it says; what they hold is not looked at."""
+    try:
+        array.validate()
+    except pa.ArrowInvalid as error:
+        raise InvalidArgument(f"column {name!r} is damaged: {error}") from error
+
+
+def chunk_rows(array: pa.Array, name: str) -> ByteRows:
+    """Find the rows of one array of a type that `is_text` or `is_bytes`; `name` is for errors."""
+    kind, types = array.type, pa.types
+    if not len(array) or types.is_null(kind):
+        return null_rows(len(array))
+    refuse_damaged(array, name)
+    if types.is_dictionary(kind):
+        return _rows_of_dictionary(array, name)
+    if types.is_fixed_size_binary(kind):
+        return _rows_of_fixed(array)
+    if types.is_binary_view(kind) or types.is_string_view(kind):
+        return _rows_of_views(array, name)
+    width = 8 if types.is_large_binary(kind) or types.is_large_string(kind) else 4
+    return _rows_of_offsets(array, width, name)
+
+
+def _rows_of_offsets(array: pa.Array, width: int, name: str) -> ByteRows:
+    _, offsets, data = array.buffers()
+    addresses, lengths = np.empty(len(array), np.int64), np.empty(len(array), np.int64)
+    address, size = (data.address, data.size) if data is not None else (0, 0)
+    start = offsets.address + width * array.offset
+    _refuse_row(rows_from_offsets(start, width, address, size, addresses, lengths), name)
+    return _without_nulls(array, addresses, lengths)
+
+
+def _rows_of_views(array: pa.Array, name: str) -> ByteRows:
+    _, views, *data = array.buffers()
+    addresses, lengths = np.empty(len(array), np.int64), np.empty(len(array), np.int64)
+    buffers = np.array([buffer.address for buffer in data], np.int64)
+    sizes = np.array([buffer.size for buffer in data], np.int64)
+    start, valid = views.address + 16 * array.offset, valid_rows(array)
+    _refuse_row(rows_from_views(start, valid, buffers, sizes, addresses, lengths), name)
+    return ByteRows(addresses, lengths, (array,))
+
+
+def _rows_of_fixed(array: pa.Array) -> ByteRows:
+    width, data = array.type.byte_width, array.buffers()[1]
+    addresses = data.address + width * np.arange(array.offset, array.offset + len(array), dtype=np.int64)
+    return _without_nulls(array, addresses, np.full(len(array), width, np.int64))
+
+
+def _rows_of_dictionary(array: pa.Array, name: str) -> ByteRows:
+    words = chunk_rows(array.dictionary, name)
+    known = array.indices.is_valid().to_numpy(zero_copy_only=False)
+    indices = array.indices.fill_null(0).to_numpy(zero_copy_only=False)[known]
+    rows = null_rows(len(array))
+    if indices.size and not 0 <= indices.min() <= indices.max() < len(array.dictionary):
+        raise InvalidArgument(f"column {name!r} is damaged: an index leaves its dictionary")
+    rows.addresses[known], rows.lengths[known] = words.addresses[indices], words.lengths[indices]
+    return rows._replace(owners=words.owners)
+
+
+def _without_nulls(array: pa.Array, addresses: Array, lengths: Array) -> ByteRows:
+    valid = valid_rows(array)
+    if valid.size:
+        lengths[valid == 0] = -1
+    return ByteRows(addresses, lengths, (array,))
+
+
+def _refuse_row(row: int, name: str) -> None:
+    if row >= 0:
+        raise InvalidArgument(f"column {name!r} is damaged: row {row} of a chunk points outside its data")
+
+
+def partitions_of(keys: pa.ChunkedArray | pa.Array, partitions: int) -> Array:
+    """int32 per key: the partition that Kafka's murmur2 gives it, -1 for a null key.
+
+    keys: binary or string of any layout; partitions: at least 1.
+    """
+    rows = byte_rows(keys if isinstance(keys, pa.ChunkedArray) else pa.chunked_array([keys]), "key")
+    out = np.empty(rows.lengths.size, np.int32)
+    partition_keys(rows.addresses, rows.lengths, partitions, out)
+    return out

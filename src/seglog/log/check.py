@@ -1,0 +1,221 @@
+"""Verifying a log: every byte of every segment against manifest, checksums and lookups. Changes nothing.
+
+Works on a storage rather than on an open log, so that it can tell what is wrong where opening refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from xxhash import xxh64
+
+from seglog.clock import system_clock
+from seglog.errors import CorruptLog, StorageError
+from seglog.format import filename
+from seglog.format.index import (
+    DENSE_HEADER_BYTES,
+    decode_durable_records,
+    decode_offsets,
+    decode_times,
+)
+from seglog.format.manifest import Manifest, SegmentEntry
+from seglog.format.store import HEADER_BYTES, decode_header
+from seglog.log.catalog import read_manifest
+from seglog.log.rebuild import rebuild_manifest
+from seglog.segment.resync import find_record
+from seglog.segment.sealed import read_whole, rules_of
+from seglog.segment.survey import Tally, survey
+from seglog.storage import File, Storage
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One damage. kind: manifest, missing (a store), short, header, record, figures (the manifest's figures do not fit
+    the records) or index (a lookup; derived, costs no data). offset, position: where, if it is about records.
+    """
+
+    kind: str
+    path: str
+    detail: str
+    offset: int | None = None
+    position: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyReport:
+    """What a verification found: problems in order of place, readable records, bytes read, segments.
+
+    tail_bytes: bytes behind the last whole record of the active store: an append under way, or one that a crash cut off
+    and the next opening will set aside. They were never acknowledged and are no problem.
+    """
+
+    problems: tuple[Problem, ...]
+    records: int
+    bytes: int
+    segments: int
+    tail_bytes: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no problem."""
+        return not self.problems
+
+
+def verify_storage(storage: Storage, progress: Progress | None = None) -> VerifyReport:
+    """Check a log in place; CorruptLog only where there is nothing that could be a log."""
+    problems: list[Problem] = []
+    manifest = _manifest(storage, problems)
+    sizes = storage.sizes()
+    total = sum(sizes.get(entry.name(), 0) for entry in manifest.segments)
+    done = records = tail = 0
+    for entry in manifest.segments:
+        check = SegmentCheck(storage, entry)
+        for position in check.run():
+            if progress is not None:
+                progress(done + position, total)
+        problems += check.problems
+        records += check.tally.records
+        tail += check.tail_bytes
+        done += sizes.get(entry.name(), 0)
+    return VerifyReport(
+        problems=tuple(problems), records=records, bytes=done, segments=len(manifest.segments), tail_bytes=tail
+    )
+
+
+def _manifest(storage: Storage, problems: list[Problem]) -> Manifest:
+    path = f"{storage.path}/{filename.MANIFEST}"
+    try:
+        manifest, why = read_manifest(storage), "MANIFEST is missing"
+    except CorruptLog as error:
+        manifest, why = None, str(error)
+    if manifest is None:
+        manifest, event = rebuild_manifest(storage, None, system_clock, why)
+        problems.append(Problem(kind="manifest", path=path, detail=event.detail))
+    elif manifest.rebuilt:
+        detail = "it was rebuilt from the stores; `seglog repair` accepts it as it is"
+        problems.append(Problem(kind="manifest", path=path, detail=detail))
+    return manifest
+
+
+class SegmentCheck:
+    """The check of one segment: `run` reads it through, `problems` and `tally` hold what it found."""
+
+    def __init__(self, storage: Storage, entry: SegmentEntry) -> None:
+        self.storage = storage
+        self.entry = entry
+        self.path = f"{storage.path}/{entry.name()}"
+        self.problems: list[Problem] = []
+        self.tally = Tally(4096)
+        self.tail_bytes = 0
+        self._digest = xxh64()
+        self._indexed = True
+
+    def run(self) -> Iterator[int]:
+        """Check, yielding the position reached now and then."""
+        try:
+            store = self.storage.open(self.entry.name())
+        except StorageError:
+            if self.storage.identity(self.entry.name()) is not None:
+                raise
+            span = f"offsets {self.entry.base_offset} up to {self.entry.next_offset or 'the end'}"
+            self._problem("missing", f"the store of {span} is missing")
+            return
+        self._check_header(store)
+        end = self._end(store)
+        yield from self._check_records(store, end)
+        if self.entry.sealed and not any(problem.kind in ("record", "short") for problem in self.problems):
+            self._check_figures()
+        self._check_lookups()
+
+    def _problem(self, kind: str, detail: str, *, offset: int | None = None, position: int | None = None) -> None:
+        self.problems.append(Problem(kind=kind, path=self.path, detail=detail, offset=offset, position=position))
+
+    def _check_header(self, store: File) -> None:
+        header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
+        if header is None:
+            self._problem("header", "the store's header is damaged", position=0)
+        elif header.salt != self.entry.salt:
+            self._problem("header", "this is another file than the manifest names (its salt differs)", position=0)
+
+    def _end(self, store: File) -> int:
+        size = store.size()
+        if self.entry.bytes is None:
+            return size
+        if size < self.entry.bytes:
+            self._problem("short", f"{size} bytes long, the manifest knows {self.entry.bytes}", position=size)
+        return min(size, self.entry.bytes)
+
+    def _check_records(self, store: File, end: int) -> Iterator[int]:
+        """Walk the store; behind damage go on at the next valid record."""
+        rules = rules_of(self.entry)
+        position, expected = HEADER_BYTES, self.entry.base_offset
+        while position < end:
+            reason = None
+            for block in survey(store, rules, position=position, end=end, expected=expected, marks=self.tally.marks):
+                self.tally.absorb(block)
+                self._digest.update(block.entries)
+                self._compare_index(block.next_offset - block.records, block.entries)
+                position, expected, reason = block.position, block.next_offset, block.reason
+                yield position
+            if reason is None:
+                break
+            found = find_record(store, rules, position=position + 1, end=end, least=expected + 1)
+            if found is None and self._is_tail(expected):
+                self.tail_bytes = end - position
+                break
+            self._problem("record", reason, offset=expected if self.entry.dense else None, position=position)
+            if found is None:
+                break
+            position, expected = found
+        self._check_acknowledged(expected)
+
+    def _is_tail(self, expected: int) -> bool:
+        return not self.entry.sealed and expected - self.entry.base_offset >= self._durable_records()
+
+    def _durable_records(self) -> int:
+        header = read_whole(self.storage, self.entry.name(filename.INDEX))[:DENSE_HEADER_BYTES]
+        return decode_durable_records(header, self.entry.base_offset, self.entry.salt) or 0
+
+    def _check_acknowledged(self, expected: int) -> None:
+        if self.entry.sealed or not self.entry.dense:
+            return
+        missing = self.entry.base_offset + self._durable_records() - expected
+        if missing > 0 and not any(problem.kind == "record" for problem in self.problems):
+            self._problem("record", f"{missing} records known to be on the medium are gone", offset=expected)
+
+    def _check_figures(self) -> None:
+        """Compare what was read with what the manifest says of a sealed segment."""
+        found = (self.tally.records, self.tally.tombstones, self._digest.intdigest())
+        known = (self.entry.records, self.entry.tombstones, self.entry.digest)
+        for name, have, should in zip(("records", "tombstones", "digest"), found, known, strict=True):
+            if have != should:
+                self._problem("figures", f"{name}: the store holds {have}, the manifest says {should}")
+
+    # --- lookups ------------------------------------------------------------------------------------------------
+
+    def _compare_index(self, first: int, entries: bytes) -> None:
+        """Note whether the dense index holds these entries; of an active segment it need not hold all."""
+        if not self.entry.dense or not self._indexed or not entries:
+            return
+        try:
+            index = self.storage.open(self.entry.name(filename.INDEX))
+            start = DENSE_HEADER_BYTES + 16 * (first - self.entry.base_offset)
+            data = index.pread(len(entries), start)
+        except StorageError:
+            data = b""
+        whole = entries if self.entry.sealed else entries[: len(data)]
+        self._indexed = data == whole
+
+    def _check_lookups(self) -> None:
+        if not self._indexed:
+            self._problem("index", "the dense index is missing or differs from the store; it is made anew when used")
+        if not self.entry.sealed:
+            return
+        if decode_times(read_whole(self.storage, self.entry.name(filename.TIMES))) is None:
+            self._problem("index", "the time index is missing or damaged; it is made anew when used")
+        offsets = read_whole(self.storage, self.entry.name(filename.OFFSETS))
+        if not self.entry.dense and decode_offsets(offsets) is None:
+            self._problem("index", "the sparse index is missing or damaged; it is made anew when used")

@@ -1,0 +1,225 @@
+"""Repairing a log: damage is set aside, all that is readable goes on. Nothing is destroyed: what a repair replaces is
+kept in quarantine/.
+
+A damaged store is copied, record by readable record, into a new one; offsets stay, so the damaged ones become gaps.
+"""
+
+from __future__ import annotations
+
+import errno
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from seglog.clock import Clock, system_clock
+from seglog.errors import CorruptLog, LogLocked, StorageError
+from seglog.format import filename
+from seglog.format.codec import HEAD_BYTES, encode_headers
+from seglog.format.manifest import Manifest, SegmentEntry
+from seglog.format.store import HEADER_BYTES
+from seglog.log.catalog import Catalog, read_manifest, write_manifest
+from seglog.log.check import Problem, Progress, VerifyReport, verify_storage
+from seglog.log.rebuild import rebuild_manifest
+from seglog.segment.active import ActiveSegment, create_segment
+from seglog.segment.recovery import TailRecovery
+from seglog.segment.resync import find_record
+from seglog.segment.scan import Rules, StoreWalk
+from seglog.segment.sealed import rules_of
+from seglog.storage import File, Storage, must_sync
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepairAction:
+    """One thing a repair does. kind: drop (a missing store leaves the log), salvage (readable records are copied),
+    reindex (a lookup is made anew) or accept (a rebuilt manifest)."""
+
+    kind: str
+    path: str
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepairReport:
+    """What a repair did, or would do. records_lost: of known number; quarantined: names below quarantine/."""
+
+    actions: tuple[RepairAction, ...]
+    records_lost: int
+    quarantined: tuple[str, ...]
+
+
+def repair_storage(
+    storage: Storage, *, dry_run: bool = False, progress: Progress | None = None, clock: Clock = system_clock
+) -> RepairReport:
+    """Repair a log that nobody has open for writing (LogLocked); works where opening refuses. dry_run changes nothing."""
+    if dry_run:
+        report = verify_storage(storage, progress)
+        actions, lost = plan(report)
+        return RepairReport(actions=actions, records_lost=lost, quarantined=())
+    storage.make(filename.DIRECTORIES)
+    lock = storage.try_lock(filename.LOCK)
+    if lock is None:
+        raise LogLocked(errno.EWOULDBLOCK, "the log is open for writing; close it, or call its repair()", storage.path)
+    try:
+        report = verify_storage(storage, progress)
+        return Repair(storage, _catalog(storage, clock), clock, report).run()
+    finally:
+        lock.release()
+
+
+def plan(report: VerifyReport) -> tuple[tuple[RepairAction, ...], int]:
+    """Return what a repair would do about the problems found, and how many records are known to be lost."""
+    actions, lost = [], 0
+    for path, problems in _by_path(report.problems).items():
+        kinds = {problem.kind for problem in problems}
+        details = "; ".join(problem.detail for problem in problems)
+        if "missing" in kinds:
+            actions.append(RepairAction(kind="drop", path=path, detail=f"{details}: the log goes on without it"))
+        elif kinds & {"short", "header", "record", "figures"}:
+            damaged = sum(problem.kind == "record" for problem in problems)
+            lost += damaged
+            what = f"{len(problems)} problems ({details}): readable records are copied, the store goes to quarantine/"
+            actions.append(RepairAction(kind="salvage", path=path, detail=what))
+        elif "manifest" in kinds:
+            actions.append(RepairAction(kind="accept", path=path, detail=details))
+        else:
+            actions.append(RepairAction(kind="reindex", path=path, detail=details))
+    return tuple(actions), lost
+
+
+def _by_path(problems: tuple[Problem, ...]) -> dict[str, list[Problem]]:
+    grouped: dict[str, list[Problem]] = {}
+    for problem in problems:
+        grouped.setdefault(problem.path, []).append(problem)
+    return grouped
+
+
+def _catalog(storage: Storage, clock: Clock) -> Catalog:
+    try:
+        manifest, why = read_manifest(storage), "MANIFEST is missing"
+    except CorruptLog as error:
+        manifest, why = None, str(error)
+    if manifest is None:
+        manifest, _ = rebuild_manifest(storage, None, clock, why)
+        write_manifest(storage, manifest)
+    numbers = [parsed.number for name in storage.names() if (parsed := filename.parse_segment_file(name)) is not None]
+    return Catalog(storage, manifest, clock, next_file=max(numbers, default=0) + 1)
+
+
+class Repair:
+    """One repair under the log's lock."""
+
+    def __init__(self, storage: Storage, catalog: Catalog, clock: Clock, report: VerifyReport) -> None:
+        self.storage = storage
+        self.catalog = catalog
+        self.clock = clock
+        self.actions, _ = plan(report)
+        self._kinds = {action.path: action.kind for action in self.actions}
+        self._salvaged_end = 0
+        self.lost = 0
+        self.quarantined: list[str] = []
+
+    def run(self) -> RepairReport:
+        """Carry it out: new stores first, then one manifest."""
+        if self.actions:
+            manifest = self.catalog.current
+            segments = [*self._sealed(manifest), self._active(manifest.active)]
+            replaced = {entry.file for entry in manifest.segments} - {entry.file for entry in segments}
+            retired = [entry for entry in manifest.segments if entry.file in replaced]
+            must_sync(self.storage.sync_directory)
+            self._quarantine(retired)
+            self.catalog.install(segments, retire=retired, rebuilt=False)
+            self.catalog.collect()
+        return RepairReport(
+            actions=self.actions, records_lost=self.lost, quarantined=tuple(self.quarantined)
+        )
+
+    def _kind(self, entry: SegmentEntry) -> str | None:
+        return self._kinds.get(f"{self.storage.path}/{entry.name()}")
+
+    def _sealed(self, manifest: Manifest) -> Iterator[SegmentEntry]:
+        for entry in manifest.segments[:-1]:
+            kind = self._kind(entry)
+            if kind == "drop":
+                self.lost += entry.records or 0
+            elif kind == "salvage":
+                yield from self._salvage(entry)
+            else:
+                if kind == "reindex":
+                    self._drop_lookups(entry)
+                yield entry
+        if self._kind(manifest.active) == "salvage":
+            recovered = TailRecovery(self.storage, manifest.active, manifest.config.index_interval_bytes).run(0)
+            yield from self._salvage(recovered.seal(self.clock()))
+
+    def _active(self, entry: SegmentEntry) -> SegmentEntry:
+        """Return the active entry, or that of a new one where the old store is gone or was salvaged."""
+        kind = self._kind(entry)
+        if kind not in ("drop", "salvage"):
+            return entry
+        end = self._end_of_active(entry)
+        fresh = self._new_entry(end, dense=True)
+        store = create_segment(self.storage, fresh, self.catalog.current.log_id)
+        ActiveSegment.start(self.storage, fresh, store, interval=4096, buffer_bytes=0)
+        return fresh
+
+    def _end_of_active(self, entry: SegmentEntry) -> int:
+        """Return the first offset that was surely never given out, as far as store and index can tell."""
+        try:
+            indexed = max(self.storage.open(entry.name(filename.INDEX)).size() - 16, 0) // 16
+        except StorageError:
+            indexed = 0
+        return max(entry.base_offset + indexed, self._salvaged_end)
+
+    def _new_entry(self, base_offset: int, *, dense: bool) -> SegmentEntry:
+        return SegmentEntry(
+            base_offset=base_offset,
+            file=self.catalog.new_file_number(),
+            salt=secrets.randbits(64),
+            created=self.clock(),
+            dense=dense,
+        )
+
+    def _drop_lookups(self, entry: SegmentEntry) -> None:
+        for kind in (filename.INDEX, filename.OFFSETS, filename.TIMES):
+            self.storage.unlink(entry.name(kind))  # made anew, from the store, when next used
+
+    def _quarantine(self, retired: list[SegmentEntry]) -> None:
+        """Give every replaced store a second name below quarantine/, so that retiring it destroys nothing."""
+        for entry in retired:
+            if self.storage.identity(entry.name()) is not None:
+                name = f"{filename.QUARANTINE}/{entry.name()}"
+                self.storage.link(entry.name(), name)
+                self.quarantined.append(name)
+        must_sync(lambda: self.storage.sync_directory(filename.QUARANTINE))
+
+    # --- salvage ------------------------------------------------------------------------------------------------
+
+    def _salvage(self, entry: SegmentEntry) -> Iterator[SegmentEntry]:
+        """Copy the readable records of a sealed segment to a new store; yield its entry, or none where none is left."""
+        old = self.storage.open(entry.name())
+        fresh = self._new_entry(entry.base_offset, dense=False)
+        end_offset = entry.next_offset or entry.base_offset
+        self._salvaged_end = end_offset
+        span = end_offset - entry.base_offset
+        store = create_segment(self.storage, fresh, self.catalog.current.log_id, span=span)
+        target = ActiveSegment.start(self.storage, fresh, store, interval=4096, buffer_bytes=1024 * 1024)
+        copied = self._copy(old, rules_of(entry), min(old.size(), entry.bytes or 0), target)
+        self.lost += max((entry.records or 0) - copied, 0)
+        sealed = target.seal(entry.sealed_at or self.clock())
+        if copied:
+            yield replace(sealed, next_offset=end_offset)
+
+    @staticmethod
+    def _copy(old: File, rules: Rules, end: int, target: ActiveSegment) -> int:
+        position, expected, copied = HEADER_BYTES, rules.base_offset, 0
+        loose = rules._replace(dense=False)
+        while position + HEAD_BYTES <= end:
+            walk = StoreWalk(old, loose, position=position, end=end, expected=expected)
+            for record, _, _ in walk:
+                target.append(record.offset, record.timestamp, record.key, record.value, encode_headers(record.headers))
+                copied += 1
+            found = find_record(old, loose, position=walk.position + 1, end=end, least=walk.expected)
+            if walk.reason is None or found is None:
+                break
+            position, expected = found
+        return copied

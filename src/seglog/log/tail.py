@@ -1,0 +1,61 @@
+"""Following a log: a place in it, and what has come behind it since. Sees to it that nothing is skipped silently."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from seglog.errors import LogTruncated, OffsetOutOfRange
+from seglog.log.view import View
+from seglog.record import Record
+
+FIRST_WAIT = 0.0005
+LONGEST_WAIT = 0.02
+POLL_RECORDS = 1024
+
+
+class Tail:
+    """A place in a log that moves forward as records are taken. `position` is the next offset it will give."""
+
+    def __init__(self, path: str, present: Callable[[], View], view: View, position: int) -> None:
+        self._path = path
+        self._present = present
+        self._view = view
+        self.position = position
+
+    def poll(self, most: int = POLL_RECORDS) -> list[Record]:
+        """Return up to `most` records that stand behind the position now, without waiting.
+
+        LogTruncated where what was taken last is no longer part of the log; OffsetOutOfRange where retention overtook.
+        """
+        self._view = self._still_valid(self._present())
+        records = list(islice(self._view.scan(self.position, self._view.next_offset), most))
+        if records:
+            self.position = records[-1].offset + 1
+        return records
+
+    def follow(self, timeout: float | None) -> Iterator[Record]:
+        """Iterate over what comes; end after `timeout` seconds without a record."""
+        wait, since = FIRST_WAIT, time.monotonic()
+        while True:
+            records = self.poll()
+            yield from records
+            if records:
+                wait, since = FIRST_WAIT, time.monotonic()
+                continue
+            if timeout is not None and time.monotonic() - since >= timeout:
+                return
+            time.sleep(wait)
+            wait = min(wait * 2, LONGEST_WAIT)
+
+    def _still_valid(self, now: View) -> View:
+        """Return the present view if what was taken by the last one is still part of it."""
+        if now.manifest.epoch != self._view.manifest.epoch:
+            last = self.position - 1
+            in_range = now.lowest_offset <= last < now.next_offset
+            if self.position > now.next_offset or (in_range and now.file_of(last) != self._view.file_of(last)):
+                raise LogTruncated(f"{self._path}: the log was truncated below offset {self.position}; read it anew")
+        if self.position < now.lowest_offset:
+            raise OffsetOutOfRange(self.position, now.lowest_offset, now.next_offset)
+        return now
