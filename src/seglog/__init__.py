@@ -78,6 +78,7 @@ def repair(
 
     return repair_storage(existing(storage_at(place)), dry_run=dry_run, progress=progress)
 
+
 __all__ = [
     "ConfigError",
     "CorruptLog",

@@ -108,8 +108,7 @@ class AsyncLog:
         results: list[int | Exception] = []
         try:
             with self.log.grouped():
-                for call in calls:
-                    results.append(_outcome(call))
+                results += map(_outcome, calls)
         except SeglogError as error:  # the sync they share failed: none of them is acknowledged
             return [result if isinstance(result, Exception) else error for result in results]
         return results

@@ -67,3 +67,4 @@ def test_an_error_in_json_says_where() -> None:
     assert told["error"] == "CorruptRecord"
     assert (told["path"], told["offset"], told["position"], told["exit"]) == ("a.store", 3, 64, 1)
     assert json.loads(json_of(errors.LogLocked("x")))["retriable"] is True
+    assert json.loads(json_of(FileNotFoundError(2, "No such file", "x.csv")))["path"] == "x.csv"

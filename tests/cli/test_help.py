@@ -125,3 +125,12 @@ def test_standard_input_that_is_closed_is_said(cli: Callable[..., Any], monkeypa
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     with pytest.raises(InvalidArgument, match="--yes"):
         output.confirmed("Really?", yes=False)
+
+
+def test_the_demo_is_run_where_it_is_told(
+    cli: Callable[..., Any], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = []
+    monkeypatch.setattr("seglog.demo.run", lambda output: ran.append(output) or 1)
+    assert cli("demo", "--output", tmp_path / "out").code == 1
+    assert ran == [tmp_path / "out"]

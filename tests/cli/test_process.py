@@ -141,6 +141,14 @@ def test_an_interrupted_append_says_so_and_keeps_what_went_in(path: Any) -> None
     assert run("read", path, 0).stdout == b"one"
 
 
+def test_what_must_be_read_from_its_end_is_refused_from_a_pipe(path: Any) -> None:
+    for kind, data in (("parquet", b"PAR1"), ("arrow", b"ARROW1")):
+        done = run("import", path, "-", "--format", kind, stdin=data)
+        assert done.returncode == 2
+        assert b"from its end" in done.stderr
+        assert not path.exists()
+
+
 def test_an_ascii_terminal_gets_ascii(path: Any) -> None:
     run("append", path, "v")
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}

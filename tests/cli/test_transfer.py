@@ -155,6 +155,49 @@ def test_a_file_that_is_wrong_from_the_start_leaves_no_log_behind(
     assert not path.exists()
 
 
+@pytest.mark.parametrize(
+    ("column", "moments_us"),
+    [
+        (pa.array([1, -1], pa.int32()), [1, -1]),
+        (pa.array([1, 2], pa.date32()), [86_400_000_000, 172_800_000_000]),
+        (pa.array(["7", "1970-01-01T00:00:01"], pa.large_string()), [7, 1_000_000]),
+        (pa.array([1, 2], pa.timestamp("s", tz="Asia/Tokyo")), [1_000_000, 2_000_000]),
+        (pa.array([1.5, 2.5]), None),
+    ],
+)
+def test_a_column_of_times_may_be_written_in_many_ways(
+    cli: Callable[..., Any], path: Any, tmp_path: Any, column: Any, moments_us: list[int] | None
+) -> None:
+    file = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"value": ["a", "b"], "timestamp": column}), file)
+    ended = cli("import", path, file)
+    if moments_us is None:
+        assert ended.code == 2
+        assert "column 'timestamp' is double" in ended.err
+    else:
+        assert [record.timestamp for record in records(path)] == moments_us
+
+
+def test_values_that_are_no_bytes_are_refused_by_the_name_of_their_column(
+    cli: Callable[..., Any], path: Any, tmp_path: Any
+) -> None:
+    file = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"price": [1.5]}), file)
+    ended = cli("import", path, file, "--value-column", "price")
+    assert ended.code == 2
+    assert "column 'price' is double" in ended.err
+    assert not path.exists()
+
+
+def test_an_arrow_stream_that_is_cut_short_is_told_from_a_whole_one(
+    cli: Callable[..., Any], log: Any, tmp_path: Any
+) -> None:
+    whole = cli("export", log, "-", "--format", "arrow").out
+    ended = cli("import", tmp_path / "copy", "-", "--format", "arrow", stdin=whole[: len(whole) // 2])
+    assert ended.code == 2, ended
+    assert ended.err.count("\n") == 1
+
+
 def test_an_import_that_stops_says_how_many_records_went_in(
     cli: Callable[..., Any], path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

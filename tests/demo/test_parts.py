@@ -80,9 +80,7 @@ def test_a_cancelled_flight_stands_at_its_schedule_and_ties_keep_the_files_order
         (11, 3, 2, "2013-11-03T07:15"),
     ],
 )
-def test_new_yorks_clock_becomes_utc(
-    tmp_path: Path, month: int, day: int, hour: int, expected_utc: str
-) -> None:
+def test_new_yorks_clock_becomes_utc(tmp_path: Path, month: int, day: int, hour: int, expected_utc: str) -> None:
     rows = flights.read_rows(archive(tmp_path, row(hour=hour, minute=15, month=month, day=day)))
     moment = datetime.fromtimestamp(flights.scheduled_utc(rows)[0] / 1e6, UTC)
     assert moment.isoformat(timespec="minutes").removesuffix("+00:00") == expected_utc
@@ -255,9 +253,7 @@ def test_the_report_tells_the_figures_of_the_run() -> None:
         assert figure in page
 
 
-@pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 << 30, "3.0 GiB")]
-)
+@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 << 30, "3.0 GiB")])
 def test_sizes_read_well(count: int, text: str) -> None:
     assert size(count) == text
 
@@ -266,7 +262,5 @@ def test_blocks_are_drawn_to_scale() -> None:
     drawn = charts.lanes(
         [[charts.Block(0, 60, 100, active=False, title=""), charts.Block(60, 80, 50, active=True, title="")]]
     )
-    boxes = re.findall(
-        r'class="(segment|active)" x="([\d.]+)%" y="[\d.]+" width="([\d.]+)%" height="([\d.]+)"', drawn
-    )
+    boxes = re.findall(r'class="(segment|active)" x="([\d.]+)%" y="[\d.]+" width="([\d.]+)%" height="([\d.]+)"', drawn)
     assert boxes == [("segment", "0.000", "75.000", "44.0"), ("active", "75.000", "25.000", "22.0")]

@@ -28,9 +28,7 @@ def fake_java(home: Path, version: str) -> Path:
     return home
 
 
-@pytest.mark.parametrize(
-    ("version", "major"), [("17.0.15", 17), ("1.8.0_402", 8), ("25", 25), ("nonsense", 0)]
-)
+@pytest.mark.parametrize(("version", "major"), [("17.0.15", 17), ("1.8.0_402", 8), ("25", 25), ("nonsense", 0)])
 def test_the_major_version_is_read_from_what_java_says(tmp_path: Path, version: str, major: int) -> None:
     assert java.major_version(fake_java(tmp_path / "jdk", version) / "bin" / "java") == major
 
@@ -54,9 +52,7 @@ def test_an_old_java_home_gives_way_to_a_newer_java_on_the_path(
     assert os.environ["JAVA_HOME"] == str(tmp_path / "path")
 
 
-def test_without_a_system_java_the_packaged_one_is_wrapped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_system_java_the_packaged_one_is_wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = tmp_path / "it's here" / "java"
     real.parent.mkdir()
     real.write_text('#!/bin/sh\nfor argument in "$@"; do echo "<$argument>"; done\n')

@@ -79,9 +79,7 @@ def test_max_records_per_partition_is_kept_exactly() -> None:
 
 
 def test_min_partitions_cuts_the_longest_most() -> None:
-    parts = planned(
-        snapshot((0, 90, MIB), partition=0), snapshot((0, 10, MIB), partition=1), minPartitions="10"
-    )
+    parts = planned(snapshot((0, 90, MIB), partition=0), snapshot((0, 10, MIB), partition=1), minPartitions="10")
     assert [partition for partition, _, _ in parts].count(0) == 9
 
 
@@ -110,15 +108,11 @@ def test_offsets_that_do_not_fit_the_log_are_refused_by_name(options: dict[str, 
 
 
 @given(
-    sizes=st.lists(
-        st.lists(st.tuples(st.integers(1, 50), st.integers(0, 3 * TASK_BYTES)), max_size=8), max_size=4
-    ),
+    sizes=st.lists(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 3 * TASK_BYTES)), max_size=8), max_size=4),
     least=st.integers(1, 60),
     most=st.integers(1, 60),
 )
-def test_every_offset_is_read_once_and_in_order(
-    sizes: list[list[tuple[int, int]]], least: int, most: int
-) -> None:
+def test_every_offset_is_read_once_and_in_order(sizes: list[list[tuple[int, int]]], least: int, most: int) -> None:
     logs = []
     for partition, segments in enumerate(sizes):
         end, extents = 0, []

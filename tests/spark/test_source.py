@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pickle
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 import seglog
 from seglog.spark import register, schema
+from seglog.spark.options import ReadOptions
+from seglog.spark.source import BATCH_BYTES, BATCH_ROWS, SeglogReader
 from seglog.topic import Topic
 
 if TYPE_CHECKING:
@@ -92,9 +95,7 @@ def test_the_columns_are_those_of_sparks_kafka_source(spark: SparkSession, topic
 
 
 @pytest.mark.parametrize("include_headers", [False, True])
-def test_batches_have_exactly_the_types_spark_compares_with(
-    spark: SparkSession, include_headers: bool
-) -> None:
+def test_batches_have_exactly_the_types_spark_compares_with(spark: SparkSession, include_headers: bool) -> None:
     expected = to_arrow_schema(schema.spark_schema(include_headers=include_headers), timezone="UTC")
     assert schema.arrow_schema(include_headers=include_headers).equals(expected)
 
@@ -153,8 +154,7 @@ def test_a_writer_beside_the_query_is_not_disturbed(spark: SparkSession, topic_p
 def test_input_partitions_follow_segments(spark: SparkSession, topic_path: Path) -> None:
     with Topic.open(topic_path, mode="r") as topic:
         segments = sum(
-            sum(info.records > 0 for info in topic.partition(number).segments)
-            for number in range(topic.partitions)
+            sum(info.records > 0 for info in topic.partition(number).segments) for number in range(topic.partitions)
         )
     assert segments > 3
     assert read(spark, topic_path).rdd.getNumPartitions() == segments
@@ -233,7 +233,67 @@ def test_a_damaged_record_fails_the_query_and_is_named(spark: SparkSession, tmp_
     assert store.name in text
 
 
+# --- the reader alone, as Spark calls it
+
+
+def reader_of(path: Path) -> SeglogReader:
+    return pickle.loads(pickle.dumps(SeglogReader(ReadOptions.parse({"path": str(path)}))))  # noqa: S301 - our own
+
+
+def test_what_retention_removed_since_planning_is_an_error_and_not_a_gap(tmp_path: Path) -> None:
+    config = seglog.LogConfig(segment_bytes=2048)
+    with seglog.open(tmp_path / "log", config) as log:
+        log.append_batch(pa.table({"value": [b"%030d" % number for number in range(200)]}))
+    planned = reader_of(tmp_path / "log").partitions()
+    keep = seglog.LogConfig(segment_bytes=2048, retention=seglog.Retention(bytes=4096))
+    with seglog.open(tmp_path / "log", keep) as log:
+        log.expire()
+        assert log.lowest_offset > 0
+    with pytest.raises(seglog.OffsetOutOfRange) as caught:
+        list(reader_of(tmp_path / "log").read(planned[0]))
+    assert "when the read was planned" in caught.value.__notes__[0]
+
+
+def test_what_a_truncate_removed_since_planning_is_an_error(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "log") as log:
+        log.append_batch(pa.table({"value": [b"v"] * 10}))
+        planned = reader_of(tmp_path / "log").partitions()
+        log.truncate(4)
+    with pytest.raises(seglog.OffsetOutOfRange, match="offset 9"):
+        list(reader_of(tmp_path / "log").read(planned[0]))
+
+
+def test_what_is_appended_after_planning_is_not_read(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "log") as log:
+        log.append(b"before")
+        planned = reader_of(tmp_path / "log").partitions()
+        log.append(b"after")
+    batches = [batch for part in planned for batch in reader_of(tmp_path / "log").read(part)]
+    assert [value for batch in batches for value in batch["value"].to_pylist()] == [b"before"]
+
+
+def test_batches_stay_small_for_the_jvm(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "log") as log:
+        log.append_batch(pa.table({"value": [b"x" * 1_000_000] * 30 + [b""] * 25_000}))
+    batches = [
+        batch for part in reader_of(tmp_path / "log").partitions() for batch in reader_of(tmp_path / "log").read(part)
+    ]
+    assert sum(batch.num_rows for batch in batches) == 25_030
+    assert max(batch.num_rows for batch in batches) <= BATCH_ROWS
+    assert max(batch["value"].nbytes for batch in batches) <= BATCH_BYTES
+
+
 # --- registration
+
+
+def test_spark_finds_the_format_by_itself(spark: SparkSession, topic_path: Path) -> None:
+    assert read(spark.newSession(), topic_path).count() == 900
+
+
+def test_without_pyspark_the_error_says_what_to_install(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seglog.spark.find_spec", lambda name: None)
+    with pytest.raises(seglog.MissingExtra, match=r"pyspark and pandas: pip install 'seglog\[spark\]'"):
+        register(spark)
 
 
 def test_registering_again_changes_nothing(spark: SparkSession, topic_path: Path) -> None:

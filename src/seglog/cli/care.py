@@ -91,7 +91,8 @@ def _verify(args: argparse.Namespace) -> int:
     if args.json:
         output.say_json(output.plain(found) | {"ok": found.ok})
         return Exit.OK if found.ok else Exit.FAILED
-    checked = f"{format_count(found.records, 'record')}, {format_size(found.bytes)}, {format_count(found.segments, 'segment')}"
+    records, segments = format_count(found.records, "record"), format_count(found.segments, "segment")
+    checked = f"{records}, {format_size(found.bytes)}, {segments}"
     if found.tail_bytes:
         checked += f", and {found.tail_bytes} bytes of an append that is under way or was cut off"
     if found.ok:

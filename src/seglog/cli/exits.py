@@ -87,6 +87,8 @@ def json_of(error: BaseException) -> str:
         "exit": int(exit_of(error)),
         "retriable": bool(getattr(error, "retriable", False)),
     }
+    if isinstance(error, OSError) and error.filename is not None:
+        fields["path"] = str(error.filename)
     for name in ("offset", "next_offset", "lowest_offset", "path", "position", "size", "limit"):
         value = getattr(error, name, None)
         if value is not None:

@@ -6,12 +6,15 @@ report.
     queries    topic -> results, with Spark   report, charts, report.html   what people look at
     output     which files are replaced       progress   what is seen meanwhile
 
-`run` is the whole of it. Importing this package loads none of them.
+`run` is the whole of it, told step by step in `story`. Importing this package loads none of them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from seglog.spark import require_pyspark
+from seglog.spark.java import use_java
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +29,8 @@ def run(output: Path, *, limit: int | None = None) -> int:
     limit: only so many flights of the file. What an earlier run left in `output` is replaced; anything else
     there is left alone. Raises InvalidArgument (the directory is somebody else's) and MissingExtra.
     """
-    from seglog.demo.story import tell  # noqa: PLC0415 - Spark, Arrow and the data are the demo extra
+    require_pyspark()
+    use_java()  # here already: better before a minute's work than after it
+    from seglog.demo.story import tell  # noqa: PLC0415 - loads Spark, Arrow and numba
 
     return tell(output, limit=limit)

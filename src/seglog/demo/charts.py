@@ -68,9 +68,7 @@ def _cell(name: str, hour: int, cell: Cell | None) -> str:
         return '<div class="cell none" role="cell"></div>'
     heat = round(100 * min(max(cell.mean, 0), HOT_MINUTES) / HOT_MINUTES)
     classes = "cell" + (" few" if cell.departed < FEW_DEPARTURES else "") + (" deep" if heat > 55 else "")
-    title = (
-        f"{name}, {hour}:00 to {hour}:59: {cell.mean:.1f} min late on average, {cell.departed:,} departures"
-    )
+    title = f"{name}, {hour}:00 to {hour}:59: {cell.mean:.1f} min late on average, {cell.departed:,} departures"
     attributes = f'class="{classes}" role="cell" style="--heat:{heat}%" title="{title}"'
     return f"<div {attributes}><i>{round(cell.mean)}</i></div>"
 
@@ -100,9 +98,7 @@ def lanes(partitions: Sequence[Sequence[Block]]) -> str:
     low, high = min(block.start for block in blocks), max(block.end for block in blocks)
     span, largest = max(high - low, 1), max(block.size for block in blocks)
     height = len(partitions) * (_LANE + _LANE_GAP) + _AXIS
-    parts = [
-        f'<svg class="chart" height="{height}" role="img" aria-label="Segments of every partition over time">'
-    ]
+    parts = [f'<svg class="chart" height="{height}" role="img" aria-label="Segments of every partition over time">']
     for number, lane in enumerate(partitions):
         floor = number * (_LANE + _LANE_GAP) + _LANE + _LANE_GAP - 4
         for block in lane:
@@ -112,7 +108,7 @@ def lanes(partitions: Sequence[Sequence[Block]]) -> str:
             parts.append(_rect(kind, block.title, left, floor - tall, max(wide, 0.15), tall))
         parts.append(f'<line class="axis" x1="0" x2="100%" y1="{floor + 0.5}" y2="{floor + 0.5}"/>')
         parts.append(f'<text class="lane" x="0" y="{floor - _LANE - 2}">partition {number}</text>')
-    return "".join([*parts, *_months(low, high, height), "</svg>"])
+    return "".join([*parts, "</svg>"])
 
 
 def _months(low: int, high: int, height: int) -> list[str]:

@@ -23,24 +23,18 @@ class Comparison(NamedTuple):
     lines: tuple[str, ...]
 
 
-def compare(
-    name: str, expected: Mapping[K, tuple[object, ...]], actual: Mapping[K, tuple[object, ...]]
-) -> Comparison:
+def compare(name: str, expected: Mapping[K, tuple[object, ...]], actual: Mapping[K, tuple[object, ...]]) -> Comparison:
     """Compare two results by key; `name` says in the lines which result is meant. Floats must be equal to the
     bit.
     """
-    keys = sorted(
-        (key for key in expected.keys() | actual.keys() if expected.get(key) != actual.get(key)), key=str
-    )
+    keys = sorted((key for key in expected.keys() | actual.keys() if expected.get(key) != actual.get(key)), key=str)
     lines = [_line(name, key, expected.get(key), actual.get(key)) for key in keys[:SHOWN]]
     if len(keys) > SHOWN:
         lines.append(f"{name}: and {len(keys) - SHOWN} more rows")
     return Comparison(len(expected), len(keys), tuple(lines))
 
 
-def _line(
-    name: str, key: object, expected: tuple[object, ...] | None, actual: tuple[object, ...] | None
-) -> str:
+def _line(name: str, key: object, expected: tuple[object, ...] | None, actual: tuple[object, ...] | None) -> str:
     if actual is None:
         return f"{name}: {key} is missing; expected {tuple(expected or ())}"
     if expected is None:

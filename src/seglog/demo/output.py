@@ -28,9 +28,7 @@ def prepare(output: Path) -> None:
             f"{output} holds files and was not made by the demo, so it was left alone; name another directory"
         )
     output.mkdir(parents=True, exist_ok=True)
-    marker.write_text(
-        "seglog demo made this directory and replaces its own files here when it runs again.\n", "utf-8"
-    )
+    marker.write_text("seglog demo made this directory and replaces its own files here when it runs again.\n", "utf-8")
     for name in _OWN:
         entry = output / name
         if entry.is_dir() and not entry.is_symlink():

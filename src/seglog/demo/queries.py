@@ -38,11 +38,7 @@ def read_topic(spark: SparkSession, topic: Topic) -> DataFrame:
     and an append between the two must not make them disagree.
     """
     ends = {str(number): topic.partition(number).next_offset for number in range(topic.partitions)}
-    return (
-        spark.read.format("seglog")
-        .option("endingOffsets", json.dumps({topic.name: ends}))
-        .load(str(topic.path))
-    )
+    return spark.read.format("seglog").option("endingOffsets", json.dumps({topic.name: ends})).load(str(topic.path))
 
 
 def latest_states(records: DataFrame) -> DataFrame:
@@ -53,9 +49,7 @@ def latest_states(records: DataFrame) -> DataFrame:
     """
     keyed = records.where("key IS NOT NULL")
     last = keyed.groupBy("partition", "key").agg(sql.max("offset").alias("offset"))
-    states = keyed.join(
-        sql.broadcast(last.select("partition", "offset")), ["partition", "offset"], "left_semi"
-    )
+    states = keyed.join(sql.broadcast(last.select("partition", "offset")), ["partition", "offset"], "left_semi")
     return states.select(
         sql.col("key").cast("string").alias("aircraft"),
         "partition",
@@ -71,9 +65,7 @@ def latest_states(records: DataFrame) -> DataFrame:
 
 def delay_statistics(records: DataFrame) -> DataFrame:
     """Return flights, departures, mean departure delay and share of late ones by carrier and hour."""
-    events = records.select(sql.from_json(sql.col("value").cast("string"), _VALUE).alias("event")).select(
-        "event.*"
-    )
+    events = records.select(sql.from_json(sql.col("value").cast("string"), _VALUE).alias("event")).select("event.*")
     late = sql.when(sql.col("dep_delay").isNotNull(), (sql.col("dep_delay") > LATE_MINUTES).cast("int"))
     return events.groupBy("carrier", "hour").agg(
         sql.count(sql.lit(1)).alias("flights"),
@@ -95,9 +87,7 @@ def write_parquet(frame: DataFrame, path: Path, order: list[str]) -> None:
 def read_states(path: Path) -> dict[str, AircraftState]:
     """Return what `latest_states` wrote: tail number -> state. ValueError if an aircraft is there twice."""
     rows = pq.read_table(path).to_pylist()
-    states = {
-        row["aircraft"]: AircraftState(*(_utc(row[name]) for name in AircraftState._fields)) for row in rows
-    }
+    states = {row["aircraft"]: AircraftState(*(_utc(row[name]) for name in AircraftState._fields)) for row in rows}
     return _unique(states, rows)
 
 
@@ -113,8 +103,7 @@ def read_delays(path: Path) -> dict[tuple[str, int], DelayStatistics]:
     """
     rows = pq.read_table(path).to_pylist()
     delays = {
-        (row["carrier"], row["hour"]): DelayStatistics(*(row[name] for name in DelayStatistics._fields))
-        for row in rows
+        (row["carrier"], row["hour"]): DelayStatistics(*(row[name] for name in DelayStatistics._fields)) for row in rows
     }
     return _unique(delays, rows)
 

@@ -47,9 +47,7 @@ def render(run: Run) -> str:
     """Return the whole report as HTML."""
     template = Template(resources.files(__package__).joinpath("report.html").read_text(encoding="utf-8"))
     seconds = sum(run.seconds.values())
-    blocks = [
-        [_block(number, info) for info in lane if info.records] for number, lane in enumerate(run.segments)
-    ]
+    blocks = [[_block(number, info) for info in lane if info.records] for number, lane in enumerate(run.segments)]
     return template.substitute(
         partitions=len(run.segments),
         verdict=f"All {len(run.states) + len(run.delays):,} result rows equal what the CSV alone gives",
@@ -96,9 +94,7 @@ def _tiles(run: Run, seconds: float) -> str:
 
 def _block(partition: int, info: SegmentInfo) -> charts.Block:
     low, high = info.min_timestamp or 0, info.max_timestamp or 0
-    days = (
-        f"{datetime.fromtimestamp(low / 1e6, UTC):%d %b} to {datetime.fromtimestamp(high / 1e6, UTC):%d %b}"
-    )
+    days = f"{datetime.fromtimestamp(low / 1e6, UTC):%d %b} to {datetime.fromtimestamp(high / 1e6, UTC):%d %b}"
     title = f"partition {partition}, {info.name}: {info.records:,} records, {size(info.bytes)}, {days}"
     return charts.Block(low, high, info.bytes, info.sealed_at is None, title)
 
@@ -119,9 +115,7 @@ def _heat(run: Run) -> str:
     return charts.heat_map(_carriers_by_size(run), sorted({hour for _, hour in cells}), cells)
 
 
-def _by_hour(
-    delays: Mapping[tuple[str, int], DelayStatistics], field: str, text: Callable[[float], str]
-) -> str:
+def _by_hour(delays: Mapping[tuple[str, int], DelayStatistics], field: str, text: Callable[[float], str]) -> str:
     """Return bars of one mean over all carriers, weighted by departures."""
     sums: dict[int, float] = {}
     departed: dict[int, int] = {}
@@ -160,6 +154,4 @@ def _aircraft_table(run: Run) -> str:
         )
         for tail, state in newest
     ]
-    return charts.table(
-        ("aircraft", "flight", "route", "New York time", "delay, min", "partition", "offset"), rows
-    )
+    return charts.table(("aircraft", "flight", "route", "New York time", "delay, min", "partition", "offset"), rows)

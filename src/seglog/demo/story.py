@@ -7,23 +7,17 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import ExitStack
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from seglog.demo import flights, output
+import seglog
+from seglog.demo import flights, output, queries
 from seglog.demo.compare import compare
 from seglog.demo.expected import compute
 from seglog.demo.ingest import PARTITIONS, ingest, verify
 from seglog.demo.progress import Steps
 from seglog.demo.report import Run, render, size
-from seglog.errors import MissingExtra
 from seglog.spark.session import borrowed_session
-
-try:
-    from seglog.demo import queries
-except ImportError as error:  # everything else of the demo comes with seglog itself
-    raise MissingExtra(f"the demo needs Spark: pip install 'seglog[demo]' ({error})") from error
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,13 +110,6 @@ def _report(steps: Steps, topic: Topic, results: Results, carriers: dict[str, st
             seconds=steps.seconds,
             ingest_seconds=steps.seconds[_APPEND],
             cores=len(os.sched_getaffinity(0)),
-            version=_version(),
+            version=seglog.__version__,
         )
         path.write_text(render(run), encoding="utf-8")
-
-
-def _version() -> str:
-    try:
-        return version("seglog")
-    except PackageNotFoundError:
-        return "(not installed)"

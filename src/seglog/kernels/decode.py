@@ -78,7 +78,7 @@ def _fill(columns: Columns, row: int, record: int, key_len: int, at: int, limit:
 def decode(source: Any, cursor: Cursor, wanted: Wanted, columns: Columns) -> Any:
     """Validate records from the cursor on and fill `columns` until something stops it; return a Batch.
 
-    source: uint8, the store from position 0; cursor.end is not behind its end. Records outside `wanted` are validated too.
+    source: uint8, the store from position 0, up to cursor.end at least. Records outside `wanted` are validated too.
     """
     base = address_of(source)
     position, expected, start = cursor.position, cursor.expected, cursor.position

@@ -1,4 +1,4 @@
-"""Columns -> records end to end, with their dense entries and marks. The records' lengths were checked by the caller."""
+"""Columns -> records end to end, with their dense entries and marks. The caller has checked the lengths."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from seglog.kernels.layout import (
     CHECKED_FROM,
     FIXED_METADATA_BYTES,
     HEAD_BYTES,
+    NO_HIGH,
+    NO_LOW,
     NULL,
     VALUE_BASE,
     MarksState,
@@ -87,7 +89,7 @@ def encode(
     position, offset = place.position, place.relative
     next_position, newest = marks.next_position, marks.max_timestamp
     count, tombstones = 0, 0
-    low, high = np.int64(2**63 - 1), np.int64(-(2**63))
+    low, high = NO_LOW, NO_HIGH
     for row in range(start, stop):
         if position >= next_position:
             found[count, 0], found[count, 1] = newest, offset | (position << 32)

@@ -15,7 +15,7 @@ KEY_NULL, KEY_LONG, KEY_NOT_UTF8 = -1, -2, -3
 def _continuation(address: int, end: int, count: int) -> bool:
     if address + count > end:
         return False
-    for byte in range(count):
+    for byte in range(count):  # noqa: SIM110 # numba compiles no all()
         if load_u8(address + byte) & 0xC0 != 0x80:
             return False
     return True

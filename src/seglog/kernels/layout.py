@@ -1,4 +1,4 @@
-"""The format's numbers as the kernels need them (docs: format, "Store", "Dense index", "Sparse index"), and no others."""
+"""The numbers of the format that the kernels need (docs/format.md: store, dense and sparse index), and no others."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ FIXED_METADATA_BYTES = 20  # offset, key_len, timestamp
 VALUE_BASE = 12  # a record is 12 + metadata_len + value_len long
 NULL = 0xFFFFFFFF
 
+NO_LOW, NO_HIGH = 2**63 - 1, -(2**63)  # the bounds of no timestamps
 NO_TIMESTAMP = -(2**63)  # "max timestamp before this record" where there is no record before
 
 ENTRY = np.dtype([("checksum", "<u8"), ("length", "<u4"), ("position", "<u4")])
@@ -43,7 +44,7 @@ class MarksState(NamedTuple):
 
     @classmethod
     def start(cls, interval: int) -> MarksState:
-        """The state before a segment's first record."""
+        """Return the state before a segment's first record."""
         return cls(interval, interval, NO_TIMESTAMP)
 
 

@@ -1,4 +1,4 @@
-"""Kafka's murmur2 (seed 0x9747b28c) and the partition it gives a key. Source: the algorithm as Kafka's clients define it."""
+"""Kafka's murmur2 (seed 0x9747b28c) and the partition it gives a key, as Kafka's default partitioner has it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MASK = 0xFFFFFFFF
 
 @kernel
 def murmur2_at(address: int, length: int) -> int:
-    """The hash of `length` bytes at `address`, as an unsigned 32-bit number."""
+    """Return the hash of `length` bytes at `address`, as an unsigned 32-bit number."""
     digest = (SEED ^ length) & MASK
     end = address + length
     while address + 4 <= end:
@@ -32,7 +32,7 @@ def murmur2_at(address: int, length: int) -> int:
 
 @kernel
 def murmur2(key: Any) -> int:
-    """The hash of a contiguous uint8 array, signed 32 bit as in Kafka: murmur2(b"21") = -973932308."""
+    """Return the hash of a contiguous uint8 array, signed 32 bit as in Kafka: that of b"21" is -973932308."""
     digest = murmur2_at(address_of(key), key.size)
     return digest - (1 << 32) if digest >= 1 << 31 else digest
 

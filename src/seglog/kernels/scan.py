@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from seglog.kernels.layout import ENTRY, HEAD_BYTES, MARK, NULL, OK, REASONS, MarksState, Summary
+from seglog.kernels.layout import ENTRY, HEAD_BYTES, MARK, NO_HIGH, NO_LOW, NULL, OK, REASONS, MarksState, Summary
 from seglog.kernels.memory import address_of, kernel, load_i64, load_u32, load_u64
 from seglog.kernels.validate import GROUP, Cursor, check, frame, record_length
 
@@ -28,7 +28,7 @@ def scan(source: Any, cursor: Cursor, marks: MarksState, room: int, entries: Any
     next_position, newest = marks.next_position, marks.max_timestamp
     hashes = np.empty(GROUP, np.uint64)
     records, count, tombstones = 0, 0, 0
-    low, high = np.int64(2**63 - 1), np.int64(-(2**63))
+    low, high = NO_LOW, NO_HIGH
     soft_end = cursor.position + CHUNK_BYTES
     while records < room and position < cursor.end and reason == OK:
         framed, after = frame(base, position, cursor.end, soft_end, records, hashes)
@@ -61,7 +61,7 @@ class StoreScan:
 
     records: valid ones; position: where they end; next_relative: one behind the last one's relative offset;
     entries: structured array ENTRY, marks: MARK; marks_state: to go on from here; tombstones; min_timestamp,
-    max_timestamp: None without records; reason: None at the end of the range, else why there is no valid record at `position`.
+    max_timestamp: None without records; reason: None at the end of the range, else why no valid record is there.
     """
 
     records: int
@@ -96,8 +96,8 @@ def scan_chunks(
 ) -> Iterator[StoreScan]:
     """Validate a store piece by piece, a StoreScan for every 64 Ki records or 16 MiB; at least one.
 
-    buffer: the store from position 0. relative: the relative offset of the record at `position`, in a sparse segment the
-    lowest it may have. end: where the range ends, cut to the buffer. max_records: stop behind so many.
+    buffer: the store from position 0. relative: the relative offset of the record at `position`, in a sparse segment
+    the lowest it may have. end: where the range ends, cut to the buffer. max_records: stop behind so many.
     """
     source = as_bytes(buffer)
     end = min(end, source.size)
@@ -143,8 +143,8 @@ def scan_store(
 ) -> StoreScan:
     """Validate a store and gather all its entries and marks (16 bytes a record); arguments as for scan_chunks.
 
-    marks_state: from where the marks go on, by default a segment's start with `interval`. progress: called with the bytes
-    scanned so far. For a store whose entries are not wanted in memory at once take scan_chunks.
+    marks_state: from where the marks go on, by default a segment's start with `interval`. progress: called with the
+    bytes scanned so far. For a store whose entries are not wanted in memory at once take scan_chunks.
     """
     state = marks_state or MarksState.start(interval)
     span = {"salt": salt, "relative": relative, "position": position, "end": end, "dense": dense}

@@ -1,4 +1,4 @@
-"""Arrow columns of any layout -> where each row's bytes lie. Copies no data, and refuses what points outside its buffers.
+"""Arrow columns of any layout -> where each row's bytes lie. Copies no data; refuses what points outside its buffers.
 
 Knows the layouts of Arrow (offsets, views, fixed size, dictionary) and nothing of records.
 """
@@ -26,14 +26,14 @@ class ByteRows(NamedTuple):
 
 
 def byte_rows(column: pa.ChunkedArray, name: str) -> ByteRows:
-    """Find the rows of a column; InvalidType naming `name` unless it is of binary or string, InvalidArgument if damaged."""
+    """Find the rows of a column; InvalidType unless it is of binary or string, InvalidArgument if it is damaged."""
     if not (is_text(column.type) or is_bytes(column.type)):
         raise InvalidType(f"column {name!r} must be binary or string, not {column.type}")
     return joined([chunk_rows(chunk, name) for chunk in column.chunks])
 
 
 def joined(parts: list[ByteRows]) -> ByteRows:
-    """The rows of all parts, in order."""
+    """Return the rows of all parts, in order."""
     if len(parts) == 1:
         return parts[0]
     owners = tuple(owner for part in parts for owner in part.owners)
@@ -43,7 +43,7 @@ def joined(parts: list[ByteRows]) -> ByteRows:
 
 
 def null_rows(rows: int) -> ByteRows:
-    """So many nulls."""
+    """Return so many nulls."""
     return ByteRows(np.zeros(rows, np.int64), np.full(rows, -1, np.int64), ())
 
 

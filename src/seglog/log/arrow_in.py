@@ -72,8 +72,9 @@ class ArrowBatch:
         """Check a pyarrow Table or RecordBatch and make it ready.
 
         Columns: `value` (required), `key`: binary or string of any layout, or dictionaries of them; `timestamp`: int64
-        microseconds or timestamp[any unit] (without a zone: UTC; nanoseconds are cut down to whole microseconds), null or
-        absent: `now`; `headers`: list or map of (key: string, value: binary or string), null: none. `offset` is ignored.
+        microseconds or timestamp[any unit] (without a zone: UTC; nanoseconds are cut down to whole microseconds), null
+        or absent: `now`; `headers`: list or map of (key: string, value: binary or string), null: none. `offset` is
+        ignored. The data is not copied: it must not change before it is encoded.
         InvalidType for another type, InvalidArgument for another column or a value that does not fit.
         """
         columns = _named_columns(data)
@@ -100,7 +101,7 @@ class ArrowBatch:
     ) -> Encoded:
         """Encode rows start..stop to the front of `out` (a writable buffer), as a store holds them from `position` on.
 
-        relative: the first row's offset in the segment. InvalidArgument if they do not fit `out` or the format's 32 bits.
+        relative: the first row's offset in the segment. InvalidArgument if they fit neither `out` nor 32 bits.
         """
         target = np.frombuffer(out, np.uint8)
         if not 0 <= start <= stop <= self.rows:
@@ -108,7 +109,7 @@ class ArrowBatch:
         length = int(self.ends[stop] - self.ends[start])
         if length > target.size or position + length > 2**32 - 1 or relative + stop - start > 2**32:
             raise InvalidArgument(
-                f"{length} bytes from position {position} and offset {relative} on do not fit {target.size} bytes, or 32 bits"
+                f"{length} bytes at position {position}, offset {relative} must fit {target.size} bytes and 32 bits"
             )
         entries, found = np.empty((stop - start, 2), np.uint64), np.empty((stop - start, 2), np.int64)
         place = Place(relative, position, np.uint64(salt))
@@ -182,7 +183,7 @@ def _header_rows(column: pa.ChunkedArray) -> ByteRows:
 
 
 def _pair_types(kind: Any) -> tuple[Any, Any]:
-    """The types of a header's key and value; None where there are none."""
+    """Return the types of a header's key and value; None where there are none."""
     if pa.types.is_map(kind):
         return kind.key_type, kind.item_type
     lists = pa.types.is_list(kind) or pa.types.is_large_list(kind)
@@ -209,7 +210,7 @@ def _header_chunk(chunk: pa.Array) -> ByteRows:
 
 
 def _pairs(chunk: pa.Array) -> tuple[ByteRows, ByteRows]:
-    """All keys and values of a chunk, also those that no row of it takes."""
+    """Find all keys and values of a chunk, also those that no row of it takes."""
     if pa.types.is_map(chunk.type):
         return chunk_rows(chunk.keys, "headers"), chunk_rows(chunk.items, "headers")
     pairs = chunk.values

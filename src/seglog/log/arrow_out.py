@@ -1,4 +1,4 @@
-"""Arrow out: the bytes of a store -> validated record batches, the data left where it is. Knows no log and no segment."""
+"""Arrow out: the bytes of a store -> validated record batches, the data left where it is. Knows no log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HEADERS_TYPE = pa.list_(pa.struct(PAIR))
 
 
 def record_schema(values: Values = "view") -> pa.Schema:
-    """The columns of a log: offset, timestamp, key, value, headers; keys and values as binary_view or binary."""
+    """Return the columns of a log: offset, timestamp, key, value, headers; keys and values as binary_view or binary."""
     if values not in ("view", "binary"):
         raise InvalidArgument(f'values is {values!r}; it must be "view" or "binary"')
     data = pa.binary_view() if values == "view" else pa.binary()
@@ -159,8 +159,8 @@ def decode_batches(
 
     buffer: the store from position 0 (bytes, memoryview, mmap); with values="view" batches keep it alive and share its
     memory. relative: the relative offset of the record at `position`, in a sparse segment the lowest it may have.
-    first, stop: relative offsets; records before `first` are validated and left out, the first at or behind `stop` ends it.
-    max_records, max_bytes: of one batch; a single longer record is a batch of its own.
+    first, stop: relative offsets; records before `first` are validated and left out, the first at or behind `stop` ends
+    it. max_records, max_bytes: of one batch; a single longer record is a batch of its own.
 
     Raises CorruptRecord at a record that is not valid, after the valid ones before it; with tail=True it ends there.
     InvalidArgument for a record of 2 GiB or more, which Arrow's views do not reach.
@@ -186,8 +186,8 @@ def decode_batches(
 class _Room:
     """Memory for one batch, one row each; `columns` is where the kernel finds it.
 
-    What goes into the batch lies in one block of Arrow's memory pool, which hands the same pages out again; `scratch` lives
-    as long as the decoder: position (8 bytes), key_valid, value_valid of each row.
+    What goes into the batch lies in one block of Arrow's memory pool, which hands the same pages out again; `scratch`
+    lives as long as the decoder: position (8 bytes), key_valid, value_valid of each row.
     """
 
     def __init__(self, rows: int, scratch: Array) -> None:
@@ -200,11 +200,11 @@ class _Room:
         )
 
     def words(self, column: int, rows: int) -> pa.Buffer:
-        """The offsets (0) or timestamps (1)."""
+        """Return the offsets (0) or timestamps (1)."""
         return self._block.slice(8 * self.rows * column, 8 * rows)
 
     def views(self, column: int, rows: int) -> pa.Buffer:
-        """The views of the keys (0) or the values (1)."""
+        """Return the views of the keys (0) or the values (1)."""
         return self._block.slice(16 * self.rows * (column + 1), 16 * rows)
 
     def positions(self, rows: int) -> Array:
@@ -234,7 +234,7 @@ def _headers(source: Array, positions: Array, count: int) -> pa.Array:
     rows, keys, values = len(positions), NO_KEYS, NO_VALUES
     offsets = np.zeros(rows + 1, np.int32)
     if count:
-        key, value = (tuple(np.empty(count, np.int64) for _ in range(2)) for _ in range(2))
+        key, value = [(np.empty(count, np.int64), np.empty(count, np.int64)) for _ in range(2)]
         locate_headers(source, positions, offsets, key, value)
         nulls, bits = _bitmap((value[1] >= 0).view(np.uint8))
         keys, values = _gathered(pa.string(), *key, None, 0), _gathered(pa.binary(), *value, bits, nulls)

@@ -170,8 +170,8 @@ class Log(ABC):
     ) -> Iterator[pa.RecordBatch]:
         """Iterate over the same range as `scan` in Arrow record batches of up to `max_records`, every record verified.
 
-        Columns offset, timestamp (us, UTC), key, value, headers. values="view" gives keys and values as binary_view into
-        the store's memory map, without a copy; "binary" gives plain binary.
+        Columns offset, timestamp (us, UTC), key, value, headers. values="view" gives keys and values as binary_view
+        into the store's memory map, without a copy; "binary" gives plain binary.
         """
         if isinstance(max_records, bool) or not isinstance(max_records, int) or max_records < 1:
             raise InvalidArgument(f"max_records is {max_records!r}; it must be an int of at least 1")
@@ -235,7 +235,7 @@ class Log(ABC):
         yield view.active
 
     def tail(self, start: int | None = None) -> Tail:
-        """Return a place in the log, from `start` (default: the present end) on, whose `poll` gives what has come since."""
+        """Return a place in the log, at `start` (default: the present end), whose `poll` gives what comes behind it."""
         view = self._view()
         position = view.next_offset if start is None else checked_offset(start, "start")
         if not view.lowest_offset <= position <= view.next_offset:
@@ -285,7 +285,7 @@ class Log(ABC):
         return nullcontext()
 
     def append_at(self, offset: int, record: Record) -> int:
-        """Append a record of another log at its own offset, which may leave a gap; for followers. offset >= next_offset."""
+        """Append a record of another log at its own offset (next_offset or later, leaving a gap); for followers."""
         self._refuse("append_at")
 
     def append_stream(
@@ -300,7 +300,7 @@ class Log(ABC):
         """Append one record whose value comes in pieces, never held whole, and return its offset.
 
         limit: bytes of value. The record may write `segment_bytes - store size + segment_overflow_bytes`
-        (laminarmq's append_threshold); past either StreamOverflow. On any error it is rolled back and nothing is visible.
+        (laminarmq's append_threshold); past either StreamOverflow. After any error nothing of it is visible.
         """
         self._refuse("append_stream")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
 
@@ -29,6 +30,7 @@ from seglog.format.store import HEADER_BYTES
 from seglog.log.cache import SegmentCache
 from seglog.log.catalog import Catalog, read_manifest, write_manifest
 from seglog.log.follower import LogFollower
+from seglog.log.live import LiveSegments
 from seglog.log.log import Log
 from seglog.log.rebuild import rebuild_manifest
 from seglog.log.writer import LogWriter
@@ -64,8 +66,8 @@ def open_log(
     writer; LogNotFound where there is none, and expose="durable" shows only what the writer has synced.
     config: stored with the log; None takes the stored one. clock gives us since the epoch.
 
-    NotALog for a file or a directory of something else, FormatVersionError for a newer format, CorruptLog for a structure
-    that cannot be used; all of them leave everything as it is.
+    NotALog for a file or a directory of something else, FormatVersionError for a newer format, CorruptLog for a
+    structure that cannot be used; all of them leave everything as it is.
     """
     if mode not in ("a", "r"):
         raise InvalidArgument(f'mode is {mode!r}; it must be "a" (read and write) or "r" (read only)')
@@ -131,10 +133,8 @@ def _refuse_foreign(storage: Storage) -> None:
 def _open_writer(storage: Storage, config: LogConfig | None, clock: Clock) -> LogWriter:
     if storage.exists():
         _refuse_foreign(storage)
-        try:
+        with suppress(CorruptLog):  # looked at again under the lock
             read_manifest(storage)  # a newer format is refused before anything is touched
-        except CorruptLog:
-            pass  # looked at again under the lock
     storage.make(filename.DIRECTORIES)
     lock = storage.try_lock(filename.LOCK)
     if lock is None:
@@ -172,18 +172,8 @@ class _Opening:
         cache = SegmentCache(
             self.storage, limit=wanted.open_segments_max, interval=wanted.index_interval_bytes, heal=True
         )
-        log = LogWriter(
-            self.storage,
-            lock,
-            catalog,
-            active,
-            cache,
-            self.clock,
-            RecoveryReport(tuple(self.events)),
-            config=wanted,
-        )
-        catalog.collect()
-        return log
+        live = LiveSegments(self.storage, catalog, active, cache, self.clock, wanted)
+        return LogWriter(self.storage, lock, live, self.clock, RecoveryReport(tuple(self.events)))
 
     def _manifest(self) -> Manifest:
         try:

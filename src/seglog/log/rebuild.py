@@ -1,4 +1,4 @@
-"""Making a manifest anew from the stores, where MANIFEST is damaged or gone. Reads only; whoever opens the log installs it.
+"""Making a manifest anew from the stores, where MANIFEST is damaged or gone. Reads only; the opener installs it.
 
 Every store says which file it is (salt), where it begins (its name) and what it covers (span). A file with a higher
 number was written later and wins where two overlap. What the stores do not know (config, epoch, log start, published

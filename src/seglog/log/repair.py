@@ -31,7 +31,8 @@ from seglog.storage import File, Storage, must_sync
 @dataclass(frozen=True, kw_only=True)
 class RepairAction:
     """One thing a repair does. kind: drop (a missing store leaves the log), salvage (readable records are copied),
-    reindex (a lookup is made anew) or accept (a rebuilt manifest)."""
+    reindex (a lookup is made anew) or accept (a rebuilt manifest).
+    """
 
     kind: str
     path: str
@@ -50,7 +51,7 @@ class RepairReport:
 def repair_storage(
     storage: Storage, *, dry_run: bool = False, progress: Progress | None = None, clock: Clock = system_clock
 ) -> RepairReport:
-    """Repair a log that nobody has open for writing (LogLocked); works where opening refuses. dry_run changes nothing."""
+    """Repair a log that nobody has open for writing (LogLocked), also where opening refuses. dry_run changes nothing."""
     if dry_run:
         report = verify_storage(storage, progress)
         actions, lost = plan(report)
@@ -129,9 +130,7 @@ class Repair:
             self._quarantine(retired)
             self.catalog.install(segments, retire=retired, rebuilt=False)
             self.catalog.collect()
-        return RepairReport(
-            actions=self.actions, records_lost=self.lost, quarantined=tuple(self.quarantined)
-        )
+        return RepairReport(actions=self.actions, records_lost=self.lost, quarantined=tuple(self.quarantined))
 
     def _kind(self, entry: SegmentEntry) -> str | None:
         return self._kinds.get(f"{self.storage.path}/{entry.name()}")

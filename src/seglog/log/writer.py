@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet
 
 from seglog.clock import Clock
-from seglog.config import LogConfig
 from seglog.errors import (
     InvalidArgument,
     InvalidType,
@@ -25,19 +23,14 @@ from seglog.errors import (
     LogReadOnly,
     OffsetConflict,
     OffsetOutOfRange,
-    RecordTooLarge,
     SeglogError,
-    StorageError,
 )
 from seglog.format.codec import encode_headers, record_length
-from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES
-from seglog.log.cache import SegmentCache
-from seglog.log.catalog import Catalog
 from seglog.log.durability import Durability, IntervalSync
-from seglog.log.info import SegmentInfo, active_info, sealed_info
+from seglog.log.info import SegmentInfo
+from seglog.log.live import LiveSegments
 from seglog.log.log import Log
-from seglog.log.retention import select_expired
 from seglog.log.view import View
 from seglog.record import (
     Header,
@@ -48,16 +41,12 @@ from seglog.record import (
     checked_offset,
     checked_timestamp,
 )
-from seglog.segment.active import ActiveSegment, create_segment
-from seglog.segment.cut import cut_entry
 from seglog.segment.report import RecoveryReport
-from seglog.storage import Lock, Storage, must_sync
+from seglog.storage import Lock, Storage
 
 if TYPE_CHECKING:
     from seglog.log.check import Progress
     from seglog.log.repair import RepairReport
-
-MAX_RELATIVE = 2**32 - 1
 
 
 class LogWriter(Log):
@@ -66,59 +55,39 @@ class LogWriter(Log):
     _open_writers: ClassVar[WeakSet[LogWriter]] = WeakSet()
 
     def __init__(
-        self,
-        storage: Storage,
-        lock: Lock,
-        catalog: Catalog,
-        active: ActiveSegment,
-        cache: SegmentCache,
-        clock: Clock,
-        recovery: RecoveryReport,
-        *,
-        config: LogConfig,
+        self, storage: Storage, lock: Lock, live: LiveSegments, clock: Clock, recovery: RecoveryReport
     ) -> None:
         super().__init__(storage, recovery)
         self._lock = lock
-        self._catalog = catalog
-        self._active = active
-        self._cache = cache
+        self._live = live
         self._clock = clock
         self._mutex = threading.RLock()
         self._streaming = False
         self._group = threading.local()
         self._refusal: Callable[[], SeglogError] | None = None
-        self._last_append = clock()
-        self._durability = Durability(active.next_offset, self._sync_written)
-        self._set_config(config)
-        self._present = catalog.views.add(View(catalog.current, active.reader, cache))
+        self._durability = Durability(live.active.next_offset, self._sync_written)
+        live.on_synced = self._durability.advance
+        self._flush_records = live.config.flush_records
+        self._segment_bytes = live.segment_bytes
         LogWriter._open_writers.add(self)
-        if config != catalog.current.config:
-            self._store_config(config)
-        interval = self._config.flush_interval
+        interval = live.config.flush_interval
         self._interval_sync = IntervalSync(float(interval), self._sync_quietly) if interval else None  # type: ignore[arg-type] # settled to float
-
-    def _set_config(self, config: LogConfig) -> None:
-        self._config = config
-        self._segment_bytes = config.segment_bytes
-        self._record_limit = config.store_limit - HEADER_BYTES
-        self._keeps_age = config.retention.age is not None
-        self._age_us = None if config.segment_age is None else round(float(config.segment_age) * 1_000_000)  # type: ignore[arg-type] # settled to float
 
     # --- state --------------------------------------------------------------------------------------------------
 
     def _view(self) -> View:
         if self._closed:
             self._check_open()
-        if self._active.reader.next_offset != self._active.next_offset and self._refusal is None:
+        if self._live.active.reader.next_offset != self._live.active.next_offset and self._refusal is None:
             with self._writing():
-                self._active.write_buffer()
-        return self._present
+                self._live.active.write_buffer()
+        return self._live.present
 
     @property
     def next_offset(self) -> int:
         """The offset that the next append gets."""
         self._check_open()
-        return self._active.next_offset
+        return self._live.active.next_offset
 
     @property
     def durable_offset(self) -> int:
@@ -131,9 +100,7 @@ class LogWriter(Log):
         """Figures of every segment, the active one last."""
         with self._mutex:
             self._view()
-            active = self._active
-            sealed = [sealed_info(entry) for entry in self._catalog.current.segments[:-1]]
-            return (*sealed, active_info(active.entry, active.reader, active.tally))
+            return self._live.infos()
 
     def _check_writable(self) -> None:
         if self._refusal is not None:
@@ -157,9 +124,9 @@ class LogWriter(Log):
         with self._mutex:
             if self._refusal is None:
                 self._refusal = lambda: LogPoisoned(*error.args)
-                reader = self._present.active
+                reader = self._live.present.active
                 reader.next_offset = max(min(reader.next_offset, self._durability.durable_offset), reader.base_offset)
-                self._active.next_offset = reader.next_offset
+                self._live.active.next_offset = reader.next_offset
         self._durability.fail(error)
 
     @classmethod
@@ -169,7 +136,7 @@ class LogWriter(Log):
             path = log.path
             log._mutex = threading.RLock()  # another thread of the parent may have held it
             log._interval_sync = None
-            log._refusal = lambda path=path: LogReadOnly(  # type: ignore[misc] # bound now, not at the call
+            log._refusal = lambda path=path: LogReadOnly(
                 errno.EPERM,
                 "the log was inherited through fork; only the parent writes, open it anew here",
                 path,
@@ -196,11 +163,11 @@ class LogWriter(Log):
         with self._mutex:
             if self._refusal is not None or self._streaming:
                 self._check_writable()
-            offset = self._active.next_offset
+            offset = self._live.active.next_offset
             if expected_offset is not None and expected_offset != offset:
                 raise OffsetConflict(checked_offset(expected_offset, "expected_offset"), offset)
             self._append(offset, timestamp, key, value, packed)
-        if self._config.flush_records is not None:
+        if self._flush_records is not None:
             self._flush_if_due(offset + 1)
         return offset
 
@@ -213,15 +180,15 @@ class LogWriter(Log):
         key, timestamp = checked_key(record.key), checked_timestamp(record.timestamp)
         packed = encode_headers(checked_headers(record.headers))
         with self._writing():
-            if offset < self._active.next_offset:
-                raise OffsetConflict(offset, self._active.next_offset)
+            if offset < self._live.active.next_offset:
+                raise OffsetConflict(offset, self._live.active.next_offset)
             if not 0 <= offset < 2**63 - 1:
-                raise OffsetOutOfRange(offset, self.lowest_offset, self._active.next_offset)
-            self._check_size(record_length(key, packed, value))
-            if offset > self._active.next_offset:
-                self._admit_gap(offset)
+                raise OffsetOutOfRange(offset, self.lowest_offset, self._live.active.next_offset)
+            self._live.check_size(record_length(key, packed, value))
+            if offset > self._live.active.next_offset:
+                self._live.admit_gap(offset)
             self._append(offset, timestamp, key, value, packed)
-        if self._config.flush_records is not None:
+        if self._flush_records is not None:
             self._flush_if_due(offset + 1)
         return offset
 
@@ -232,21 +199,15 @@ class LogWriter(Log):
         if value is not None:
             length += len(value)
         try:
-            active = self._active
-            if active.size + length > self._segment_bytes or self._age_us is not None:
-                self._check_size(length)
-                self._roll_if_due(length)
-                active = self._active
+            active = self._live.active
+            if active.size + length > self._segment_bytes or self._live.ages:
+                self._live.make_room(length)
+                self._live.last_append = self._clock()
+                active = self._live.active
             active.append(offset, timestamp, key, value, headers)
-            if self._keeps_age:
-                self._last_append = self._clock()
         except LogPoisoned as error:
             self._poison(error)
             raise
-
-    def _check_size(self, length: int, *, row: int | None = None) -> None:
-        if length > self._record_limit:
-            raise RecordTooLarge(length, self._record_limit, row=row)
 
     @contextmanager
     def grouped(self) -> Iterator[None]:
@@ -256,10 +217,10 @@ class LogWriter(Log):
             yield
         finally:
             self._group.open = False
-        self._flush_if_due(self._active.next_offset)
+        self._flush_if_due(self._live.active.next_offset)
 
     def _flush_if_due(self, next_offset: int) -> None:
-        due = self._config.flush_records
+        due = self._flush_records
         if getattr(self._group, "open", False):
             return
         if due is not None and next_offset - self._durability.durable_offset >= due:
@@ -284,25 +245,25 @@ class LogWriter(Log):
             raise InvalidArgument(f"limit is {limit}; it must be a number of bytes, 0 or more")
         head = record_length(key, encode_headers(pairs), None)
         with self._writing():
-            self._check_size(head)
-            if self._active.size >= self._segment_bytes or self._age_is_due():
-                self._roll()
-            if self._active.size + head > self._config.store_limit:
-                self._roll()
+            self._live.check_size(head)
+            if self._live.active.size >= self._segment_bytes or self._live.age_is_due():
+                self._live.roll()
+            if self._live.active.size + head > self._live.config.store_limit:
+                self._live.roll()
             self._streaming = True
             try:
-                offset = self._active.next_offset
-                self._active.append_stream(
+                offset = self._live.active.next_offset
+                self._live.active.append_stream(
                     chunks,
                     timestamp,
                     key,
                     pairs,
-                    record_limit=self._config.store_limit - self._active.size,
+                    record_limit=self._live.config.store_limit - self._live.active.size,
                     value_limit=limit,
                 )
             finally:
                 self._streaming = False
-            self._last_append = self._clock()
+            self._live.last_append = self._clock()
         self._flush_if_due(offset + 1)
         return offset
 
@@ -314,18 +275,18 @@ class LogWriter(Log):
         batch = ArrowBatch.prepare(data, now=self._clock())
         if batch.rows:
             widest = int(batch.sizes.argmax())
-            self._check_size(int(batch.sizes[widest]), row=widest)
+            self._live.check_size(int(batch.sizes[widest]), row=widest)
         with self._writing():
-            first = self._active.next_offset
+            first = self._live.active.next_offset
             try:
                 self._append_pieces(batch)
             except LogPoisoned:
                 raise
             except BaseException:
-                if self._active.next_offset != first:
+                if self._live.active.next_offset != first:
                     self._truncate(first)
                 raise
-            self._last_append = self._clock()
+            self._live.last_append = self._clock()
             offsets = range(first, first + batch.rows)
         self._flush_if_due(offsets.stop)
         return offsets
@@ -335,155 +296,38 @@ class LogWriter(Log):
         if not batch.rows:
             return
         total = int(batch.ends[batch.rows])
-        if self._age_is_due() or (total <= self._segment_bytes - HEADER_BYTES and not self._fits(total)):
-            self._roll()
+        if self._live.age_is_due() or (total <= self._segment_bytes - HEADER_BYTES and not self._live.fits(total)):
+            self._live.roll()
         row = 0
         while row < batch.rows:
-            stop = batch.rows_within(row, self._segment_bytes - self._active.size)
-            if stop == row and not self._active.empty:
-                self._roll()
+            stop = batch.rows_within(row, self._segment_bytes - self._live.active.size)
+            if stop == row and not self._live.active.empty:
+                self._live.roll()
                 continue
             stop = max(stop, row + 1)  # one record may use the overflow of an empty segment
-            self._active.append_batch(batch, row, stop)
+            self._live.active.append_batch(batch, row, stop)
             row = stop
 
-    # --- segments -----------------------------------------------------------------------------------------------
-
-    def _fits(self, length: int) -> bool:
-        return self._active.empty or self._active.size + length <= self._segment_bytes
-
-    def _roll_if_due(self, length: int) -> None:
-        if not self._fits(length) or self._age_is_due():
-            self._roll()
-
-    def _age_is_due(self) -> bool:
-        if self._age_us is None or self._active.empty:
-            return False
-        return self._clock() - self._active.entry.created >= self._age_us
-
-    def _admit_gap(self, offset: int) -> None:
-        """Make the active segment one that may have gaps and reaches to `offset`."""
-        if self._active.dense or offset - self._active.entry.base_offset > MAX_RELATIVE:
-            self._roll(base_offset=offset, dense=False)
-
-    def _roll(self, *, base_offset: int | None = None, dense: bool | None = None, sealed_at: int | None = None) -> None:
-        """Seal the active segment and begin the next; on an error the old one goes on."""
-        old, now = self._active, self._clock()
-        sealed = old.seal(now if sealed_at is None else sealed_at)
-        entry = self._new_entry(
-            old.next_offset if base_offset is None else base_offset,
-            now,
-            dense=old.dense if dense is None else dense,
-        )
-        kept = self._catalog.current.segments[:-1]
-        if old.empty:
-            self._install_active(entry, kept, retire=[old.entry])
-        else:
-            self._install_active(entry, [*kept, sealed])
-        self._durability.advance(old.next_offset)
-        self._drop_expired(now)
-
-    def _new_entry(self, base_offset: int, now: int, *, dense: bool = True) -> SegmentEntry:
-        number = self._catalog.new_file_number()
-        return SegmentEntry(base_offset=base_offset, file=number, salt=secrets.randbits(64), created=now, dense=dense)
-
-    def _install_active(
-        self,
-        entry: SegmentEntry,
-        sealed: Iterable[SegmentEntry],
-        *,
-        retire: Iterable[SegmentEntry] = (),
-        **changes: object,
-    ) -> None:
-        """Begin a new active segment behind `sealed`: store, directory, manifest, and only then memory."""
-        try:
-            store = create_segment(self._storage, entry, self._catalog.current.log_id)
-            active = ActiveSegment.start(
-                self._storage,
-                entry,
-                store,
-                interval=self._config.index_interval_bytes,
-                buffer_bytes=self._config.buffer_bytes,
-            )
-            must_sync(self._storage.sync_directory)
-            self._catalog.install([*sealed, entry], retire=retire, **changes)
-        except StorageError:
-            self._forget(entry)
-            raise
-        self._active = active
-        self._show()
-
-    def _forget(self, entry: SegmentEntry) -> None:
-        """Remove the files of a segment that did not come to be; what cannot be removed is an orphan for the next open."""
-        for kind in ("store", "index"):
-            try:
-                self._storage.unlink(entry.name(kind))
-            except StorageError:
-                return
-
-    def _show(self) -> None:
-        """Let readers in this process see the present structure, and let go of what nobody reads any more."""
-        self._present = self._catalog.views.add(View(self._catalog.current, self._active.reader, self._cache))
-        self._catalog.collect()
+    # --- structure ----------------------------------------------------------------------------------------------
 
     def truncate(self, offset: int) -> None:
         """Remove the records from `offset` on; see Log.truncate."""
         offset = checked_offset(offset)
         with self._writing():
-            if not self._catalog.current.start <= offset <= self._active.next_offset:
-                raise OffsetOutOfRange(offset, self._catalog.current.start, self._active.next_offset)
-            if offset < self._active.next_offset:
+            if not self._live.start <= offset <= self._live.active.next_offset:
+                raise OffsetOutOfRange(offset, self._live.start, self._live.active.next_offset)
+            if offset < self._live.active.next_offset:
                 self._truncate(offset)
 
     def _truncate(self, offset: int) -> None:
-        self._active.write_buffer()
-        self._active.datasync()
-        self._active.mark_durable(self._active.next_offset)
-        now, segments = self._clock(), self._catalog.current.segments
-        kept = [entry for entry in segments if entry.base_offset < offset]
-        retired = [entry for entry in segments if entry.base_offset >= offset]
-        if kept and (kept[-1].next_offset is None or kept[-1].next_offset > offset):
-            kept[-1] = cut_entry(kept[-1], self._view().reader_of(kept[-1].base_offset), offset, now)
-        self._install_active(
-            self._new_entry(offset, now, dense=self._active.dense),
-            kept,
-            retire=retired,
-            epoch=self._catalog.current.epoch + 1,
-        )
-        self._cache.drop(retired)
+        self._live.truncate(offset)
         self._durability.retreat(offset)
         self._durability.advance(offset)
 
     def expire(self) -> int:
         """Let go of what retention no longer keeps; see Log.expire."""
         with self._writing():
-            now, before = self._clock(), len(self._catalog.current.segments)
-            quiet = self._quiet_since(now)
-            if not self._active.empty and (quiet is not None or self._age_is_due()):
-                self._roll(sealed_at=quiet)
-                before += 1
-            self._drop_expired(now)
-            self._catalog.collect()
-            return before - len(self._catalog.current.segments)
-
-    def _quiet_since(self, now: int) -> int | None:
-        """Return when the last record came, if that is longer ago than retention keeps anything; else None."""
-        age = self._config.retention.age_us
-        return None if age is None or now - self._last_append < age else self._last_append
-
-    def _drop_expired(self, now: int) -> int:
-        segments = self._catalog.current.segments
-        count = select_expired(segments[:-1], self._active.size, self._config.retention, now)
-        if count:
-            self._catalog.install(segments[count:], retire=segments[:count], start=segments[count].base_offset)
-            self._cache.drop(segments[:count])
-            self._show()
-        return count
-
-    def _store_config(self, config: LogConfig) -> None:
-        with self._writing():
-            self._catalog.install(self._catalog.current.segments, config=config)
-            self._show()
+            return self._live.expire()
 
     def repair(self, progress: Progress | None = None) -> RepairReport:
         """Set damage aside and go on with all that is readable; see Log.repair."""
@@ -491,13 +335,12 @@ class LogWriter(Log):
         from seglog.log.repair import Repair  # noqa: PLC0415 - as above
 
         with self._writing():
-            if not self._active.empty:
-                self._roll()  # so that damage in it can be salvaged like that of any sealed segment
-            before = self._catalog.current.segments
+            if not self._live.active.empty:
+                self._live.roll()  # so that damage in it can be salvaged like that of any sealed segment
+            before = self._live.catalog.current.segments
             report = verify_storage(self._storage, progress)
-            repair = Repair(self._storage, self._catalog, self._clock, report).run()
-            self._cache.drop(before)
-            self._show()
+            repair = Repair(self._storage, self._live.catalog, self._clock, report).run()
+            self._live.refresh(before)
             return repair
 
     # --- durability ---------------------------------------------------------------------------------------------
@@ -505,17 +348,17 @@ class LogWriter(Log):
     def sync(self) -> None:
         """Return once every appended record survives power loss; see Log.sync."""
         with self._writing():
-            target = self._active.next_offset
+            target = self._live.active.next_offset
         self._durability.wait(target)
 
     def _sync_quietly(self) -> None:
-        if self._refusal is None and self._active.next_offset > self._durability.durable_offset:
+        if self._refusal is None and self._live.active.next_offset > self._durability.durable_offset:
             self.sync()
 
     def _sync_written(self) -> int:
         """Sync what is written by now, outside the mutex; return up to where. Called by one thread at a time."""
         with self._writing():
-            active = self._active
+            active = self._live.active
             active.write_buffer()
             target = active.next_offset
         try:
@@ -524,7 +367,7 @@ class LogWriter(Log):
             self._poison(error)
             raise
         with self._mutex:
-            if active is self._active:
+            if active is self._live.active:
                 active.mark_durable(target)
         return target
 
@@ -545,7 +388,7 @@ class LogWriter(Log):
                 path = self.path
                 self._refusal = lambda: LogClosed(f"{path}: the log is closed; open it again")
                 LogWriter._open_writers.discard(self)
-                self._cache.clear()
+                self._live.cache.clear()
                 self._lock.release()
 
     def remove(self) -> None:

@@ -249,7 +249,7 @@ class ActiveSegment:
     # --- a batch ------------------------------------------------------------------------------------------------
 
     def append_batch(self, batch: Encoder, start: int, stop: int) -> None:
-        """Append rows start..stop of a batch: readers see all of them or none, because the first head is written last."""
+        """Append rows start..stop of a batch: readers see all or none of them, because the first head is written last."""
         self.write_buffer()
         salt, relative = self.entry.salt, self.next_offset - self.entry.base_offset
         position, first_head = self.size, b""
@@ -303,7 +303,7 @@ class ActiveSegment:
         must_sync(self._store.datasync)
 
     def mark_durable(self, next_offset: int) -> None:
-        """Note in the index that the records before `next_offset` are on the medium. Unsynced: a hint that is checked."""
+        """Note in the index that the records before `next_offset` are on the medium; unsynced itself."""
         records = self._records_before(next_offset)
         try:
             self._flush_entries()

@@ -1,4 +1,4 @@
-"""Reading one segment: points, ranges, times. Every record is verified; lookups are believed only if the record agrees."""
+"""Reading one segment: points, ranges, times. Every record is verified; a lookup is believed if its record agrees."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class SegmentReader:
         return StoreWalk(self.store, self.rules, position=position, end=self.size, expected=expected)
 
     def seek(self, offset: int) -> tuple[int, int]:
-        """Return (position, offset) of the first record at or behind `offset`, or of the damage that stands before it."""
+        """Return (position, offset) of the first record at or behind `offset`, or of damage that stands before it."""
         place = self.lookup.exact(offset - self.base_offset)
         if place is not None and self._record_at(place, offset) is not None:
             return place[2], offset

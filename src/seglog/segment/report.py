@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class RecoveryEvent:
-    """One thing recovery met. kind: torn (unacknowledged bytes cut), damage (bad bytes that once were, or may have been,
-    acknowledged), header (a store's header is damaged), manifest (rebuilt), orphan (a file set aside), cleanup.
+    """One thing recovery met. kind: torn (unacknowledged bytes cut), damage (bad bytes that were, or may have
+    been, acknowledged), header (a store's header is damaged), manifest (rebuilt), orphan (a file set aside), cleanup.
 
     path: the file; offset, position: where, if it is about a record; bytes: how many were cut or set aside.
     """

@@ -69,9 +69,7 @@ class ReadOptions:
         """Read option strings; names in any case. InvalidArgument that names the option that cannot be."""
         given = _canonical(options)
         if not given.get("path"):
-            raise InvalidArgument(
-                "option path is missing: load(path) wants the directory of a log or a topic"
-            )
+            raise InvalidArgument("option path is missing: load(path) wants the directory of a log or a topic")
         return cls(
             path=given["path"],
             include_headers=_boolean(given, "includeHeaders", default=False),
@@ -115,9 +113,7 @@ def _bound(given: Mapping[str, str], name: str, *, default: int) -> OffsetBound:
     if text.lower() in ("", word):
         return OffsetBound(name, default, {})
     if not text.startswith("{"):
-        raise InvalidArgument(
-            f'option {name} is {text!r}; in batch it must be {word} or JSON {{"topic": {{"0": 23}}}}'
-        )
+        raise InvalidArgument(f'option {name} is {text!r}; in batch it must be {word} or JSON {{"topic": {{"0": 23}}}}')
     return OffsetBound(name, None, _offsets(name, text, default))
 
 
@@ -149,7 +145,5 @@ def _offset(name: str, partition: str, offset: object, default: int) -> int:
     """
     if type(offset) is not int or (offset < 0 and offset != default):
         word = "-2 (earliest)" if default == EARLIEST else "-1 (latest)"
-        raise InvalidArgument(
-            f"option {name}: partition {partition} has {offset!r}; an offset from 0 up, or {word}"
-        )
+        raise InvalidArgument(f"option {name}: partition {partition} has {offset!r}; an offset from 0 up, or {word}")
     return offset

@@ -106,9 +106,7 @@ def _check_names(snapshots: Sequence[LogSnapshot], bound: OffsetBound) -> None:
     there = {(snapshot.topic, snapshot.partition) for snapshot in snapshots}
     named = {(topic, partition) for topic, partitions in bound.by_topic.items() for partition in partitions}
     for topic, partition in sorted(named - there):
-        raise InvalidArgument(
-            f"option {bound.option}: there is no partition {partition} of topic {topic!r} here"
-        )
+        raise InvalidArgument(f"option {bound.option}: there is no partition {partition} of topic {topic!r} here")
     for topic, partition in sorted(there - named):
         raise InvalidArgument(
             f"option {bound.option}: partition {partition} of topic {topic!r} is missing; name all of them, "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from seglog.errors import CorruptLog, InvalidArgument
+from seglog.errors import InvalidArgument, OffsetOutOfRange
 from seglog.log.opening import open_log
 from seglog.spark.options import ReadOptions
 from seglog.spark.place import snapshots
@@ -48,9 +48,7 @@ class SeglogDataSource(DataSource):
         options = ReadOptions.parse(self.options)
         own = spark_schema(include_headers=options.include_headers)
         if schema != own:
-            raise InvalidArgument(
-                f"format seglog has its own schema, leave .schema() out: {own.simpleString()}"
-            )
+            raise InvalidArgument(f"format seglog has its own schema, leave .schema() out: {own.simpleString()}")
         return SeglogReader(options)
 
 
@@ -85,11 +83,15 @@ class SeglogReader(DataSourceReader):
 
 def _check_still_there(log: Log, part: OffsetRange) -> None:
     """Refuse a range that the log let go of since it was planned: reading on would hide the loss."""
-    if log.lowest_offset > part.start or log.next_offset < part.stop:
-        raise CorruptLog(
-            f"{part.path}: offsets {part.start} up to {part.stop} were there when the read was planned, now "
-            f"the log holds {log.lowest_offset} up to {log.next_offset} (retention or truncate); query again"
-        )
+    lowest, after = log.lowest_offset, log.next_offset
+    if lowest <= part.start and part.stop <= after:
+        return
+    error = OffsetOutOfRange(part.start if part.start < lowest else part.stop - 1, lowest, after)
+    error.add_note(
+        f"{part.path} held offsets {part.start} up to {part.stop} when the read was planned; since then retention "
+        "or a truncate removed some. Run the query again"
+    )
+    raise error
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -131,7 +131,7 @@ class Storage(Protocol):
 
 
 def must_sync(sync: Callable[[], None]) -> None:
-    """Call a sync on which a promise rests; LogPoisoned where it fails, since nobody knows what the medium holds then."""
+    """Call a sync on which a promise rests; LogPoisoned where it fails: nobody knows then what the medium holds."""
     try:
         sync()
     except StorageError as error:

@@ -69,9 +69,7 @@ def _parse(text: bytes, path: Path) -> Description:
         values = json.loads(text)
         version = values["format_version"]
     except (ValueError, KeyError, TypeError) as error:
-        raise CorruptLog(
-            f"{path} is damaged: {error}; restore it from a backup, it is written once"
-        ) from error
+        raise CorruptLog(f"{path} is damaged: {error}; restore it from a backup, it is written once") from error
     if type(version) is int and version > FORMAT_VERSION:
         raise FormatVersionError(
             f"{path} has format version {version}, this seglog reads up to {FORMAT_VERSION}; upgrade seglog"

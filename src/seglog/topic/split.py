@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def split_by_partition(
-    data: pa.Table | pa.RecordBatch, partitions: int, turn: int
-) -> tuple[dict[int, pa.Table], int]:
+def split_by_partition(data: pa.Table | pa.RecordBatch, partitions: int, turn: int) -> tuple[dict[int, pa.Table], int]:
     """Return each partition's rows in their order (partitions without rows are absent), and the next turn.
 
     turn: the partition that takes the first row without a key; the next one takes the second, and so on.

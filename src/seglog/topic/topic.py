@@ -112,9 +112,7 @@ class Topic:
     def partition(self, number: int) -> Log:
         """Return the log of one partition, 0 .. partitions - 1; InvalidArgument for any other number."""
         if not 0 <= number < self.partitions:
-            raise InvalidArgument(
-                f"topic {self.name!r} has partitions 0 to {self.partitions - 1}, not {number}"
-            )
+            raise InvalidArgument(f"topic {self.name!r} has partitions 0 to {self.partitions - 1}, not {number}")
         return self._logs[number]
 
     def append(
@@ -178,9 +176,7 @@ def _check_partitions(partitions: int) -> None:
     if isinstance(partitions, bool) or not isinstance(partitions, int):
         raise InvalidType(f"partitions must be an int, not {type(partitions).__name__}")
     if not 1 <= partitions <= topic_json.MAX_PARTITIONS:
-        raise InvalidArgument(
-            f"partitions is {partitions}; it must be between 1 and {topic_json.MAX_PARTITIONS}"
-        )
+        raise InvalidArgument(f"partitions is {partitions}; it must be between 1 and {topic_json.MAX_PARTITIONS}")
 
 
 def _check_is_new(root: Path) -> None:
@@ -208,9 +204,7 @@ def _clear_leftover(directory: Path) -> None:
     log = open_log(directory, mode="a")
     if log.next_offset != log.config.initial_offset:
         log.close()
-        raise NotALog(
-            f"{directory} is a log with records but {directory.parent} is no topic; it was left alone"
-        )
+        raise NotALog(f"{directory} is a log with records but {directory.parent} is no topic; it was left alone")
     log.remove()
 
 
@@ -220,7 +214,5 @@ def _existing_partition(root: Path, number: int) -> Path:
     """
     directory = root / str(number)
     if not directory.is_dir() or not any(directory.iterdir()):
-        raise CorruptLog(
-            f"{root}: partition {number} is missing; restore {directory} or the records in it are lost"
-        )
+        raise CorruptLog(f"{root}: partition {number} is missing; restore {directory} or the records in it are lost")
     return directory

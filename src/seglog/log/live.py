@@ -1,0 +1,197 @@
+"""The segments of a log that is being written: rolling, cutting, dropping them, each by one manifest.
+
+Under the writer's mutex: one thread at a time changes them. Knows nothing of callers, acknowledgement or poisoning:
+StorageError leaves the old structure, LogPoisoned means that nobody knows which one the medium holds.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+
+from seglog.clock import Clock
+from seglog.config import LogConfig
+from seglog.errors import RecordTooLarge, StorageError
+from seglog.format import filename
+from seglog.format.manifest import SegmentEntry
+from seglog.format.store import HEADER_BYTES
+from seglog.log.cache import SegmentCache
+from seglog.log.catalog import Catalog
+from seglog.log.info import SegmentInfo, active_info, sealed_info
+from seglog.log.retention import select_expired
+from seglog.log.view import View
+from seglog.segment.active import ActiveSegment, create_segment
+from seglog.segment.cut import cut_entry
+from seglog.storage import Storage, must_sync
+
+MAX_RELATIVE = 2**32 - 1
+MICROSECONDS = 1_000_000
+
+
+class LiveSegments:
+    """The sealed segments and the active one. `present` is the view that readers of this process take."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        catalog: Catalog,
+        active: ActiveSegment,
+        cache: SegmentCache,
+        clock: Clock,
+        config: LogConfig,
+    ) -> None:
+        self.catalog = catalog
+        self.cache = cache
+        self.active = active
+        self.config = config
+        self.last_append = clock()
+        self.on_synced: Callable[[int], object] = int  # nobody listens yet
+        self._storage = storage
+        self._clock = clock
+        self.segment_bytes = config.segment_bytes
+        self.record_limit = config.store_limit - HEADER_BYTES
+        self.ages = config.segment_age is not None or config.retention.age is not None
+        self._age_us = None if config.segment_age is None else round(float(config.segment_age) * MICROSECONDS)  # type: ignore[arg-type] # settled to float
+        self._show()
+        if config != catalog.current.config:
+            catalog.install(catalog.current.segments, config=config)
+            self._show()
+
+    # --- facts --------------------------------------------------------------------------------------------------
+
+    @property
+    def start(self) -> int:
+        """The first offset of the log."""
+        return self.catalog.current.start
+
+    def infos(self) -> tuple[SegmentInfo, ...]:
+        """Return the figures of every segment, the active one last."""
+        sealed = [sealed_info(entry) for entry in self.catalog.current.segments[:-1]]
+        return (*sealed, active_info(self.active.entry, self.active.reader, self.active.tally))
+
+    def check_size(self, length: int, *, row: int | None = None) -> None:
+        """Raise RecordTooLarge for a record that no segment can take."""
+        if length > self.record_limit:
+            raise RecordTooLarge(length, self.record_limit, row=row)
+
+    def fits(self, length: int) -> bool:
+        """Whether the active segment takes `length` more bytes. An empty one takes any record, using its overflow."""
+        return self.active.empty or self.active.size + length <= self.segment_bytes
+
+    def age_is_due(self) -> bool:
+        """Whether the active segment holds records and is older than `segment_age`."""
+        if self._age_us is None or self.active.empty:
+            return False
+        return self._clock() - self.active.entry.created >= self._age_us
+
+    # --- changes ------------------------------------------------------------------------------------------------
+
+    def make_room(self, length: int) -> None:
+        """Roll if the next record of `length` bytes does not fit, or the segment is too old."""
+        self.check_size(length)
+        if not self.fits(length) or self.age_is_due():
+            self.roll()
+
+    def admit_gap(self, offset: int) -> None:
+        """Make the active segment one that may have gaps and reaches to `offset`."""
+        if self.active.dense or offset - self.active.entry.base_offset > MAX_RELATIVE:
+            self.roll(base_offset=offset, dense=False)
+
+    def roll(self, *, base_offset: int | None = None, dense: bool | None = None, sealed_at: int | None = None) -> None:
+        """Seal the active segment and begin the next, dense or not as the old one was."""
+        old, now = self.active, self._clock()
+        sealed = old.seal(now if sealed_at is None else sealed_at)
+        kept = self.catalog.current.segments[:-1]
+        entry = self._new_entry(
+            old.next_offset if base_offset is None else base_offset, now, dense=old.dense if dense is None else dense
+        )
+        if old.empty:
+            self._begin(entry, kept, retire=[old.entry])
+        else:
+            self._begin(entry, [*kept, sealed])
+        self.on_synced(old.next_offset)
+        self.drop_expired(now)
+
+    def truncate(self, offset: int) -> None:
+        """Remove the records from `offset` on: the segment that holds it ends earlier, later ones go."""
+        self.active.write_buffer()
+        self.active.datasync()
+        self.active.mark_durable(self.active.next_offset)
+        now, segments = self._clock(), self.catalog.current.segments
+        kept = [entry for entry in segments if entry.base_offset < offset]
+        retired = segments[len(kept) :]
+        if kept and (kept[-1].next_offset is None or kept[-1].next_offset > offset):
+            kept[-1] = cut_entry(kept[-1], self.present.reader_of(kept[-1].base_offset), offset, now)
+        entry = self._new_entry(offset, now, dense=self.active.dense)
+        self._begin(entry, kept, retire=retired, epoch=self.catalog.current.epoch + 1)
+        self.cache.drop(retired)
+
+    def expire(self) -> int:
+        """Let go of what retention no longer keeps; return how many segments went."""
+        now = self._clock()
+        quiet = self._quiet_since(now)
+        if not self.active.empty and (quiet is not None or self.age_is_due()):
+            self.roll(sealed_at=quiet)
+        gone = self.drop_expired(now)
+        self.catalog.collect()
+        return gone
+
+    def _quiet_since(self, now: int) -> int | None:
+        """Return when the last record came, if that is longer ago than retention keeps anything; else None."""
+        age = self.config.retention.age_us
+        return None if age is None or now - self.last_append < age else self.last_append
+
+    def drop_expired(self, now: int) -> int:
+        """Drop the sealed segments that retention selects; return how many."""
+        segments = self.catalog.current.segments
+        count = select_expired(segments[:-1], self.active.size, self.config.retention, now)
+        if count:
+            self.catalog.install(segments[count:], retire=segments[:count], start=segments[count].base_offset)
+            self.cache.drop(segments[:count])
+            self._show()
+        return count
+
+    def refresh(self, gone: Iterable[SegmentEntry]) -> None:
+        """Take in a manifest that somebody else under the same mutex (a repair) has installed."""
+        self.cache.drop(gone)
+        self._show()
+
+    # --- the next active segment --------------------------------------------------------------------------------
+
+    def _new_entry(self, base_offset: int, now: int, *, dense: bool) -> SegmentEntry:
+        number = self.catalog.new_file_number()
+        return SegmentEntry(base_offset=base_offset, file=number, salt=secrets.randbits(64), created=now, dense=dense)
+
+    def _begin(
+        self,
+        entry: SegmentEntry,
+        sealed: Iterable[SegmentEntry],
+        *,
+        retire: Iterable[SegmentEntry] = (),
+        **changes: object,
+    ) -> None:
+        """Begin a new active segment behind `sealed`: store, directory, manifest, and only then memory."""
+        try:
+            store = create_segment(self._storage, entry, self.catalog.current.log_id)
+            interval, buffer_bytes = self.config.index_interval_bytes, self.config.buffer_bytes
+            active = ActiveSegment.start(self._storage, entry, store, interval=interval, buffer_bytes=buffer_bytes)
+            must_sync(self._storage.sync_directory)
+            self.catalog.install([*sealed, entry], retire=retire, **changes)
+        except StorageError:
+            self._forget(entry)
+            raise
+        self.active = active
+        self._show()
+
+    def _forget(self, entry: SegmentEntry) -> None:
+        """Remove the files of a segment that did not come to be; what stays is set aside by the next opening."""
+        for kind in (filename.STORE, filename.INDEX):
+            try:
+                self._storage.unlink(entry.name(kind))
+            except StorageError:
+                return
+
+    def _show(self) -> None:
+        """Let readers of this process see the present structure, and let go of what nobody reads any more."""
+        self.present = self.catalog.views.add(View(self.catalog.current, self.active.reader, self.cache))
+        self.catalog.collect()
