@@ -8,11 +8,14 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import seglog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 ALL_BYTES = bytes(range(256)) * 300
 PROGRAM = [sys.executable, "-m", "seglog"]
@@ -24,9 +27,23 @@ def run(*words: object, stdin: bytes = b"", **more: Any) -> subprocess.Completed
     )
 
 
-def start(*words: object) -> Any:
-    pipe = subprocess.PIPE
-    return subprocess.Popen([*PROGRAM, *map(str, words)], stdin=pipe, stdout=pipe, stderr=pipe)
+@pytest.fixture
+def start() -> Iterator[Callable[..., Any]]:
+    """Start the program with pipes to talk to; whatever a test leaves running or open is ended."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin(*words: object) -> Any:
+        pipe = subprocess.PIPE
+        started.append(subprocess.Popen([*PROGRAM, *map(str, words)], stdin=pipe, stdout=pipe, stderr=pipe))
+        return started[-1]
+
+    yield begin
+    for program in started:
+        program.kill()
+        program.wait(60)
+        for stream in (program.stdin, program.stdout, program.stderr):
+            if stream is not None:
+                stream.close()
 
 
 def test_all_bytes_go_in_and_come_out(path: Any) -> None:
@@ -65,7 +82,7 @@ def test_appending_and_reading_raw_load_neither_arrow_nor_numba(path: Any) -> No
     assert done.returncode == 0, done.stderr
 
 
-def test_a_reader_that_had_enough_ends_the_program_quietly(path: Any) -> None:
+def test_a_reader_that_had_enough_ends_the_program_quietly(path: Any, start: Callable[..., Any]) -> None:
     with seglog.open(path) as log:
         for _ in range(3000):
             log.append(b"x" * 100)
@@ -79,17 +96,15 @@ def test_a_reader_that_had_enough_ends_the_program_quietly(path: Any) -> None:
         program.stdout.read(10)
         program.stdout.close()
         assert program.stderr.read() == b"", words
-        program.stderr.close()
         assert program.wait(60) == 0
 
 
-def test_a_listener_that_left_does_not_stop_what_comes_in(path: Any) -> None:
+def test_a_listener_that_left_does_not_stop_what_comes_in(path: Any, start: Callable[..., Any]) -> None:
     program = start("append", path, "--lines")
     program.stdout.close()
     program.stdin.write(b"line\n" * 5000)
     program.stdin.close()
     assert program.stderr.read() == b""
-    program.stderr.close()
     assert program.wait(60) == 0
     with seglog.open(path, mode="r") as log:
         assert log.next_offset == 5000
@@ -116,7 +131,9 @@ def test_an_error_is_one_line_or_one_json_object(path: Any) -> None:
     assert b"Traceback" in run("read", path, 0, "--traceback").stderr
 
 
-def test_a_followed_log_shows_records_as_they_come_until_it_is_interrupted(path: Any) -> None:
+def test_a_followed_log_shows_records_as_they_come_until_it_is_interrupted(
+    path: Any, start: Callable[..., Any]
+) -> None:
     with seglog.open(path) as log:
         log.append(b"one")
         program = start("tail", path, "-f")
@@ -129,7 +146,7 @@ def test_a_followed_log_shows_records_as_they_come_until_it_is_interrupted(path:
     assert (program.returncode, out, err) == (130, b"", b"")
 
 
-def test_an_interrupted_append_says_so_and_keeps_what_went_in(path: Any) -> None:
+def test_an_interrupted_append_says_so_and_keeps_what_went_in(path: Any, start: Callable[..., Any]) -> None:
     program = start("append", path, "--lines")
     program.stdin.write(b"one\n")
     program.stdin.flush()

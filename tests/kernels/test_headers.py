@@ -48,10 +48,9 @@ def kernel_count(data: bytes) -> int:
 
 
 header = st.builds(
-    lambda name, value: struct.pack("<H", len(name))
-    + name
-    + struct.pack("<I", NULL if value is None else len(value))
-    + (value or b""),
+    lambda name, value: (
+        struct.pack("<H", len(name)) + name + struct.pack("<I", NULL if value is None else len(value)) + (value or b"")
+    ),
     st.text(max_size=5).map(str.encode) | st.binary(max_size=4),
     st.none() | st.binary(max_size=9),
 )

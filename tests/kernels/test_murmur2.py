@@ -48,6 +48,4 @@ def test_a_batch_of_keys_gets_the_partition_of_each_key_and_null_gets_none(keys,
     lengths = np.array([-1 if key is None else len(key) for key in keys], np.int64)
     out = np.empty(len(keys), np.int32)
     partition_keys(addresses, lengths, partitions, out)
-    assert out.tolist() == [
-        -1 if key is None else (plain_murmur2(key) & 0x7FFFFFFF) % partitions for key in keys
-    ]
+    assert out.tolist() == [-1 if key is None else (plain_murmur2(key) & 0x7FFFFFFF) % partitions for key in keys]

@@ -279,9 +279,7 @@ def test_a_scan_goes_on_where_another_stopped():
     plain = plain_store(SAMPLE * 10)
     first = scanned(plain.store, max_records=17)
     assert (first.records, first.reason) == (17, None)
-    rest = scanned(
-        plain.store, relative=first.next_relative, position=first.position, marks_state=first.marks_state
-    )
+    rest = scanned(plain.store, relative=first.next_relative, position=first.position, marks_state=first.marks_state)
     assert first.entries.tolist() + rest.entries.tolist() == plain.entries
     assert first.marks.tolist() + rest.marks.tolist() == plain.marks
     assert scanned(plain.store, max_records=0).records == 0

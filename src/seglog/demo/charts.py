@@ -99,6 +99,7 @@ def lanes(partitions: Sequence[Sequence[Block]]) -> str:
     span, largest = max(high - low, 1), max(block.size for block in blocks)
     height = len(partitions) * (_LANE + _LANE_GAP) + _AXIS
     parts = [f'<svg class="chart" height="{height}" role="img" aria-label="Segments of every partition over time">']
+    parts += _months(low, high, height)  # first, so that blocks lie over the grid
     for number, lane in enumerate(partitions):
         floor = number * (_LANE + _LANE_GAP) + _LANE + _LANE_GAP - 4
         for block in lane:

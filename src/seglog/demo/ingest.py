@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 
 from seglog.config import LogConfig
 from seglog.errors import CorruptLog
+from seglog.log.opening import open_log
+from seglog.storage import MemoryStorage
 from seglog.topic import Topic
+from seglog.topic.split import split_by_partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,17 +24,27 @@ BATCH_ROWS = 4_000
 SEGMENT_BYTES = 1024 * 1024  # small, so that a year of flights rolls many times
 
 
-def ingest(events: pa.Table, path: Path, progress: Callable[[int], object]) -> Topic:
-    """Create a topic at `path`, append all events and sync; progress gets the rows of each batch. Returns it
-    open.
-    """
-    topic = Topic.create(path, partitions=PARTITIONS, config=LogConfig(segment_bytes=SEGMENT_BYTES))
+def compile_kernels(events: pa.Table) -> None:
+    """Take one event through everything compiled, in memory: machine code is made once and then kept on disk."""
+    with open_log(MemoryStorage()) as log:
+        log.append_batch(events.slice(0, 1))
+        log.verify()
+        log.to_arrow()
+    split_by_partition(events.slice(0, 1), PARTITIONS, 0)
+
+
+def create(path: Path) -> Topic:
+    """Create the demo's empty topic at `path`."""
+    return Topic.create(path, partitions=PARTITIONS, config=LogConfig(segment_bytes=SEGMENT_BYTES))
+
+
+def append(events: pa.Table, topic: Topic, progress: Callable[[int], object]) -> None:
+    """Append all events batch by batch, then sync; progress gets the rows of each batch."""
     for start in range(0, events.num_rows, BATCH_ROWS):
         batch = events.slice(start, BATCH_ROWS)
         topic.append_batch(batch)
         progress(batch.num_rows)
     topic.sync()
-    return topic
 
 
 def verify(topic: Topic) -> None:

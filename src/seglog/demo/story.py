@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import seglog
-from seglog.demo import flights, output, queries
+from seglog.demo import flights, ingest, output, queries
 from seglog.demo.compare import compare
 from seglog.demo.expected import compute
-from seglog.demo.ingest import PARTITIONS, ingest, verify
 from seglog.demo.progress import Steps
 from seglog.demo.report import Run, render, size
 from seglog.spark.session import borrowed_session
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
     from seglog.demo.expected import AircraftState, DelayStatistics
     from seglog.topic import Topic
 
-STEPS = 8
-_APPEND = f"Append them to a topic of {PARTITIONS} partitions, sync"
+STEPS = 9
+_APPEND = f"Append them to a topic of {ingest.PARTITIONS} partitions, sync"
 
 
 class Results(NamedTuple):
@@ -48,9 +47,12 @@ def tell(directory: Path, *, limit: int | None = None) -> int:
         rows = flights.read_rows(archive).slice(0, limit)
         events = flights.to_events(rows)
         steps.say(f"{events.num_rows:,} events")
-    with _append(steps, events, directory / output.TOPIC) as topic:
+    with steps.step("Compile the kernels, unless an earlier run has"):
+        ingest.compile_kernels(events)
+    with ingest.create(directory / output.TOPIC) as topic:
+        _append(steps, events, topic)
         with steps.step("Verify every checksum in the topic"):
-            verify(topic)
+            ingest.verify(topic)
         results = _ask_spark(steps, topic, directory)
         differences = _check(steps, archive, limit, results)
         if differences:
@@ -62,12 +64,11 @@ def tell(directory: Path, *, limit: int | None = None) -> int:
     return 0
 
 
-def _append(steps: Steps, events: pa.Table, path: Path) -> Topic:
+def _append(steps: Steps, events: pa.Table, topic: Topic) -> None:
     with steps.step(_APPEND), steps.bar(events.num_rows, "records") as bar:
-        topic = ingest(events, path, bar.update)
+        ingest.append(events, topic, bar.update)
     logs = [topic.partition(number) for number in range(topic.partitions)]
     steps.say(f"{size(sum(log.size for log in logs))} in {sum(len(log.segments) for log in logs)} segments")
-    return topic
 
 
 def _ask_spark(steps: Steps, topic: Topic, directory: Path) -> Results:

@@ -73,10 +73,13 @@ class RecordCodec(Protocol):
 
 
 def encode_headers(headers: Headers) -> bytes:
-    """Return the headers' bytes; InvalidArgument for a key beyond 65,535 bytes of UTF-8 or a value beyond 2^32-2."""
+    """Return the headers' bytes; InvalidArgument for a key that is not UTF-8 or beyond 65,535 bytes of it."""
     pieces = []
     for name, value in headers:
-        encoded = name.encode()
+        try:
+            encoded = name.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgument(f"a header's key cannot be written as UTF-8: {name!r}") from error
         if len(encoded) > 0xFFFF:
             raise InvalidArgument(f"a header's key of {len(encoded)} bytes: 65535 is the most")
         pieces += [

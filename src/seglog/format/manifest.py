@@ -167,5 +167,8 @@ def decode(data: bytes, path: str) -> Manifest:
             published=header["published"],
             rebuilt=header["rebuilt"],
         )
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptLog(f"{path}: the manifest cannot be read: {error}") from error
+    except (ValueError, KeyError, TypeError) as error:  # the check holds: somebody meant what stands there
+        raise FormatVersionError(
+            f"{path}: the manifest holds what this version of seglog does not know ({error}). "
+            "Install a newer seglog; nothing was changed"
+        ) from error

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seglog.kernels.columns import view_words
-from seglog.kernels.layout import HEAD_BYTES, NULL, OK, VALUE_BASE
+from seglog.kernels.layout import GROUP, HEAD_BYTES, NULL, OK, VALUE_BASE
 from seglog.kernels.memory import address_of, inlined, kernel, load_i64, load_u32, store_i64, store_u8, store_u64
-from seglog.kernels.validate import GROUP, Cursor, check, frame, record_length
+from seglog.kernels.validate import Cursor, check, frame
 
 WIDE = 7  # a reason beside layout's: the record is valid, but Arrow's 32-bit offsets do not reach its end
 MAX_VIEW = 2**31 - 1
@@ -59,13 +59,13 @@ class Batch(NamedTuple):
 
 
 @inlined
-def _fill(columns: Columns, row: int, record: int, key_len: int, at: int, limit: int) -> None:
+def _fill(columns: Columns, row: int, record: int, key_len: int, span: Any, at: int, limit: int) -> None:
     """Fill one row from the record at address `record`, which stands `at` bytes behind the batch's start."""
-    value, value_len = VALUE_BASE + load_u32(record + 8), load_u32(record + 12)
+    value = VALUE_BASE + span[0]
+    value_len = span[1] - value
     store_i64(columns.timestamps + 8 * row, load_i64(record + 24))
     store_u8(columns.key_valid + row, load_u32(record + 20) != NULL)
-    store_u8(columns.value_valid + row, value_len != NULL)
-    value_len = 0 if value_len == NULL else value_len
+    store_u8(columns.value_valid + row, load_u32(record + 12) != NULL)
     low, high = view_words(record + HEAD_BYTES, key_len, at + HEAD_BYTES, limit)
     store_u64(columns.keys + 16 * row, low)
     store_u64(columns.keys + 16 * row + 8, high)
@@ -82,16 +82,16 @@ def decode(source: Any, cursor: Cursor, wanted: Wanted, columns: Columns) -> Any
     """
     base = address_of(source)
     position, expected, start = cursor.position, cursor.expected, cursor.position
-    hashes = np.empty(GROUP, np.uint64)
+    spans, hashes = np.empty((GROUP, 2), np.int64), np.empty(GROUP, np.uint64)
     rows, headers, reason, stopped = 0, 0, OK, False
     while rows < columns.rows and position < cursor.end and reason == OK and not stopped:
-        framed, after = frame(base, position, cursor.end, start + wanted.max_bytes, rows, hashes)
+        framed, after = frame(base, position, cursor.end, start + wanted.max_bytes, rows, spans, hashes)
         for one in range(min(framed, columns.rows - rows)):
             record = base + position
-            reason, key_len, items = check(record, hashes[one], expected, cursor)
+            reason, key_len, items = check(record, spans[one, 0], hashes[one], expected, cursor)
             if reason != OK:
                 break
-            offset, following = load_u32(record + 16), position + record_length(record)
+            offset, following = load_u32(record + 16), position + spans[one, 1]
             stopped = offset >= wanted.stop
             if not stopped and offset >= wanted.first and following - start > MAX_VIEW:
                 reason = WIDE
@@ -100,7 +100,8 @@ def decode(source: Any, cursor: Cursor, wanted: Wanted, columns: Columns) -> Any
             if offset >= wanted.first:
                 store_i64(columns.offsets + 8 * rows, wanted.base_offset + offset)
                 store_i64(columns.positions + 8 * rows, position)
-                _fill(columns, rows, record, key_len, position - start, base + cursor.end)
+                span = (spans[one, 0], spans[one, 1])
+                _fill(columns, rows, record, key_len, span, position - start, base + cursor.end)
                 rows += 1
                 headers += items
             else:

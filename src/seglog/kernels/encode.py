@@ -10,6 +10,7 @@ from seglog.kernels.checksum import xxh64_at
 from seglog.kernels.layout import (
     CHECKED_FROM,
     FIXED_METADATA_BYTES,
+    GROUP,
     HEAD_BYTES,
     NO_HIGH,
     NO_LOW,
@@ -18,7 +19,7 @@ from seglog.kernels.layout import (
     MarksState,
     Summary,
 )
-from seglog.kernels.memory import address_of, copy_short, inlined, kernel, load_i64, store_i64, store_u32, store_u64
+from seglog.kernels.memory import address_of, copy_short, inlined, kernel, load_i64, load_u32, store_i64, store_u64
 
 
 class Rows(NamedTuple):
@@ -55,26 +56,64 @@ def measure(rows: Rows, sizes: Any, ends: Any) -> None:
 
 
 @inlined
-def _write_record(record: int, row: int, rows: Rows, offset: int, salt: Any) -> Any:
-    """Write one record at address `record`; return its checksum and its length."""
+def _write_body(record: int, row: int, rows: Rows, offset: int) -> Any:
+    """Write one record, but for its checksum, at address `record`; return its length and the hash of its value.
+
+    The fields go out in words, as they will be hashed: a word put together of two stores is slow to load.
+    """
     at = 8 * row
     key_len, headers_len = load_i64(rows.key_lengths + at), load_i64(rows.header_lengths + at)
     value, value_len = load_i64(rows.value_addresses + at), load_i64(rows.value_lengths + at)
-    store_u32(record + 12, NULL if value_len < 0 else value_len)
-    store_u32(record + 20, NULL if key_len < 0 else key_len)
+    value_word, key_word = (NULL if value_len < 0 else value_len), (NULL if key_len < 0 else key_len)
     key_len, value_len = max(key_len, 0), max(value_len, 0)
     metadata_len = FIXED_METADATA_BYTES + key_len + headers_len
-    store_u32(record + 8, metadata_len)
-    store_u32(record + 16, offset)
+    store_i64(record + 8, metadata_len | (value_word << 32))
+    store_i64(record + 16, offset | (key_word << 32))
     store_i64(record + 24, load_i64(rows.timestamps + at))
     copy_short(record + HEAD_BYTES, load_i64(rows.key_addresses + at), key_len)
     if headers_len > 0:
         copy_short(record + HEAD_BYTES + key_len, load_i64(rows.header_addresses + at), headers_len)
     copy_short(record + VALUE_BASE + metadata_len, value, value_len)
-    seed = salt ^ xxh64_at(value, value_len, np.uint64(0))
-    checksum = xxh64_at(record + CHECKED_FROM, VALUE_BASE - CHECKED_FROM + metadata_len, seed)
+    return VALUE_BASE + metadata_len + value_len, xxh64_at(value, value_len, np.uint64(0))
+
+
+@inlined
+def _seal(record: int, value_hash: Any, salt: Any) -> Any:
+    """Write and return the checksum of a record whose body stands at address `record`."""
+    metadata_len = load_u32(record + 8)
+    checksum = xxh64_at(record + CHECKED_FROM, VALUE_BASE - CHECKED_FROM + metadata_len, salt ^ value_hash)
     store_u64(record, checksum)
-    return checksum, VALUE_BASE + metadata_len + value_len
+    return checksum
+
+
+@inlined
+def _write_group(record: int, start: int, stop: int, rows: Rows, place: Place, entries: Any, hashes: Any) -> int:
+    """Write rows start..stop, at most GROUP, from address `record` on, and their entries; return their length.
+
+    First all bodies, then all checksums: see validate for why records are taken in groups.
+    """
+    first, position = record, place.position
+    for row in range(start, stop):
+        length, hashes[row - start] = _write_body(record, row, rows, place.relative + row - start)
+        entries[row - start, 1] = np.uint64(length | (position << 32))
+        record += length
+        position += length
+    length, record, entry = record - first, first, address_of(entries)
+    for one in range(stop - start):
+        store_u64(entry, _seal(record, hashes[one], place.salt))
+        record += load_u32(entry + 8)
+        entry += 16
+    return length
+
+
+@inlined
+def _summarise(start: int, stop: int, rows: Rows) -> Summary:
+    tombstones, low, high = 0, NO_LOW, NO_HIGH
+    for row in range(start, stop):
+        timestamp = load_i64(rows.timestamps + 8 * row)
+        low, high = min(low, timestamp), max(high, timestamp)
+        tombstones += load_i64(rows.value_lengths + 8 * row) < 0
+    return Summary(tombstones, low, high)
 
 
 @kernel
@@ -85,22 +124,19 @@ def encode(
 
     entries: uint64[rows, 2], filled as dense index entries; found: int64[*, 2], filled as marks, room for one per row.
     """
-    target = address_of(out)
+    target, hashes = address_of(out), np.empty(GROUP, np.uint64)
     position, offset = place.position, place.relative
-    next_position, newest = marks.next_position, marks.max_timestamp
-    count, tombstones = 0, 0
-    low, high = NO_LOW, NO_HIGH
+    for first in range(start, stop, GROUP):
+        last = min(first + GROUP, stop)
+        group = Place(offset, position, place.salt)
+        length = _write_group(target, first, last, rows, group, entries[first - start : last - start], hashes)
+        target, position, offset = target + length, position + length, offset + last - first
+    next_position, newest, count = marks.next_position, marks.max_timestamp, 0
     for row in range(start, stop):
+        position = load_u32(address_of(entries) + 16 * (row - start) + 12)
         if position >= next_position:
-            found[count, 0], found[count, 1] = newest, offset | (position << 32)
+            found[count, 0], found[count, 1] = newest, (place.relative + row - start) | (position << 32)
             next_position = (position // marks.interval + 1) * marks.interval
             count += 1
-        timestamp = load_i64(rows.timestamps + 8 * row)
-        low, high, newest = min(low, timestamp), max(high, timestamp), max(newest, timestamp)
-        tombstones += load_i64(rows.value_lengths + 8 * row) < 0
-        checksum, length = _write_record(target, row, rows, offset, place.salt)
-        entries[row - start, 0], entries[row - start, 1] = checksum, np.uint64(length | (position << 32))
-        target += length
-        position += length
-        offset += 1
-    return count, MarksState(marks.interval, next_position, newest), Summary(tombstones, low, high)
+        newest = max(newest, load_i64(rows.timestamps + 8 * row))
+    return count, MarksState(marks.interval, next_position, newest), _summarise(start, stop, rows)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from seglog.kernels.layout import NULL
 from seglog.kernels.memory import address_of, copy_short, kernel, load_u8, load_u16, load_u32, store_u16, store_u32
 
-NULL = 0xFFFFFFFF
 MAX_HEADER_KEY_BYTES = 0xFFFF
 KEY_NULL, KEY_LONG, KEY_NOT_UTF8 = -1, -2, -3
 

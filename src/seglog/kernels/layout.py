@@ -6,14 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-HEAD_BYTES = 32
-CHECKED_FROM = 8  # the checksum covers the record from here to its value
-FIXED_METADATA_BYTES = 20  # offset, key_len, timestamp
-VALUE_BASE = 12  # a record is 12 + metadata_len + value_len long
-NULL = 0xFFFFFFFF
+from seglog.format import codec, index
 
+HEAD_BYTES = codec.HEAD_BYTES
+NULL = codec.NULL
+CHECKED_FROM = 8  # the checksum covers the record from here to its value
+FIXED_METADATA_BYTES = codec.METADATA_FIXED  # offset, key_len, timestamp
+VALUE_BASE = 12  # a record is 12 + metadata_len + value_len long
+
+GROUP = 32  # records that are hashed side by side, see validate
+
+NO_TIMESTAMP = index.NO_TIMESTAMP
 NO_LOW, NO_HIGH = 2**63 - 1, -(2**63)  # the bounds of no timestamps
-NO_TIMESTAMP = -(2**63)  # "max timestamp before this record" where there is no record before
 
 ENTRY = np.dtype([("checksum", "<u8"), ("length", "<u4"), ("position", "<u4")])
 MARK = np.dtype([("max_timestamp", "<i8"), ("offset", "<u4"), ("position", "<u4")])

@@ -8,9 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from seglog.kernels.layout import ENTRY, HEAD_BYTES, MARK, NO_HIGH, NO_LOW, NULL, OK, REASONS, MarksState, Summary
+from seglog.kernels.layout import (
+    ENTRY,
+    GROUP,
+    HEAD_BYTES,
+    MARK,
+    NO_HIGH,
+    NO_LOW,
+    NULL,
+    OK,
+    REASONS,
+    MarksState,
+    Summary,
+)
 from seglog.kernels.memory import address_of, kernel, load_i64, load_u32, load_u64
-from seglog.kernels.validate import GROUP, Cursor, check, frame, record_length
+from seglog.kernels.validate import Cursor, check, frame
 
 CHUNK_RECORDS = 65536
 CHUNK_BYTES = 16 * 1024 * 1024
@@ -26,18 +38,18 @@ def scan(source: Any, cursor: Cursor, marks: MarksState, room: int, entries: Any
     base = address_of(source)
     position, expected, reason = cursor.position, cursor.expected, OK
     next_position, newest = marks.next_position, marks.max_timestamp
-    hashes = np.empty(GROUP, np.uint64)
+    spans, hashes = np.empty((GROUP, 2), np.int64), np.empty(GROUP, np.uint64)
     records, count, tombstones = 0, 0, 0
     low, high = NO_LOW, NO_HIGH
     soft_end = cursor.position + CHUNK_BYTES
     while records < room and position < cursor.end and reason == OK:
-        framed, after = frame(base, position, cursor.end, soft_end, records, hashes)
+        framed, after = frame(base, position, cursor.end, soft_end, records, spans, hashes)
         for one in range(min(framed, room - records)):
             record = base + position
-            reason = check(record, hashes[one], expected, cursor)[0]
+            reason = check(record, spans[one, 0], hashes[one], expected, cursor)[0]
             if reason != OK:
                 break
-            offset, timestamp, length = load_u32(record + 16), load_i64(record + 24), record_length(record)
+            offset, timestamp, length = load_u32(record + 16), load_i64(record + 24), spans[one, 1]
             if position >= next_position:
                 found[count, 0], found[count, 1] = newest, offset | (position << 32)
                 next_position = (position // marks.interval + 1) * marks.interval

@@ -18,6 +18,7 @@ from seglog.kernels.layout import (
     CHECKED_FROM,
     CHECKSUM,
     FIXED_METADATA_BYTES,
+    GROUP,
     HEAD_BYTES,
     HEADERS,
     METADATA,
@@ -28,8 +29,6 @@ from seglog.kernels.layout import (
     VALUE_BASE,
 )
 from seglog.kernels.memory import inlined, load_u32, load_u64
-
-GROUP = 32
 
 
 class Cursor(NamedTuple):
@@ -46,42 +45,38 @@ class Cursor(NamedTuple):
 
 
 @inlined
-def record_length(record: int) -> int:
-    """Return the length of the record whose head stands at address `record`."""
-    value_len = load_u32(record + 12)
-    length: int = VALUE_BASE + load_u32(record + 8) + (0 if value_len == NULL else value_len)
-    return length
-
-
-@inlined
-def frame(base: int, position: int, end: int, soft_end: int, taken: int, hashes: Any) -> Any:
+def frame(base: int, position: int, end: int, soft_end: int, taken: int, spans: Any, hashes: Any) -> Any:
     """Frame up to GROUP records from `position` on and hash their values; return (records, reason the next is none).
 
     Stops before a record that passes `soft_end`, unless it would be the first: `taken` records came before these.
+    spans: int64[GROUP, 2], filled with (metadata_len, length). What follows takes the lengths from there: in a map of a
+    store that is being written, a second look might find others, which nobody has compared with `end`.
     """
     count = 0
     while count < GROUP and position < end:
         record = base + position
         if end - position < HEAD_BYTES:
             return count, SHORT
-        metadata_len, length = load_u32(record + 8), record_length(record)
+        metadata_len, value_len = load_u32(record + 8), load_u32(record + 12)
+        value_len = 0 if value_len == NULL else value_len
+        value = VALUE_BASE + metadata_len
         if metadata_len < FIXED_METADATA_BYTES:
             return count, METADATA
-        if length > end - position:
+        if value + value_len > end - position:
             return count, BEYOND
-        if taken + count > 0 and position + length > soft_end:
+        if taken + count > 0 and position + value + value_len > soft_end:
             return count, OK
-        value = VALUE_BASE + metadata_len
-        hashes[count] = xxh64_at(record + value, length - value, np.uint64(0))
+        spans[count, 0], spans[count, 1] = metadata_len, value + value_len
+        hashes[count] = xxh64_at(record + value, value_len, np.uint64(0))
         count += 1
-        position += length
+        position += value + value_len
     return count, OK
 
 
 @inlined
-def check(record: int, value_hash: Any, expected: int, cursor: Cursor) -> Any:
+def check(record: int, metadata_len: int, value_hash: Any, expected: int, cursor: Cursor) -> Any:
     """Check a framed record; return (reason, key_len, headers)."""
-    metadata_len, key_len = load_u32(record + 8), load_u32(record + 20)
+    key_len = load_u32(record + 20)
     key_len = 0 if key_len == NULL else key_len
     headers_len = metadata_len - FIXED_METADATA_BYTES - key_len
     if headers_len < 0:

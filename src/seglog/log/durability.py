@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from seglog.errors import LogPoisoned
+from seglog.errors import LogPoisoned, SeglogError
 
 
 class Durability:
@@ -18,11 +18,15 @@ class Durability:
         self._sync_written = sync_written
         self._changed = threading.Condition()
         self._syncing = False
+        self._cuts = 0
         self._failure: LogPoisoned | None = None
         self.durable_offset = durable_offset
 
     def wait(self, next_offset: int) -> None:
-        """Return once every record before `next_offset` is on the medium; LogPoisoned where that cannot be."""
+        """Return once every record before `next_offset` is on the medium; LogPoisoned where that cannot be.
+
+        Returns as well if the log was cut below it meanwhile: what it waits for is no longer part of the log.
+        """
         while self.durable_offset < next_offset:
             with self._changed:
                 if self._failure is not None:
@@ -33,18 +37,23 @@ class Durability:
                     self._changed.wait()
                     continue
                 self._syncing = True
-            self._lead()
+            if self._lead() < next_offset:
+                return
 
-    def _lead(self) -> None:
+    def _lead(self) -> int:
+        """Sync, and return up to where the log was written then."""
         reached: int | None = None
+        with self._changed:
+            cuts = self._cuts
         try:
             reached = self._sync_written()
         finally:
             with self._changed:
                 self._syncing = False
-                if reached is not None:
+                if reached is not None and cuts == self._cuts:  # else what was synced may have been cut off since
                     self.durable_offset = max(self.durable_offset, reached)
                 self._changed.notify_all()
+        return reached
 
     def advance(self, next_offset: int) -> None:
         """Note that somebody else (a roll, a truncate) has put the records before `next_offset` on the medium."""
@@ -55,6 +64,7 @@ class Durability:
     def retreat(self, next_offset: int) -> None:
         """Note that the log was cut to `next_offset`."""
         with self._changed:
+            self._cuts += 1
             self.durable_offset = min(self.durable_offset, next_offset)
 
     def fail(self, failure: LogPoisoned) -> None:
@@ -80,6 +90,8 @@ class IntervalSync:
                 self._sync()
             except LogPoisoned:
                 return  # the writer is poisoned, and says so at the next append
+            except SeglogError:
+                continue  # no space for what is buffered, say: the next round tries again, and so does an append
 
     def stop(self) -> None:
         """End the thread."""

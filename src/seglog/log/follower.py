@@ -32,7 +32,11 @@ class LogFollower(Log):
         self._views = Views()
         self._identity: object = None
         self._fallback = fallback
-        self._present, self._active = self._load()
+        try:
+            self._present, self._active = self._load()
+        except BaseException:
+            self._lease.release()
+            raise
 
     def _load(self) -> tuple[View, ActiveFollower]:
         identity = self._storage.identity(filename.MANIFEST)

@@ -25,6 +25,7 @@ from seglog.segment.cut import cut_entry
 from seglog.storage import Storage, must_sync
 
 MAX_RELATIVE = 2**32 - 1
+MAX_STORE_RECORDS = 2**27  # 4 GiB of the shortest records: what may follow a gap in the same segment
 MICROSECONDS = 1_000_000
 
 
@@ -45,6 +46,7 @@ class LiveSegments:
         self.active = active
         self.config = config
         self.last_append = clock()
+        self._changing = False
         self.on_synced: Callable[[int], object] = int  # nobody listens yet
         self._storage = storage
         self._clock = clock
@@ -56,6 +58,11 @@ class LiveSegments:
         if config != catalog.current.config:
             catalog.install(catalog.current.segments, config=config)
             self._show()
+
+    @property
+    def settled(self) -> bool:
+        """Whether memory and medium agree: False if an interrupt came in the middle of a change."""
+        return self.active.settled and not self._changing
 
     # --- facts --------------------------------------------------------------------------------------------------
 
@@ -94,7 +101,7 @@ class LiveSegments:
 
     def admit_gap(self, offset: int) -> None:
         """Make the active segment one that may have gaps and reaches to `offset`."""
-        if self.active.dense or offset - self.active.entry.base_offset > MAX_RELATIVE:
+        if self.active.dense or offset - self.active.entry.base_offset > MAX_RELATIVE - MAX_STORE_RECORDS:
             self.roll(base_offset=offset, dense=False)
 
     def roll(self, *, base_offset: int | None = None, dense: bool | None = None, sealed_at: int | None = None) -> None:
@@ -171,6 +178,7 @@ class LiveSegments:
         **changes: object,
     ) -> None:
         """Begin a new active segment behind `sealed`: store, directory, manifest, and only then memory."""
+        self._changing = True
         try:
             store = create_segment(self._storage, entry, self.catalog.current.log_id)
             interval, buffer_bytes = self.config.index_interval_bytes, self.config.buffer_bytes
@@ -179,9 +187,11 @@ class LiveSegments:
             self.catalog.install([*sealed, entry], retire=retire, **changes)
         except StorageError:
             self._forget(entry)
+            self._changing = False
             raise
         self.active = active
         self._show()
+        self._changing = False
 
     def _forget(self, entry: SegmentEntry) -> None:
         """Remove the files of a segment that did not come to be; what stays is set aside by the next opening."""

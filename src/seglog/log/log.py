@@ -10,12 +10,14 @@ import errno
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from seglog.config import LogConfig
 from seglog.errors import (
     InvalidArgument,
+    InvalidType,
     LogClosed,
     LogReadOnly,
     OffsetCompacted,
@@ -24,6 +26,7 @@ from seglog.errors import (
 from seglog.log.info import SegmentInfo
 from seglog.log.tail import Tail
 from seglog.record import Header, Record, checked_offset, checked_timestamp
+from seglog.segment.bulk import decode_ahead
 from seglog.segment.reader import OnCorrupt, SegmentReader
 from seglog.segment.report import RecoveryReport
 
@@ -192,18 +195,19 @@ class Log(ABC):
             position, expected = reader.seek(max(start, base))
             if expected >= end:
                 continue
-            yield from decode_batches(
+            decode = partial(
+                decode_batches,
                 reader.store.map(),
                 path=reader.store.path,
                 salt=reader.rules.salt,
                 base_offset=base,
-                relative=expected - base,
-                position=position,
                 end=reader.size,
                 dense=reader.rules.dense,
                 max_records=max_records,
                 values=values,
-                stop=end - base,
+            )
+            yield from decode_ahead(
+                reader, decode, relative=expected - base, position=position, stop=end - base, max_records=max_records
             )
 
     def to_arrow(
@@ -248,6 +252,8 @@ class Log(ABC):
         timeout: seconds to wait for the next record before the iteration ends. LogTruncated where the records read last
         were cut off; OffsetOutOfRange where retention overtook the reader.
         """
+        if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float))):
+            raise InvalidType(f"timeout must be seconds or None, not {type(timeout).__name__}")
         return self.tail(start).follow(timeout)
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:

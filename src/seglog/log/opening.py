@@ -46,7 +46,10 @@ Expose = Literal["appended", "durable"]
 def storage_at(place: str | os.PathLike[str] | Storage) -> Storage:
     """Return the storage of a path, or the storage itself."""
     if isinstance(place, (str, os.PathLike)):
-        return LocalStorage(place)
+        path = os.fspath(place)
+        if not path or "\0" in path:
+            raise InvalidArgument(f"{path!r} is not the path of a directory")
+        return LocalStorage(path)
     if hasattr(place, "try_lock"):
         return place
     raise InvalidType(f"a log is opened at a path or a Storage, not {type(place).__name__}")
@@ -75,6 +78,8 @@ def open_log(
         raise InvalidArgument(f'expose is {expose!r}; it must be "appended" or "durable"')
     if config is not None and not isinstance(config, LogConfig):
         raise InvalidType(f"config must be a seglog.LogConfig, not {type(config).__name__}")
+    if not callable(clock):
+        raise InvalidType(f"clock must be callable and give us since the epoch, not {type(clock).__name__}")
     storage = storage_at(place)
     if mode == "r":
         if config is not None:

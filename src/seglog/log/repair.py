@@ -51,7 +51,7 @@ class RepairReport:
 def repair_storage(
     storage: Storage, *, dry_run: bool = False, progress: Progress | None = None, clock: Clock = system_clock
 ) -> RepairReport:
-    """Repair a log that nobody has open for writing (LogLocked), also where opening refuses. dry_run changes nothing."""
+    """Repair a log that no writer has open (LogLocked), even one that cannot be opened. dry_run changes nothing."""
     if dry_run:
         report = verify_storage(storage, progress)
         actions, lost = plan(report)

@@ -23,7 +23,9 @@ def _too_old(sealed: Sequence[SegmentEntry], retention: Retention, now: int) -> 
     if age is None:
         return 0
     count = 0
-    while count < len(sealed) and now - (sealed[count].sealed_at or now) >= age:
+    for segment in sealed:
+        if segment.sealed_at is None or now - segment.sealed_at < age:
+            break
         count += 1
     return count
 

@@ -11,10 +11,11 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from weakref import WeakSet
 
 from seglog.clock import Clock
+from seglog.config import MAX_OFFSET
 from seglog.errors import (
     InvalidArgument,
     InvalidType,
@@ -115,9 +116,18 @@ class LogWriter(Log):
             self._check_writable()
             try:
                 yield
-            except LogPoisoned as error:
-                self._poison(error)
+            except BaseException as error:
+                self._after_failure(error)
                 raise
+
+    def _after_failure(self, error: BaseException) -> None:
+        """Stop the writer after a failed sync or rollback, and after an interrupt (Ctrl-C) in the middle of bookkeeping."""
+        if isinstance(error, LogPoisoned):
+            self._poison(error)
+        elif not self._live.settled:
+            self._poison(
+                LogPoisoned(errno.EINTR, "interrupted in the middle of a change; open the log again", self.path)
+            )
 
     def _poison(self, error: LogPoisoned) -> None:
         """Stop for good: nothing is acknowledged any more, reads end at the durable offset."""
@@ -159,13 +169,15 @@ class LogWriter(Log):
         if key is not None:
             key = checked_key(key)
         timestamp = self._clock() if timestamp is None else checked_timestamp(timestamp)
-        packed = encode_headers(checked_headers(headers)) if headers else b""
+        packed = encode_headers(checked_headers(headers)) if headers != () else b""
         with self._mutex:
             if self._refusal is not None or self._streaming:
                 self._check_writable()
             offset = self._live.active.next_offset
-            if expected_offset is not None and expected_offset != offset:
-                raise OffsetConflict(checked_offset(expected_offset, "expected_offset"), offset)
+            if expected_offset is not None and checked_offset(expected_offset, "expected_offset") != offset:
+                raise OffsetConflict(expected_offset, offset)
+            if offset >= MAX_OFFSET:
+                self._refuse_offset(offset)
             self._append(offset, timestamp, key, value, packed)
         if self._flush_records is not None:
             self._flush_if_due(offset + 1)
@@ -182,8 +194,8 @@ class LogWriter(Log):
         with self._writing():
             if offset < self._live.active.next_offset:
                 raise OffsetConflict(offset, self._live.active.next_offset)
-            if not 0 <= offset < 2**63 - 1:
-                raise OffsetOutOfRange(offset, self.lowest_offset, self._live.active.next_offset)
+            if offset >= MAX_OFFSET:
+                self._refuse_offset(offset)
             self._live.check_size(record_length(key, packed, value))
             if offset > self._live.active.next_offset:
                 self._live.admit_gap(offset)
@@ -205,9 +217,13 @@ class LogWriter(Log):
                 self._live.last_append = self._clock()
                 active = self._live.active
             active.append(offset, timestamp, key, value, headers)
-        except LogPoisoned as error:
-            self._poison(error)
+        except BaseException as error:
+            self._after_failure(error)
             raise
+
+    def _refuse_offset(self, offset: int) -> NoReturn:
+        """Refuse what stands behind the last offset there can be: offsets fit a signed 64-bit integer."""
+        raise OffsetOutOfRange(offset, self._live.start, self._live.active.next_offset)
 
     @contextmanager
     def grouped(self) -> Iterator[None]:
@@ -236,7 +252,7 @@ class LogWriter(Log):
         limit: int | None = None,
     ) -> int:
         """Append one record whose value comes in pieces; see Log.append_stream."""
-        if isinstance(chunks, (bytes, str, bytearray, memoryview)):
+        if isinstance(chunks, (bytes, str, bytearray, memoryview)) or not isinstance(chunks, Iterable):
             raise InvalidType("append_stream takes an iterable of bytes; for one value at hand use append")
         key = checked_key(key)
         timestamp = self._clock() if timestamp is None else checked_timestamp(timestamp)
@@ -246,6 +262,8 @@ class LogWriter(Log):
         head = record_length(key, encode_headers(pairs), None)
         with self._writing():
             self._live.check_size(head)
+            if self._live.active.next_offset >= MAX_OFFSET:
+                self._refuse_offset(self._live.active.next_offset)
             if self._live.active.size >= self._segment_bytes or self._live.age_is_due():
                 self._live.roll()
             if self._live.active.size + head > self._live.config.store_limit:
@@ -278,6 +296,8 @@ class LogWriter(Log):
             self._live.check_size(int(batch.sizes[widest]), row=widest)
         with self._writing():
             first = self._live.active.next_offset
+            if first + batch.rows > MAX_OFFSET:
+                self._refuse_offset(first + batch.rows - 1)
             try:
                 self._append_pieces(batch)
             except LogPoisoned:
@@ -382,6 +402,8 @@ class LogWriter(Log):
         try:
             if self._refusal is None:
                 self.sync()
+            elif not self._live.settled:
+                self._live.active.rescue()
         finally:
             with self._mutex:
                 self._closed = True

@@ -60,7 +60,10 @@ def create_segment(storage: Storage, entry: SegmentEntry, log_id: int, *, span: 
 
 
 class ActiveSegment:
-    """Appends to one segment. `size` and `next_offset` count what was appended, buffered records included."""
+    """Appends to one segment. `size` and `next_offset` count what was appended, buffered records included.
+
+    settled is False while bookkeeping is under way: an interrupt that finds it so leaves figures nobody may rely on.
+    """
 
     def __init__(
         self,
@@ -79,6 +82,7 @@ class ActiveSegment:
         self.tally = tally
         self.next_offset = next_offset
         self.size = size
+        self.settled = True
         self._storage = storage
         self._store = store
         self._index = index
@@ -133,8 +137,10 @@ class ActiveSegment:
         relative = offset - self.entry.base_offset
         parts, checksum, length = NATIVE.encode(relative, timestamp, key, value, headers, self.entry.salt)
         if self._buffer_bytes:
+            self.settled = False
             self._buffer += parts[0] + parts[1]
             self._admit(offset, timestamp, checksum, length, tombstone=value is None)
+            self.settled = True
             if len(self._buffer) >= self._buffer_bytes:
                 self.write_buffer()
             return
@@ -146,6 +152,7 @@ class ActiveSegment:
         except BaseException:
             self._roll_back()
             raise
+        self.settled = False
         self._admit(offset, timestamp, checksum, length, tombstone=value is None)
         self._publish()
 
@@ -170,6 +177,7 @@ class ActiveSegment:
         """Let readers see what was written."""
         self.reader.size = self.size
         self.reader.next_offset = self.next_offset
+        self.settled = True
         if self.size - self._indexed_size >= INDEX_EVERY_BYTES:
             self.write_index()
 
@@ -194,6 +202,7 @@ class ActiveSegment:
         except BaseException:
             self._roll_back()
             raise
+        self.settled = False
         self._buffer = bytearray()
         self._publish()
 
@@ -225,6 +234,7 @@ class ActiveSegment:
         except BaseException:
             self._roll_back()
             raise
+        self.settled = False
         self._admit(self.next_offset, timestamp, checksum, head_len + value_len, tombstone=False)
         self._publish()
 
@@ -249,7 +259,7 @@ class ActiveSegment:
     # --- a batch ------------------------------------------------------------------------------------------------
 
     def append_batch(self, batch: Encoder, start: int, stop: int) -> None:
-        """Append rows start..stop of a batch: readers see all or none of them, because the first head is written last."""
+        """Append rows start..stop of a batch: readers see all or none of them: the first head comes last."""
         self.write_buffer()
         salt, relative = self.entry.salt, self.next_offset - self.entry.base_offset
         position, first_head = self.size, b""
@@ -268,6 +278,7 @@ class ActiveSegment:
         except BaseException:
             self._roll_back()
             raise
+        self.settled = False
         for block in blocks:
             self.tally.absorb(block)
             self._extend_sparse(block.marks)
@@ -315,6 +326,12 @@ class ActiveSegment:
         if self._dense is not None:
             return next_offset - self.entry.base_offset
         return max(self.tally.records - (self.next_offset - next_offset), 0)  # gaps make it fewer than there are
+
+    def rescue(self) -> None:
+        """Put on the medium what was appended before an interrupt; the next opening finds it by scanning."""
+        if self._buffer:
+            self._store.pwrite(self._buffer, self.reader.size)
+        self.datasync()
 
     def seal(self, sealed_at: int) -> SegmentEntry:
         """Put everything on the medium, write the lookups, and return the entry of a sealed segment."""

@@ -4,7 +4,9 @@
     schema    what Spark sees: names and types of columns
     plan      what a log holds + options -> input partitions   (pure)
     place     a path -> the topic partitions behind it
-    source    the data source Spark calls
+    source    the data source Spark calls; loaded in every session, so light
+    reader    the batch reader
+    batches   a log's Arrow batches -> the ones Spark takes   (pure)
     java      which Java Spark runs on
     session   a local session with sane defaults
 

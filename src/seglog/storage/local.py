@@ -7,6 +7,7 @@ import fcntl
 import mmap
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,6 +33,15 @@ def _naming(path: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise _refused(error, path) from error
+
+
+def _is_directory(path: str) -> bool:
+    """Whether this is a directory; StorageError where that may not be looked at (Path.is_dir raises, or says no)."""
+    with _naming(path):
+        try:
+            return stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116 - see above
+        except (FileNotFoundError, NotADirectoryError):
+            return False
 
 
 class LocalFile:
@@ -104,6 +114,8 @@ class LocalFile:
     def datasync(self) -> None:
         """Return once data and size are on the medium."""
         with _naming(self.path):
+            if self._descriptor < 0:  # Python refuses a closed descriptor here with ValueError, elsewhere with EBADF
+                raise OSError(errno.EBADF, "closed")
             _datasync(self._descriptor)
 
     def map(self) -> memoryview:
@@ -173,7 +185,7 @@ class LocalStorage:
 
     def exists(self) -> bool:
         """Whether the directory is there."""
-        if self._root.is_dir():
+        if _is_directory(self.path):
             return True
         if os.path.lexists(self._root):
             raise NotALog(errno.ENOTDIR, "this is a file, not the directory of a log", self.path)
@@ -185,7 +197,7 @@ class LocalStorage:
             self._make_one(directory)
 
     def _make_one(self, directory: Path) -> None:
-        if directory.is_dir():
+        if _is_directory(str(directory)):
             return
         self._make_one(directory.parent)
         with _naming(str(directory)):

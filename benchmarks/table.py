@@ -1,0 +1,62 @@
+"""Figures as a table for people and as JSON for machines. Measures nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+
+from benchmarks.timing import Figure
+
+COLUMNS = ("name", "ours", "other side", "ratio", "spread", "aim", "met")
+WIDTHS = (22, 11, 36, 6, 12, 5, 4)
+RATES = {"GB": "GB/s"}
+FOOTNOTE = """
+ratio: our speed as a part of the other side's, the median over pairs that ran in turn (A B A B) after a warm-up pair;
+spread: its quartiles. Both sides write fresh files in one directory, into the page cache, without fsync, each just
+after as many bytes were written and deleted, so that both are given warm memory. Opening and closing a log is not
+timed (but in the lines on starting and opening), all else is. Files that are read are in the page cache; sqlite3 has
+its defaults, one cursor, one prepared statement.
+"""
+
+
+def line(cells: Iterable[str]) -> str:
+    """Return one line of the table."""
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, WIDTHS, strict=True)).rstrip()
+
+
+def row(figure: Figure) -> str:
+    """Return the line of one figure."""
+    low, high = figure.spread
+    met = {None: "", True: "yes", False: "no"}[figure.met]
+    ours, other = (_speed(median(seconds), figure) for seconds in (figure.ours, figure.other))
+    aim = "" if figure.aim is None else f"{figure.aim:.2f}"
+    cells = (figure.name, ours, f"{other} {figure.against}", f"{figure.ratio:.2f}", f"{low:.2f} - {high:.2f}", aim, met)
+    return line(cells)
+
+
+def _speed(seconds: float, figure: Figure) -> str:
+    if figure.unit in RATES:
+        return f"{figure.work / seconds:.2f} {RATES[figure.unit]}"
+    each = seconds / figure.work
+    return f"{each * 1e3:.1f} ms" if each >= 1e-3 else f"{each * 1e6:.2f} us"
+
+
+def write_json(path: Path, figures: Iterable[Figure]) -> None:
+    """Write the figures with every repeat, and what machine they were taken on."""
+    figures = list(figures)
+    content = {
+        "taken": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "machine": {"platform": platform.platform(), "python": platform.python_version(), "cpus": os.cpu_count()},
+        "load": os.getloadavg(),
+        "figures": [
+            {**asdict(figure), "ratio": figure.ratio, "spread": figure.spread, "met": figure.met} for figure in figures
+        ],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n")

@@ -1,0 +1,109 @@
+"""The timing that all figures share: two sides in turn, a warm-up pair discarded, medians of the ratios of pairs.
+
+Knows nothing of what is measured.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, quantiles
+
+Side = Callable[[], float]
+"""Does the work once and returns the seconds it took; what it prepares and clears away is not in them."""
+
+BLOCK_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One line of the table.
+
+    ours, other: seconds of every repeat, in order, a pair each. work, unit: what one repeat did, in units that the
+    table divides by the seconds ("GB"), or that divide the seconds ("call"). aim: the least ratio wanted, None: none.
+    """
+
+    name: str
+    against: str
+    ours: tuple[float, ...]
+    other: tuple[float, ...]
+    work: float
+    unit: str
+    aim: float | None = None
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """Our speed as a part of the other side's, for each pair."""
+        return tuple(other / ours for ours, other in zip(self.ours, self.other, strict=True))
+
+    @property
+    def ratio(self) -> float:
+        """The median of the ratios."""
+        return median(self.ratios)
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The quartiles of the ratios: half of the pairs lie between them."""
+        low, _, high = quantiles(self.ratios, n=4, method="inclusive")
+        return low, high
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the aim is met; None where there is none."""
+        return None if self.aim is None else self.ratio >= self.aim
+
+
+def in_turn(ours: Side, other: Side, *, repeats: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the seconds of `repeats` pairs, ours and the other's: A B A B, so that both meet the same machine."""
+    pairs = [(ours(), other()) for _ in range(repeats + 1)][1:]
+    return tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
+
+
+@dataclass
+class Watch:
+    """What `stopwatch` has measured."""
+
+    seconds: float = 0.0
+
+
+@contextmanager
+def stopwatch() -> Iterator[Watch]:
+    """Time what happens within, with Python's garbage collector held off."""
+    watch = Watch()
+    gc.collect()
+    gc.disable()
+    start = time.perf_counter()
+    try:
+        yield watch
+    finally:
+        watch.seconds = time.perf_counter() - start
+        gc.enable()
+
+
+def recycle(directory: Path, size: int) -> None:
+    """Write `size` bytes to a file and delete it, before a side that writes as much to a fresh file.
+
+    A virtual machine pays for memory when it first touches it: ten times what a write costs. Both sides are to be given
+    pages that were just let go.
+    """
+    write_blocks(directory / "recycled", memoryview(bytes(BLOCK_BYTES)), times=-(-size // BLOCK_BYTES))
+    (directory / "recycled").unlink()
+
+
+def write_blocks(path: Path, data: memoryview, *, times: int = 1) -> float:
+    """Write `data` to a fresh file in blocks of 1 MiB, `times` over; return the seconds that write(2) took."""
+    blocks = [data[start : start + BLOCK_BYTES] for start in range(0, len(data), BLOCK_BYTES)]
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+    try:
+        with stopwatch() as watch:
+            for _ in range(times):
+                for block in blocks:
+                    os.write(descriptor, block)
+    finally:
+        os.close(descriptor)
+    return watch.seconds

@@ -1,0 +1,62 @@
+"""File names are made and read in one place; a directory's other files are never taken for ours."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seglog.format import filename
+
+
+def test_names_are_those_of_the_document() -> None:
+    assert filename.segment_file(184213, 2, "store") == "00000000000000184213-2.store"
+    assert filename.torn_file("00000000000000184213-2.store", 640) == "00000000000000184213-2.store.640.torn"
+    assert filename.lease_file("7-ab") == "readers/7-ab.lease"
+
+
+@given(st.integers(0, 2**63 - 1), st.integers(0, 2**63), st.sampled_from(filename.KINDS))
+def test_a_segment_files_name_is_read_back(base: int, number: int, kind: str) -> None:
+    assert filename.parse_segment_file(filename.segment_file(base, number, kind)) == (base, number, kind)
+
+
+@given(st.lists(st.integers(0, 2**63 - 1), min_size=2, max_size=2))
+def test_names_sort_as_offsets_do(bases: list[int]) -> None:
+    names = [filename.segment_file(base, 1, "store") for base in bases]
+    assert (names[0] < names[1]) == (bases[0] < bases[1])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "MANIFEST",
+        "1-1.store",
+        "00000000000000000000.store",
+        "00000000000000000000-1.store.bak",
+        "00000000000000000000-1.STORE",
+        "00000000000000000000--1.store",
+        "00000000000000000000-1.store\n",
+    ],
+)
+def test_other_names_are_no_segments(name: str) -> None:
+    assert filename.parse_segment_file(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("MANIFEST", True),
+        ("MANIFEST.prev", True),
+        ("LOCK", True),
+        ("tmp", True),
+        ("00000000000000000000-1.times", True),
+        ("00000000000000000000-1.store.64.torn", True),
+        ("notes.txt", False),
+        ("MANIFEST.old", False),
+        ("00000000000000000000-1.store.torn", False),
+        ("my.store", False),
+    ],
+)
+def test_a_log_knows_its_own_files(name: str, *, ours: bool) -> None:
+    assert filename.belongs_to_log(name) is ours

@@ -1,0 +1,206 @@
+"""The manifest: what a person reads in it, what a machine reads back, and what both refuse."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from xxhash import xxh64_intdigest
+
+from seglog.config import LogConfig, Retention
+from seglog.errors import CorruptLog, FormatVersionError
+from seglog.format.manifest import Manifest, Retired, SegmentEntry, decode
+
+SEALED = SegmentEntry(
+    base_offset=0,
+    file=1,
+    salt=0xABC,
+    created=11,
+    next_offset=5,
+    bytes=400,
+    records=5,
+    tombstones=1,
+    min_timestamp=-3,
+    max_timestamp=9,
+    sealed_at=20,
+    digest=0xDEF,
+)
+ACTIVE = SegmentEntry(base_offset=5, file=2, salt=2**64 - 1, created=20, dense=False)
+MANIFEST = Manifest(
+    log_id=0x77,
+    version=3,
+    epoch=1,
+    next_file=4,
+    start=0,
+    config=LogConfig(segment_bytes=512, retention=Retention(bytes=10)),
+    segments=(SEALED, ACTIVE),
+    retired=(Retired(version=2, retired_at=15, names=("00000000000000000000-3.store",)),),
+    published={"query": 8},
+)
+
+U64, COUNT, TIME = st.integers(0, 2**64 - 1), st.integers(0, 2**63 - 1), st.integers(-(2**63), 2**63 - 1)
+ENTRIES = st.builds(
+    SegmentEntry, base_offset=COUNT, file=COUNT, salt=U64, created=TIME, dense=st.booleans()
+) | st.builds(
+    SegmentEntry,
+    base_offset=COUNT,
+    file=COUNT,
+    salt=U64,
+    created=TIME,
+    dense=st.booleans(),
+    next_offset=COUNT,
+    bytes=COUNT,
+    records=COUNT,
+    tombstones=COUNT,
+    min_timestamp=st.none() | TIME,
+    max_timestamp=st.none() | TIME,
+    sealed_at=TIME,
+    digest=U64,
+)
+MANIFESTS = st.builds(
+    Manifest,
+    log_id=U64,
+    version=COUNT,
+    epoch=COUNT,
+    next_file=COUNT,
+    start=COUNT,
+    config=st.just(LogConfig()) | st.just(LogConfig(segment_bytes=512, segment_age=1.5, retention=Retention(age=0))),
+    segments=st.lists(ENTRIES, max_size=4).map(tuple),
+    retired=st.lists(
+        st.builds(Retired, version=COUNT, retired_at=TIME, names=st.lists(st.text(max_size=5), max_size=3).map(tuple)),
+        max_size=2,
+    ).map(tuple),
+    published=st.dictionaries(st.text(max_size=5), COUNT, max_size=2),
+    rebuilt=st.booleans(),
+)
+
+
+def signed(*lines: dict[str, Any]) -> bytes:
+    body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    return body + b'{"check":"%016x"}\n' % xxh64_intdigest(body)
+
+
+def lines_of(manifest: Manifest) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in manifest.encode().splitlines()]
+
+
+# --- golden -------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_line_tells_of_the_log() -> None:
+    header = lines_of(MANIFEST)[0]
+    assert header.pop("config") == MANIFEST.config.to_json()
+    assert header == {
+        "format": 1,
+        "version": 3,
+        "log_id": "0000000000000077",
+        "epoch": 1,
+        "next_file": 4,
+        "start": 0,
+        "retired": [{"version": 2, "retired_at": 15, "names": ["00000000000000000000-3.store"]}],
+        "published": {"query": 8},
+        "rebuilt": False,
+        "segments": 2,
+    }
+
+
+def test_each_segment_is_one_line_and_the_active_one_the_last() -> None:
+    assert lines_of(MANIFEST)[1:-1] == [
+        {
+            "base_offset": 0,
+            "file": 1,
+            "salt": "0000000000000abc",
+            "created": 11,
+            "dense": True,
+            "next_offset": 5,
+            "bytes": 400,
+            "records": 5,
+            "tombstones": 1,
+            "min_timestamp": -3,
+            "max_timestamp": 9,
+            "sealed_at": 20,
+            "digest": "0000000000000def",
+        },
+        {"base_offset": 5, "file": 2, "salt": "ffffffffffffffff", "created": 20, "dense": False},
+    ]
+
+
+def test_the_last_line_is_the_check_of_all_before_it() -> None:
+    body, check = MANIFEST.encode()[:-29], MANIFEST.encode()[-29:]
+    assert check == b'{"check":"%016x"}\n' % xxh64_intdigest(body)
+
+
+def test_a_segment_names_its_files() -> None:
+    assert SEALED.name() == "00000000000000000000-1.store"
+    assert ACTIVE.name("offsets") == "00000000000000000005-2.offsets"
+    assert (SEALED.sealed, ACTIVE.sealed) == (True, False)
+
+
+# --- round trip ---------------------------------------------------------------------------------------------------
+
+
+@given(MANIFESTS)
+def test_what_was_encoded_is_decoded(manifest: Manifest) -> None:
+    assert decode(manifest.encode(), "MANIFEST") == manifest
+
+
+# --- refusals -----------------------------------------------------------------------------------------------------
+
+
+def test_every_flipped_bit_is_refused() -> None:
+    data = MANIFEST.encode()
+    version_at = data.index(b"1")  # `"format": 1`: with another digit it is a newer version's
+    for bit in range(len(data) * 8):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(FormatVersionError if bit // 8 == version_at and newer(damaged) else CorruptLog):
+            decode(bytes(damaged), "MANIFEST")
+
+
+def newer(data: bytearray) -> bool:
+    try:
+        return bool(json.loads(data.partition(b"\n")[0])["format"] > 1)
+    except (ValueError, TypeError):
+        return False
+
+
+def test_every_cut_is_refused() -> None:
+    data = MANIFEST.encode()
+    for length in range(len(data)):
+        with pytest.raises(CorruptLog, match="MANIFEST"):
+            decode(data[:length], "MANIFEST")
+
+
+@pytest.mark.parametrize("more", [b"\n", b"\0", b"x\n", MANIFEST.encode()])
+def test_whatever_follows_the_check_is_refused(more: bytes) -> None:
+    with pytest.raises(CorruptLog):
+        decode(MANIFEST.encode() + more, "MANIFEST")
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", bytes(500), b"{}\n", b'[1]\n{"check":"00"}\n', b"\xff" * 60 + b"\n"])
+def test_what_is_no_manifest_is_refused(data: bytes) -> None:
+    with pytest.raises(CorruptLog):
+        decode(data, "MANIFEST")
+
+
+def test_a_newer_format_is_told_from_damage_whatever_else_it_holds() -> None:
+    for data in (signed({"format": 2}), b'{"format": 7, "what": "no check that we know"}\n'):
+        with pytest.raises(FormatVersionError, match=r"MANIFEST.*version.*nothing was changed"):
+            decode(data, "MANIFEST")
+
+
+def changed(line: int, **values: object) -> bytes:
+    lines = lines_of(MANIFEST)[:-1]
+    lines[line].update(values)
+    return signed(*lines)
+
+
+def test_fields_that_this_version_does_not_know_are_a_newer_versions_and_no_damage() -> None:
+    """The check holds, so nothing is damaged: making the manifest anew would throw away what it says."""
+    config = {**MANIFEST.config.to_json(), "compression": "zstd"}
+    for data in (changed(0, config=config), changed(1, horizon=7)):
+        with pytest.raises(FormatVersionError, match="MANIFEST"):
+            decode(data, "MANIFEST")

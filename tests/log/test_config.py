@@ -1,0 +1,229 @@
+"""The configuration: validated once, stored with the log, used again; and what each size and duration means."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import seglog
+from seglog import ConfigError, LogConfig, Retention
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BAD_CONFIG: dict[str, list[object]] = {
+    "segment_bytes": [511, 0, -1, 2**32, 1024.0, "1 GiB", None, True],
+    "segment_overflow_bytes": [-1, 2**32, 0.5, "much"],
+    "segment_age": [0, -1, float("nan"), float("inf"), "1 h", True, timedelta(0), timedelta(seconds=-1)],
+    "index_interval_bytes": [63, 2**31 + 1, 4096.0, None],
+    "buffer_bytes": [-1, 2**30 + 1, 1.0, None],
+    "flush_records": [0, -1, 1.0, "all"],
+    "flush_interval": [0, -0.1, float("inf"), "1 s"],
+    "initial_offset": [-1, 2**63 - 1, 0.0, None],
+    "open_segments_max": [0, -1, 1.5, None],
+    "retention": [None, {"bytes": 5}, 5],
+}
+
+BAD_RETENTION: dict[str, list[object]] = {
+    "bytes": [-1, 1.5, "1 GiB", True],
+    "age": [-1, float("nan"), float("inf"), "7 days", timedelta(seconds=-1)],
+    "compact": [1, None, "yes"],
+    "delete_retention": [-1, float("inf"), "1 h"],
+    "min_compaction_lag": [-1, "1 h"],
+    "max_compaction_lag": [-1, "1 h"],
+    "min_dirty_ratio": [-0.1, 1.1, "half", None, True, float("nan")],
+    "dedupe_bytes": [1023, 0, 1.5, None],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD_CONFIG.items() for value in values])
+def test_a_config_out_of_bounds_is_refused_by_the_options_name(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=name) as caught:
+        LogConfig(**{name: value})
+    assert isinstance(caught.value, seglog.SeglogError)
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in BAD_RETENTION.items() for value in values]
+)
+def test_a_retention_out_of_bounds_is_refused_by_the_options_name(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"retention\.{name}") as caught:
+        Retention(**{name: value})
+    assert isinstance(caught.value, ValueError)
+
+
+def test_every_option_is_tried_out_of_bounds() -> None:
+    assert {field.name for field in dataclasses.fields(LogConfig)} == set(BAD_CONFIG)
+    assert {field.name for field in dataclasses.fields(Retention)} == set(BAD_RETENTION)
+
+
+def test_positions_are_32_bits_wide() -> None:
+    with pytest.raises(ConfigError, match="positions are 32 bits wide"):
+        LogConfig(segment_bytes=2**31, segment_overflow_bytes=2**31)
+    assert LogConfig(segment_bytes=2**31, segment_overflow_bytes=2**31 - 1).store_limit == 2**32 - 1
+    assert LogConfig(segment_bytes=2**32 - 1).segment_overflow_bytes == 0
+
+
+def test_an_unknown_option_is_an_error_that_names_it() -> None:
+    with pytest.raises(TypeError, match="segment_byte"):
+        LogConfig(segment_byte=1024)  # type: ignore[call-arg] # the unknown option is the test
+    with pytest.raises(TypeError, match="days"):
+        Retention(days=7)  # type: ignore[call-arg] # as above
+    with pytest.raises(ConfigError, match="segment_byte"):
+        LogConfig.from_json({"segment_byte": 1024})
+
+
+def test_a_config_does_not_change() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        LogConfig().segment_bytes = 512  # type: ignore[misc] # frozen is the test
+    with pytest.raises(TypeError):
+        LogConfig(1024)  # type: ignore[misc] # keyword only is the test
+
+
+def test_the_bounds_themselves_are_accepted() -> None:
+    config = LogConfig(segment_bytes=512, segment_overflow_bytes=0, index_interval_bytes=64, initial_offset=2**63 - 2)
+    assert (config.store_limit, config.initial_offset) == (512, 2**63 - 2)
+    assert Retention(bytes=0, age=0, min_dirty_ratio=1, dedupe_bytes=1024).age == 0.0
+
+
+def test_a_duration_is_seconds_or_a_timedelta() -> None:
+    assert LogConfig(segment_age=timedelta(minutes=2)) == LogConfig(segment_age=120)
+    assert LogConfig(flush_interval=timedelta(milliseconds=5)).flush_interval == 0.005
+    assert Retention(age=timedelta(days=7)).age == 7 * 86400.0
+    assert Retention(age=1.5).age_us == 1_500_000
+    assert Retention(max_compaction_lag=timedelta(hours=1)).max_compaction_lag == 3600.0
+
+
+EVERYTHING = LogConfig(
+    segment_bytes=1000,
+    segment_overflow_bytes=77,
+    segment_age=timedelta(hours=1),
+    index_interval_bytes=128,
+    buffer_bytes=4096,
+    flush_records=100,
+    flush_interval=3600.0,
+    initial_offset=40,
+    open_segments_max=3,
+    retention=Retention(bytes=10**6, age=86400, compact=True, delete_retention=5, max_compaction_lag=9.5),
+)
+
+
+def test_a_config_is_stored_with_its_log_and_used_again(place: Any) -> None:
+    with seglog.open(place, EVERYTHING) as log:
+        assert log.config == EVERYTHING
+        log.append(b"v")
+    for mode in ("a", "r"):
+        with seglog.open(place, mode=mode) as log:
+            assert log.config == EVERYTHING
+
+
+def test_reopening_with_another_config_changes_it_and_keeps_the_records(place: Any) -> None:
+    with seglog.open(place, LogConfig(segment_bytes=512, initial_offset=7)) as log:
+        for i in range(20):
+            log.append(b"%d" % i * 20)
+        before, segments = list(log.scan()), log.segments[:-1]
+    with seglog.open(place, LogConfig(segment_bytes=4096, retention=Retention(age=60))) as log:
+        assert log.config == LogConfig(segment_bytes=4096, retention=Retention(age=60), initial_offset=7)
+        assert (list(log.scan()), log.segments[:-1]) == (before, segments)
+        log.append(b"v" * 3000)
+    with seglog.open(place) as log:
+        assert log.config.segment_bytes == 4096
+        assert [record.offset for record in log.scan()] == list(range(7, 28))
+
+
+def test_a_reader_sees_the_new_config(place: Any) -> None:
+    with seglog.open(place):
+        pass
+    with seglog.open(place, mode="r") as reader:
+        with seglog.open(place, LogConfig(segment_bytes=4096)):
+            pass
+        assert reader.config.segment_bytes == 4096
+
+
+def test_the_first_offset_is_chosen_when_a_log_is_made(path: Path, contents: Any) -> None:
+    with seglog.open(path, LogConfig(initial_offset=40)) as log:
+        log.append(b"v")
+    before = contents(path)
+    with pytest.raises(ConfigError, match="initial_offset is 41, but the log began at 40"):
+        seglog.open(path, LogConfig(initial_offset=41))
+    assert contents(path) == before
+    for same in (LogConfig(initial_offset=40), LogConfig()):
+        with seglog.open(path, same) as log:
+            assert (log.config.initial_offset, log.lowest_offset, log.next_offset) == (40, 40, 41)
+
+
+def test_the_last_offset_is_the_end_of_a_log(place: Any) -> None:
+    last = 2**63 - 2
+    with seglog.open(place, LogConfig(initial_offset=last)) as log:
+        assert log.append(b"v") == last
+        assert log.to_arrow().column("offset").to_pylist() == [last]
+        for append in (lambda: log.append(b"w"), lambda: log.append_stream([b"w"])):
+            with pytest.raises(seglog.OffsetOutOfRange):
+                append()
+        assert [record.value for record in log.scan()] == [b"v"]
+
+
+# --- buffer_bytes ------------------------------------------------------------------------------------------------
+
+
+def test_a_buffer_holds_single_appends_until_it_is_full(path: Path) -> None:
+    with seglog.open(path, LogConfig(buffer_bytes=1000)) as log, seglog.open(path, mode="r") as reader:
+        for i in range(9):
+            assert log.append(b"v" * 68) == i  # 100 bytes a record
+        assert (log.next_offset, reader.next_offset, reader.size) == (9, 0, 64)
+        log.append(b"v" * 68)
+        assert (log.next_offset, reader.next_offset, reader.size) == (10, 10, 1064)
+
+
+@pytest.mark.parametrize("call", ["read", "scan", "to_arrow", "append_stream", "sync", "truncate", "segments", "size"])
+def test_whoever_reads_or_writes_otherwise_writes_the_buffer_first(path: Path, call: str) -> None:
+    calls: dict[str, Any] = {
+        "read": lambda log: log.read(0).value == b"a",
+        "scan": lambda log: [record.value for record in log.scan()] == [b"a", b"b"],
+        "to_arrow": lambda log: log.to_arrow().num_rows == 2,
+        "append_stream": lambda log: log.append_stream([b"c"]) == 2,
+        "sync": lambda log: log.sync() is None and log.durable_offset == 2,
+        "truncate": lambda log: log.truncate(1) is None and log.next_offset == 1,
+        "segments": lambda log: log.segments[-1].records == 2,
+        "size": lambda log: log.size == 64 + 33 + 33,
+    }
+    with seglog.open(path, LogConfig(buffer_bytes=10_000)) as log, seglog.open(path, mode="r") as reader:
+        log.append(b"a")
+        log.append(b"b")
+        assert reader.next_offset == 0
+        assert calls[call](log)
+        assert reader.next_offset == log.next_offset
+
+
+def test_a_buffer_is_written_when_the_log_closes_or_rolls(place: Any) -> None:
+    with seglog.open(place, LogConfig(buffer_bytes=10_000, segment_bytes=512)) as log:
+        for i in range(23):
+            log.append(b"%d" % i * 20)
+    with seglog.open(place, mode="r") as log:
+        assert [record.value for record in log.scan()] == [b"%d" % i * 20 for i in range(23)]
+        assert len(log.segments) > 2
+
+
+KILLED = """
+import os, signal, sys, seglog
+log = seglog.open(sys.argv[1], seglog.LogConfig(buffer_bytes=int(sys.argv[2])))
+for i in range(10):
+    log.append(b"v" * 68)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(("buffer_bytes", "survive"), [(0, 10), (300, 9), (10_000, 0)])
+def test_kill_9_loses_what_is_buffered_and_no_more(path: Path, script: Any, buffer_bytes: int, survive: int) -> None:
+    with pytest.raises(AssertionError):
+        script(KILLED, path, buffer_bytes)
+    with seglog.open(path) as log:
+        assert log.recovery.clean
+        assert log.next_offset == survive
+        assert log.append(b"next") == survive
+    assert signal.SIGKILL == 9

@@ -1,0 +1,252 @@
+"""A log on real files, what a disk or a crash can do to it, and what must be true of it ever after."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import seglog
+from seglog.format import filename
+from seglog.format.manifest import Manifest, SegmentEntry, decode
+from seglog.segment.scan import StoreWalk
+from seglog.segment.sealed import rules_of
+from seglog.storage import LocalStorage
+from seglog.testing.faulty import Crashed, Fault, FaultyStorage
+
+
+class Place(NamedTuple):
+    """Where a record stands in its store."""
+
+    offset: int
+    position: int
+    length: int
+
+
+class Scene:
+    """One log directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    # --- making -----------------------------------------------------------------------------------------------------
+
+    def fill(self, values: list[bytes], config: seglog.LogConfig | None = None) -> None:
+        """Append values and close: all of them durable, and known to be."""
+        with seglog.open(self.path, config) as log:
+            for value in values:
+                log.append(value, timestamp=log.next_offset)
+
+    def fill_and_crash(
+        self, durable: list[bytes], unsynced: list[bytes], config: seglog.LogConfig | None = None
+    ) -> None:
+        """Append and sync some values, append more, and die."""
+        with self.dying(config) as log:
+            for value in durable:
+                log.append(value, timestamp=log.next_offset)
+            log.sync()
+            for value in unsynced:
+                log.append(value, timestamp=log.next_offset)
+
+    def dying(self, config: seglog.LogConfig | None = None) -> _Dying:
+        """Open for a `with` block at whose end the process dies."""
+        return _Dying(self.path, config)
+
+    # --- looking ----------------------------------------------------------------------------------------------------
+
+    def manifest(self) -> Manifest:
+        return decode((self.path / "MANIFEST").read_bytes(), "MANIFEST")
+
+    def entry(self, number: int = -1) -> SegmentEntry:
+        return self.manifest().segments[number]
+
+    def file(self, number: int = -1, kind: str = "store") -> Path:
+        """A file of the segment that is the number-th in the manifest; -1 is the active one."""
+        return self.path / self.entry(number).name(kind)
+
+    def places(self, number: int = -1) -> list[Place]:
+        entry = self.entry(number)
+        store = LocalStorage(self.path).open(entry.name())
+        walk = StoreWalk(store, rules_of(entry), position=64, end=store.size(), expected=entry.base_offset)
+        return [Place(record.offset, walk.position - length, length) for record, _, length in walk]
+
+    def values(self) -> list[bytes | None]:
+        with seglog.open(self.path) as log:
+            return [record.value for record in log.scan()]
+
+    def snapshot(self) -> dict[str, bytes]:
+        """Return every file of the log but LOCK and tmp/, which opening always touches."""
+        files = {str(path.relative_to(self.path)): path for path in self.path.rglob("*") if path.is_file()}
+        return {name: path.read_bytes() for name, path in sorted(files.items()) if name != "LOCK" and "tmp/" not in name}
+
+    def torn_files(self) -> list[Path]:
+        return sorted(self.path.glob("*.torn"))
+
+    # --- harming ----------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def flip(path: Path, position: int, bit: int = 0) -> None:
+        data = bytearray(path.read_bytes())
+        data[position] ^= 1 << bit
+        path.write_bytes(data)
+
+    @staticmethod
+    def overwrite(path: Path, position: int, data: bytes) -> None:
+        with path.open("r+b") as file:
+            file.seek(position)
+            file.write(data)
+
+    @staticmethod
+    def cut(path: Path, size: int) -> None:
+        with path.open("r+b") as file:
+            file.truncate(size)
+
+
+class _Dying:
+    def __init__(self, path: Path, config: seglog.LogConfig | None) -> None:
+        self.storage = FaultyStorage(LocalStorage(path))
+        self.config = config
+
+    def __enter__(self) -> seglog.Log:
+        return seglog.open(self.storage, self.config)
+
+    def __exit__(self, *_: object) -> None:
+        self.storage.crash()
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path / "log")
+
+
+# --- what may be in a log after an operation, whole or interrupted --------------------------------------------------
+
+Content = tuple[int, tuple[bytes, ...]]
+"""The lowest offset and the values from there on."""
+
+
+class Ledger:
+    """What the log's user knows: the content after all that was acknowledged, and what one unfinished call may make of it."""
+
+    def __init__(self) -> None:
+        self.content: Content = (0, ())
+        self.possible: list[Content] = [self.content]
+
+    @property
+    def next_offset(self) -> int:
+        return self.content[0] + len(self.content[1])
+
+    def appending(self, *values: bytes, pieces: bool = False) -> None:
+        """A call that adds all values or none; with `pieces` any first part of them (a batch larger than a segment)."""
+        start, known = self.content
+        lengths = range(len(values) + 1) if pieces else (0, len(values))
+        self.possible = [(start, known + values[:length]) for length in lengths]
+
+    def truncating(self, offset: int) -> None:
+        start, known = self.content
+        self.possible = [self.content, (start, known[: offset - start])]
+
+    def expiring(self, start: int) -> None:
+        old, known = self.content
+        self.possible = [self.content, (start, known[start - old :])]
+
+    def done(self) -> None:
+        """The call has returned: its last outcome is what the log must hold."""
+        self.content = self.possible[-1]
+        self.possible = [self.content]
+
+
+def content_of(log: seglog.Log) -> Content:
+    records = list(log.scan())
+    assert [record.offset for record in records] == list(range(log.lowest_offset, log.next_offset))
+    values = [record.value for record in records]
+    assert all(value is not None for value in values)
+    assert [log.read(record.offset) for record in records] == records
+    return log.lowest_offset, tuple(value for value in values if value is not None)
+
+
+def check_survivor(path: Path, ledger: Ledger) -> None:
+    """The next open succeeds; nothing acknowledged is lost, nothing invented; and the log is sound and goes on."""
+    with seglog.open(path) as log:
+        content = content_of(log)
+        assert content in ledger.possible
+        assert not log.recovery.damaged
+        report = log.verify()
+        assert report.ok, report.problems
+        assert log.append(b"and on") == content[0] + len(content[1])
+    with seglog.open(path) as log:
+        assert log.recovery.clean, log.recovery.events
+        assert content_of(log) == (content[0], (*content[1], b"and on"))
+        live = {entry.name() for entry in log._view().manifest.segments}  # type: ignore[attr-defined]
+        stores = {file.name for file in path.glob("*.store")}
+        assert stores == live, "no store is left that nobody names"
+
+
+Act = Callable[[FaultyStorage, Ledger], None]
+
+
+class Laboratory:
+    """Runs an operation again and again on copies of a log, each time going wrong one call later."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.template = root / "template"
+        self._number = 0
+
+    def prepared(self, act: Act) -> Ledger:
+        """Make the log that every run begins with; return what its user knows."""
+        ledger = Ledger()
+        act(FaultyStorage(LocalStorage(self.template)), ledger)
+        return ledger
+
+    def copy(self) -> Path:
+        self._number += 1
+        path = self.root / f"run{self._number}"
+        if self.template.exists():
+            shutil.copytree(self.template, path)
+        return path
+
+    def crashes(self, act: Act, known: Ledger, *, keep: float = 0.0) -> Iterator[tuple[Path, Ledger]]:
+        """Yield what is left when the process dies at the 1st, 2nd, ... writing call of `act`; ends when it survives."""
+        for at in range(1, 10_000):
+            path, ledger = self.copy(), _same(known)
+            faulty = FaultyStorage(LocalStorage(path), Fault(at=at, keep=keep))
+            try:
+                act(faulty, ledger)
+            except Crashed:
+                yield path, ledger
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                yield path, ledger
+                assert at > 1, "the operation writes nothing at all"
+                return
+
+    def refusals(self, act: Act, known: Ledger, fault: Fault) -> Iterator[tuple[FaultyStorage, Path, Ledger]]:
+        """As `crashes`, with an error instead: yield a storage that will fail at the n-th call from `act` on."""
+        for at in range(1, 10_000):
+            path, ledger = self.copy(), _same(known)
+            faulty = FaultyStorage(LocalStorage(path))
+            plan = Fault(
+                operations=fault.operations, name=fault.name, at=at, error=fault.error, forever=fault.forever, keep=fault.keep
+            )
+            yield faulty, path, ledger
+            struck = faulty.struck
+            faulty.crash()
+            shutil.rmtree(path, ignore_errors=True)
+            if not struck:
+                return
+
+
+def _same(ledger: Ledger) -> Ledger:
+    copy = Ledger()
+    copy.content, copy.possible = ledger.content, list(ledger.possible)
+    return copy
+
+
+@pytest.fixture
+def laboratory(tmp_path: Path) -> Laboratory:
+    return Laboratory(tmp_path)

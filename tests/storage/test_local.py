@@ -1,0 +1,177 @@
+"""What only a real file system can show: descriptors, forks, permissions, other processes."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import resource
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from seglog.errors import LogPoisoned, NotALog, StorageError
+from seglog.storage import LocalStorage, must_sync
+from seglog.testing.faulty import Fault, FaultyStorage
+
+HOLD = """
+import sys
+from seglog.storage import LocalStorage
+lock = LocalStorage(sys.argv[1]).try_lock("LOCK")
+print("held" if lock else "refused", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> LocalStorage:
+    made = LocalStorage(tmp_path / "log")
+    made.make(["tmp"])
+    return made
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - counted, not used
+
+
+def holder(path: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", HOLD, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_a_file_where_the_directory_should_be_is_not_a_log(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("mine")
+    with pytest.raises(NotALog) as error:
+        LocalStorage(tmp_path / "log").exists()
+    assert error.value.errno == errno.ENOTDIR
+    assert (tmp_path / "log").read_text() == "mine"
+
+
+def test_a_link_to_nowhere_is_not_a_log(tmp_path: Path) -> None:
+    (tmp_path / "log").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(NotALog):
+        LocalStorage(tmp_path / "log").exists()
+
+
+def test_a_directory_below_a_file_is_refused_with_our_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(StorageError):
+        LocalStorage(tmp_path / "file" / "log").make(["tmp"])
+
+
+def test_making_syncs_every_directory_that_got_a_new_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(LocalStorage, "_sync", staticmethod(synced.append))
+    LocalStorage(tmp_path / "a" / "log").make(["tmp"])
+    assert synced == [str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "log")]
+
+
+def test_a_file_closes_when_the_last_user_lets_go(storage: LocalStorage) -> None:
+    gc.collect()
+    before = open_descriptors()
+    files = [storage.create(f"file{number}") for number in range(20)]
+    assert open_descriptors() == before + 20
+    view = files[0].map()
+    del files
+    gc.collect()
+    assert open_descriptors() <= before + 1  # a map keeps a descriptor of its own
+    del view
+    gc.collect()
+    assert open_descriptors() == before
+
+
+def test_no_descriptor_left_is_an_error_of_ours(storage: LocalStorage) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    taken: list[int] = []
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open("/dev/null", os.O_RDONLY))
+        for call in (lambda: storage.create("file"), storage.names, storage.sizes, lambda: storage.try_lock("LOCK")):
+            with pytest.raises(StorageError) as error:
+                call()
+            assert error.value.errno == errno.EMFILE
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_directory_that_may_not_be_entered_is_an_error_of_ours(tmp_path: Path) -> None:
+    program = """
+import os, sys
+from seglog.errors import StorageError
+from seglog.storage import LocalStorage
+os.chmod(sys.argv[1], 0o700)
+os.setuid(65534)
+storage = LocalStorage(sys.argv[1] + "/inner/log")
+for call in (storage.exists, lambda: storage.make(["tmp"]), storage.names, lambda: storage.identity("x")):
+    try:
+        call()
+    except StorageError as error:
+        assert error.errno == 13, error
+    else:
+        raise SystemExit("not refused")
+"""
+    if os.getuid() != 0:
+        pytest.skip("only root can become somebody who may not enter")
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    run = subprocess.run([sys.executable, "-c", program, str(locked)], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_a_lock_keeps_other_processes_out_and_ends_with_kill_9(storage: LocalStorage) -> None:
+    with holder(storage.path) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        assert storage.try_lock("LOCK") is None
+        process.kill()
+        process.wait()
+        assert storage.try_lock("LOCK") is not None
+
+
+def test_a_forked_child_does_not_hold_the_lock_and_does_not_give_it_back(storage: LocalStorage) -> None:
+    lock = storage.try_lock("LOCK")
+    child = os.fork()
+    if child == 0:
+        assert lock is not None
+        lock.release()  # the descriptor is closed already: nothing happens
+        os._exit(0 if storage.try_lock("LOCK") is None else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert storage.try_lock("LOCK") is None
+
+
+def test_a_child_that_lives_on_does_not_keep_the_lock(storage: LocalStorage) -> None:
+    lock = storage.try_lock("LOCK")
+    assert lock is not None
+    waiting, go = os.pipe()
+    ready, started = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(go)
+        os.write(started, b".")  # by now the child has closed its copy
+        os.read(waiting, 1)
+        os._exit(0)
+    try:
+        assert os.read(ready, 1) == b"."
+        lock.release()
+        assert storage.try_lock("LOCK") is not None
+    finally:
+        for descriptor in (go, waiting, ready, started):
+            os.close(descriptor)
+        os.waitpid(child, 0)
+
+
+def test_must_sync_turns_a_failed_sync_into_poison(storage: LocalStorage) -> None:
+    faulty = FaultyStorage(storage, Fault(operations=frozenset({"datasync"}), error=errno.EIO))
+    file = faulty.create("file")
+    with pytest.raises(LogPoisoned) as error:
+        must_sync(file.datasync)
+    assert error.value.errno == errno.EIO
+    must_sync(file.datasync)
