@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import errno
+import copy
+import itertools
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 import seglog
-from seglog.format import filename
 from seglog.format.manifest import Manifest, SegmentEntry, decode
 from seglog.segment.scan import StoreWalk
 from seglog.segment.sealed import rules_of
@@ -81,7 +82,8 @@ class Scene:
     def snapshot(self) -> dict[str, bytes]:
         """Return every file of the log but LOCK and tmp/, which opening always touches."""
         files = {str(path.relative_to(self.path)): path for path in self.path.rglob("*") if path.is_file()}
-        return {name: path.read_bytes() for name, path in sorted(files.items()) if name != "LOCK" and "tmp/" not in name}
+        kept = {name: path for name, path in files.items() if name != "LOCK" and not name.startswith("tmp/")}
+        return {name: path.read_bytes() for name, path in sorted(kept.items())}
 
     def torn_files(self) -> list[Path]:
         return sorted(self.path.glob("*.torn"))
@@ -130,7 +132,7 @@ Content = tuple[int, tuple[bytes, ...]]
 
 
 class Ledger:
-    """What the log's user knows: the content after all that was acknowledged, and what one unfinished call may make of it."""
+    """What the log's user knows: the content after all that was acknowledged, and what an unfinished call may make of it."""
 
     def __init__(self) -> None:
         self.content: Content = (0, ())
@@ -186,7 +188,17 @@ def check_survivor(path: Path, ledger: Ledger) -> None:
         assert stores == live, "no store is left that nobody names"
 
 
-Act = Callable[[FaultyStorage, Ledger], None]
+Operation = Callable[[seglog.Log, Ledger], None]
+
+
+class Run(NamedTuple):
+    """What one run left: log is None where it ended while opening; error: what ended the operation, if anything."""
+
+    path: Path
+    ledger: Ledger
+    storage: FaultyStorage
+    log: seglog.Log | None
+    error: BaseException | None
 
 
 class Laboratory:
@@ -195,58 +207,59 @@ class Laboratory:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.template = root / "template"
+        self.known = Ledger()
         self._number = 0
 
-    def prepared(self, act: Act) -> Ledger:
-        """Make the log that every run begins with; return what its user knows."""
-        ledger = Ledger()
-        act(FaultyStorage(LocalStorage(self.template)), ledger)
-        return ledger
+    def prepare(self, operation: Operation, config: seglog.LogConfig | None = None, *, close: bool = True) -> None:
+        """Make the log that every run begins with; without `close` its writer has died."""
+        storage = FaultyStorage(LocalStorage(self.template))
+        log = seglog.open(storage, config)
+        operation(log, self.known)
+        if close:
+            log.close()
+        storage.crash()
 
-    def copy(self) -> Path:
+    def runs(self, operation: Operation, fault: Fault, *, opening: bool = False) -> Iterator[Run]:
+        """Yield every run until one meets no fault any more; that one too. opening: count calls from the open on."""
+        for at in itertools.count(1):
+            path, ledger = self._copy(), copy.deepcopy(self.known)
+            storage, plan = FaultyStorage(LocalStorage(path)), replace(fault, at=at)
+            storage.fault = plan if opening else None
+            log, error = None, None
+            try:
+                log = seglog.open(storage)
+                storage.fault = plan if not opening else storage.fault
+                operation(log, ledger)
+            except (Crashed, seglog.SeglogError) as caught:
+                error = caught
+            struck = storage.struck
+            if fault.error is None:
+                storage.crash()  # it dies in the end, too
+            yield Run(path, ledger, storage, log, error)
+            storage.crash()
+            shutil.rmtree(path, ignore_errors=True)
+            if not struck:
+                assert at > 1, "the operation makes no such call at all"
+                return
+
+    def _copy(self) -> Path:
         self._number += 1
         path = self.root / f"run{self._number}"
         if self.template.exists():
             shutil.copytree(self.template, path)
         return path
 
-    def crashes(self, act: Act, known: Ledger, *, keep: float = 0.0) -> Iterator[tuple[Path, Ledger]]:
-        """Yield what is left when the process dies at the 1st, 2nd, ... writing call of `act`; ends when it survives."""
-        for at in range(1, 10_000):
-            path, ledger = self.copy(), _same(known)
-            faulty = FaultyStorage(LocalStorage(path), Fault(at=at, keep=keep))
-            try:
-                act(faulty, ledger)
-            except Crashed:
-                yield path, ledger
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                yield path, ledger
-                assert at > 1, "the operation writes nothing at all"
-                return
-
-    def refusals(self, act: Act, known: Ledger, fault: Fault) -> Iterator[tuple[FaultyStorage, Path, Ledger]]:
-        """As `crashes`, with an error instead: yield a storage that will fail at the n-th call from `act` on."""
-        for at in range(1, 10_000):
-            path, ledger = self.copy(), _same(known)
-            faulty = FaultyStorage(LocalStorage(path))
-            plan = Fault(
-                operations=fault.operations, name=fault.name, at=at, error=fault.error, forever=fault.forever, keep=fault.keep
-            )
-            yield faulty, path, ledger
-            struck = faulty.struck
-            faulty.crash()
-            shutil.rmtree(path, ignore_errors=True)
-            if not struck:
-                return
-
-
-def _same(ledger: Ledger) -> Ledger:
-    copy = Ledger()
-    copy.content, copy.possible = ledger.content, list(ledger.possible)
-    return copy
-
 
 @pytest.fixture
 def laboratory(tmp_path: Path) -> Laboratory:
     return Laboratory(tmp_path)
+
+
+@pytest.fixture(name="check_survivor")
+def the_check_of_a_survivor() -> Callable[[Path, Ledger], None]:
+    return check_survivor
+
+
+@pytest.fixture(name="content_of")
+def the_content_of_a_log() -> Callable[[seglog.Log], Content]:
+    return content_of

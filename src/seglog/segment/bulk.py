@@ -20,9 +20,9 @@ from seglog.segment.survey import Block
 PIECE_BYTES = 2 * 1024 * 1024
 THREADS = 2
 
-AHEAD_BYTES = 8 * 1024 * 1024  # about what one batch spans that is decoded ahead
-AHEAD_LEAST_BYTES = 256 * 1024  # less, and handing it to a thread costs more than it saves
-AHEAD_MOST_BYTES = 32 * 1024 * 1024
+AHEAD_BYTES = 16 * 1024 * 1024  # about what one batch spans that is decoded ahead
+AHEAD_LEAST_BYTES = 4 * 1024 * 1024  # less, and handing it to a thread costs more than it saves
+AHEAD_MOST_BYTES = 64 * 1024 * 1024
 AHEAD_BATCHES = THREADS + 1  # one more than are worked on, so that no thread waits for the caller
 
 

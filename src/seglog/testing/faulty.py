@@ -59,7 +59,9 @@ class Fault:
 
 
 class FaultyStorage:
-    """A storage around another one. `calls`: all that were made, in order; `fault`: what is planned to go wrong."""
+    """A storage around another one. `calls`: all that were made, in order; `fault`: what is planned to go wrong;
+    `struck`: whether it has.
+    """
 
     def __init__(self, inner: Storage, fault: Fault | None = None) -> None:
         self.path = inner.path
@@ -79,6 +81,7 @@ class FaultyStorage:
     def fault(self, fault: Fault | None) -> None:
         self._fault = fault
         self._counted = 0
+        self.struck = False
 
     def meet(self, operation: str, name: str, spill: Spill | None = None) -> None:
         """Note a call, and raise where it is planned to fail; `spill` does a given share of it first."""
@@ -103,6 +106,7 @@ class FaultyStorage:
             return None
         self._counted += 1
         hit = self._counted == self._fault.at or (self._fault.forever and self._counted > self._fault.at)
+        self.struck = self.struck or hit
         return self._fault if hit else None
 
     def crash(self) -> None:
