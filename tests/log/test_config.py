@@ -173,11 +173,35 @@ def test_the_last_offset_is_the_end_of_a_log(place: Any) -> None:
 
 def test_a_buffer_holds_single_appends_until_it_is_full(path: Path) -> None:
     with seglog.open(path, LogConfig(buffer_bytes=1000)) as log, seglog.open(path, mode="r") as reader:
-        for i in range(9):
+        for i in range(10):
             assert log.append(b"v" * 68) == i  # 100 bytes a record
-        assert (log.next_offset, reader.next_offset, reader.size) == (9, 0, 64)
+        assert (log.next_offset, reader.next_offset, reader.size) == (10, 0, 64)
         log.append(b"v" * 68)
-        assert (log.next_offset, reader.next_offset, reader.size) == (10, 10, 1064)
+        assert (log.next_offset, reader.next_offset, reader.size) == (11, 10, 1064)
+
+
+def test_a_record_longer_than_the_buffer_is_written_at_once(path: Path) -> None:
+    with seglog.open(path, LogConfig(buffer_bytes=1000)) as log, seglog.open(path, mode="r") as reader:
+        log.append(b"short")
+        log.append(b"v" * 1000)
+        assert [record.value for record in reader.scan()] == [b"short", b"v" * 1000]
+
+
+def test_an_append_that_the_medium_refuses_leaves_the_buffer_as_it_was(watched: Any) -> None:
+    def no_space(path: str) -> None:
+        if path.endswith(".store"):
+            raise seglog.StorageError(28, "No space left on device", path)
+
+    with seglog.open(watched, LogConfig(buffer_bytes=100)) as log:
+        log.append(b"first" * 8)
+        watched.on_write, free = no_space, watched.on_write
+        for _ in range(3):
+            with pytest.raises(seglog.StorageError):
+                log.append(b"refused" * 8)
+            assert log.next_offset == 1
+        watched.on_write = free
+        assert log.append(b"second" * 8) == 1
+        assert [record.value for record in log.scan()] == [b"first" * 8, b"second" * 8]
 
 
 @pytest.mark.parametrize("call", ["read", "scan", "to_arrow", "append_stream", "sync", "truncate", "segments", "size"])

@@ -171,6 +171,32 @@ def test_a_clock_that_jumps_back_loses_nothing(place: Any, clock: Any) -> None:
         assert log.expire() == 6
 
 
+def test_a_clock_that_was_ahead_for_a_while_pins_nothing(place: Any, clock: Any) -> None:
+    with seglog.open(place, config(age=DAY), clock=clock) as log:
+        fill(log, 6)
+        clock.advance(100 * 365 * DAY)
+        fill(log, 5)  # seals one segment a hundred years ahead
+        clock.advance(-100 * 365 * DAY)
+        fill(log, 5)
+        clock.advance(DAY)
+        log.append(VALUE)
+        log.expire()
+        assert bases(log) == [15]
+
+
+def test_a_clock_that_was_behind_for_a_while_hastens_nothing(place: Any, clock: Any) -> None:
+    with seglog.open(place, config(age=DAY), clock=clock) as log:
+        fill(log, 6)
+        clock.advance(-50 * 365 * DAY)
+        fill(log, 5)  # seals one segment fifty years ago
+        clock.advance(50 * 365 * DAY + DAY / 2)
+        log.append(VALUE)
+        assert log.expire() == 0
+        clock.advance(DAY / 2)
+        log.append(VALUE)
+        assert log.expire() == 2
+
+
 def test_a_clock_that_begins_at_zero_is_a_clock(place: Any, clock: Any) -> None:
     clock.now = 0
     with seglog.open(place, config(age=DAY), clock=clock) as log:

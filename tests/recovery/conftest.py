@@ -80,9 +80,9 @@ class Scene:
             return [record.value for record in log.scan()]
 
     def snapshot(self) -> dict[str, bytes]:
-        """Return every file of the log but LOCK and tmp/, which opening always touches."""
+        """Return every file of the log but LOCK, tmp/ and leases, which opening always touches."""
         files = {str(path.relative_to(self.path)): path for path in self.path.rglob("*") if path.is_file()}
-        kept = {name: path for name, path in files.items() if name != "LOCK" and not name.startswith("tmp/")}
+        kept = {name: path for name, path in files.items() if name != "LOCK" and not name.startswith(("tmp/", "readers/"))}
         return {name: path.read_bytes() for name, path in sorted(kept.items())}
 
     def torn_files(self) -> list[Path]:
@@ -171,21 +171,24 @@ def content_of(log: seglog.Log) -> Content:
     return log.lowest_offset, tuple(value for value in values if value is not None)
 
 
-def check_survivor(path: Path, ledger: Ledger) -> None:
-    """The next open succeeds; nothing acknowledged is lost, nothing invented; and the log is sound and goes on."""
+def check_survivor(path: Path, ledger: Ledger, *, torn_head: bool = False, lookups: bool = True) -> None:
+    """The next open succeeds; nothing acknowledged is lost, nothing invented; and the log is sound and goes on.
+
+    torn_head: half the head of a batch may stand before its whole records, which nobody can tell from damage.
+    lookups: whether every lookup must be there.
+    """
     with seglog.open(path) as log:
         content = content_of(log)
         assert content in ledger.possible
-        assert not log.recovery.damaged
-        report = log.verify()
-        assert report.ok, report.problems
+        assert torn_head or not log.recovery.damaged
+        problems = [problem for problem in log.verify().problems if lookups or problem.kind != "index"]
+        assert problems == []
         assert log.append(b"and on") == content[0] + len(content[1])
     with seglog.open(path) as log:
         assert log.recovery.clean, log.recovery.events
         assert content_of(log) == (content[0], (*content[1], b"and on"))
-        live = {entry.name() for entry in log._view().manifest.segments}  # type: ignore[attr-defined]
-        stores = {file.name for file in path.glob("*.store")}
-        assert stores == live, "no store is left that nobody names"
+        live = {segment.name for segment in log.segments}
+        assert {file.name for file in path.glob("*.store")} == live, "no store is left that nobody names"
 
 
 Operation = Callable[[seglog.Log, Ledger], None]
@@ -251,7 +254,10 @@ class Laboratory:
 
 
 @pytest.fixture
-def laboratory(tmp_path: Path) -> Laboratory:
+def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Laboratory:
+    """Whatever dies here is a process, and the kernel keeps what it wrote: hundreds of real syncs would only take time."""
+    monkeypatch.setattr("seglog.storage.local._datasync", lambda _descriptor: None)
+    monkeypatch.setattr(LocalStorage, "_sync", staticmethod(lambda _path: None))
     return Laboratory(tmp_path)
 
 

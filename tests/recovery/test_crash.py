@@ -16,7 +16,7 @@ from seglog.storage import LocalStorage
 from seglog.testing.faulty import Crashed, Fault, FaultyStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 SMALL = seglog.LogConfig(segment_bytes=512, index_interval_bytes=64)
@@ -82,7 +82,7 @@ def append_stream(log: seglog.Log, ledger: Any) -> None:
 
 
 def broken_stream(log: seglog.Log, ledger: Any) -> None:
-    def chunks() -> Any:
+    def chunks() -> Iterator[bytes]:
         yield b"a" * 300
         raise KeyError("the source is gone")
 
@@ -152,7 +152,7 @@ def test_crash_at_every_step_of_the_first_creation(laboratory: Any, check_surviv
 def test_crash_at_every_step_of(laboratory: Any, check_survivor: Any, operation: Any, keep: float) -> None:
     laboratory.prepare(fill, SMALL)
     for run in laboratory.runs(operation, Fault(keep=keep)):
-        check_survivor(run.path, run.ledger)
+        check_survivor(run.path, run.ledger, torn_head=keep > 0 and "batch" in operation.__name__)
 
 
 def test_crash_at_every_step_of_expire(laboratory: Any, check_survivor: Any) -> None:
@@ -161,15 +161,6 @@ def test_crash_at_every_step_of_expire(laboratory: Any, check_survivor: Any) -> 
     log.close()
     for run in laboratory.runs(expire, Fault()):
         check_survivor(run.path, run.ledger)
-
-
-def torn_in_the_middle_of_a_roll(path: Path) -> None:
-    """Leave a roll half done, a torn record before it, a lookup half written and a file that nobody names."""
-    storage = FaultyStorage(LocalStorage(path), Fault(name="MANIFEST"))
-    log = seglog.open(storage)
-    with pytest.raises(Crashed):
-        while True:
-            log.append(b"x" * 40)
 
 
 DIRTY = {
@@ -217,7 +208,7 @@ def test_crash_at_every_step_of_rebuilding_the_manifest(laboratory: Any, content
         run.storage.crash()
         with seglog.open(run.path) as log:
             assert content_of(log) == run.ledger.content
-            assert log.verify().problems[:1] == () or log.verify().problems[0].kind == "manifest"
+            assert {problem.kind for problem in log.verify().problems} <= {"manifest", "index"}
             log.append(b"and on")
         with seglog.open(run.path) as log:
             assert log.read(20).value == b"and on"
@@ -234,4 +225,4 @@ def test_crash_at_every_step_of_making_a_lookup_anew(laboratory: Any, check_surv
         assert log.offset_at(0) == 0
 
     for run in laboratory.runs(use, Fault(keep=0.5)):
-        check_survivor(run.path, run.ledger)
+        check_survivor(run.path, run.ledger, lookups=False)

@@ -93,6 +93,21 @@ def copy_bytes(_typing: Any, _target: Any, _source: Any, _length: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), generate
 
 
+@intrinsic
+def prefetch(_typing: Any, _address: Any) -> Any:
+    """Ask for the cache line at an address; one that is not mapped does no harm."""
+
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        byte, i32 = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, i32, i32, i32])
+        ask = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        read, keep, data = i32(0), i32(3), i32(1)
+        builder.call(ask, [builder.inttoptr(arguments[0], byte), read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
 @inlined
 def address_of(array: Any) -> int:
     """Return where the data of a contiguous array starts."""

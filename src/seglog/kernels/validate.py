@@ -28,7 +28,9 @@ from seglog.kernels.layout import (
     SHORT,
     VALUE_BASE,
 )
-from seglog.kernels.memory import inlined, load_u32, load_u64
+from seglog.kernels.memory import inlined, load_u32, load_u64, prefetch
+
+AHEAD = 1024  # bytes fetched ahead of a record: the processor's own fetching ends with each page
 
 
 class Cursor(NamedTuple):
@@ -68,6 +70,8 @@ def frame(base: int, position: int, end: int, soft_end: int, taken: int, spans: 
             return count, OK
         spans[count, 0], spans[count, 1] = metadata_len, value + value_len
         hashes[count] = xxh64_at(record + value, value_len, np.uint64(0))
+        prefetch(record + AHEAD)
+        prefetch(record + AHEAD + 64)
         count += 1
         position += value + value_len
     return count, OK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -28,6 +29,7 @@ PAIR = [pa.field("key", pa.string()), pa.field("value", pa.binary())]
 HEADERS_TYPE = pa.list_(pa.struct(PAIR))
 
 
+@functools.cache
 def record_schema(values: Values = "view") -> pa.Schema:
     """Return the columns of a log: offset, timestamp, key, value, headers; keys and values as binary_view or binary."""
     if values not in ("view", "binary"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 from seglog.clock import Clock
@@ -68,10 +69,16 @@ class Catalog:
         self.current = new
 
     def collect(self) -> None:
-        """Unlink retired files that no reader holds any more; the next install forgets them."""
+        """Unlink retired files that no reader holds any more; the next install forgets them.
+
+        A refusal leaves them retired: whoever changed the structure has succeeded, and they go at the next call.
+        """
         waiting = [retired for retired in self.current.retired if retired.version not in self._unlinked]
-        if not waiting:
-            return
+        if waiting:
+            with suppress(StorageError):
+                self._unlink(waiting)
+
+    def _unlink(self, waiting: list[Retired]) -> None:
         holders = (self.views.oldest_version(), oldest_leased_version(self._storage))
         oldest = min((version for version in holders if version is not None), default=None)
         for retired in waiting:
@@ -81,8 +88,11 @@ class Catalog:
                 self._unlinked.add(retired.version)
 
 
-def write_manifest(storage: Storage, new: Manifest) -> None:
-    """Tmp file, sync, keep the old one as MANIFEST.prev, rename, sync the directory."""
+def write_manifest(storage: Storage, new: Manifest, *, replaces_damaged: bool = False) -> None:
+    """Write a file in tmp/, sync it, keep the old one as MANIFEST.prev, rename, sync the directory.
+
+    A damaged old one goes to quarantine/ instead: the MANIFEST.prev that the new one was rebuilt from stays.
+    """
     temporary = f"{filename.TMP}/{filename.MANIFEST}"
     file = storage.create(temporary, replace=True)
     try:
@@ -91,9 +101,17 @@ def write_manifest(storage: Storage, new: Manifest) -> None:
         storage.unlink(temporary)
         raise
     must_sync(file.datasync)
-    _keep_previous(storage)
+    if replaces_damaged:
+        _keep_evidence(storage, new.version)
+    else:
+        _keep_previous(storage)
     storage.rename(temporary, filename.MANIFEST)
     must_sync(storage.sync_directory)
+
+
+def _keep_evidence(storage: Storage, version: int) -> None:
+    if storage.identity(filename.MANIFEST) is not None:
+        storage.rename(filename.MANIFEST, f"{filename.QUARANTINE}/{filename.MANIFEST}.{version}")
 
 
 def _keep_previous(storage: Storage) -> None:

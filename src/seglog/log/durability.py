@@ -89,7 +89,7 @@ class IntervalSync:
             try:
                 self._sync()
             except LogPoisoned:
-                return  # the writer is poisoned, and says so at the next append
+                return  # the writer says so at the next append
             except SeglogError:
                 continue  # no space for what is buffered, say: the next round tries again, and so does an append
 

@@ -66,16 +66,22 @@ class LogFollower(Log):
                 continue  # the structure changed once more while it was read
             del old
             break
-        self._lease.hold(self._views.oldest_version() or 0)
+        self._hold_oldest()
 
     def _view(self) -> View:
         self._check_open()
         with self._mutex:
-            if self._fallback is None and self._storage.identity(filename.MANIFEST) != self._identity:
+            if self._storage.identity(filename.MANIFEST) != self._identity:
+                self._fallback = None  # a writer has rebuilt the manifest
                 self._reload()
             else:
                 self._active.refresh()
+                if self._lease.version != self._present.manifest.version:  # an older view may be out of use by now
+                    self._hold_oldest()
             return self._present
+
+    def _hold_oldest(self) -> None:
+        self._lease.hold(self._views.oldest_version() or 0)
 
     @property
     def durable_offset(self) -> int:

@@ -14,6 +14,7 @@ from seglog.format import filename
 from seglog.storage import Lock, Storage
 
 HOLDS_EVERYTHING = 0
+ATTEMPTS = 16
 
 
 class Lease:
@@ -23,18 +24,28 @@ class Lease:
         self._storage = storage
         self._name = filename.lease_file(f"{os.getpid()}-{secrets.token_hex(6)}")
         self._lock: Lock | None = None
-        self._version: int | None = None
+        self.version: int | None = None
         try:
-            self._lock = storage.try_lock(self._name, shared=True)
+            self._lock = self._take()
             self.hold(HOLDS_EVERYTHING)
         except StorageError:
             self._lock = None
 
+    def _take(self) -> Lock | None:
+        """Take the lease; again if a writer, in the moment before it was held, removed it as one left behind."""
+        for _ in range(ATTEMPTS):
+            lock = self._storage.try_lock(self._name, shared=True)
+            if lock is not None:
+                if self._storage.identity(self._name) is not None:
+                    return lock
+                lock.release()
+        return None
+
     def hold(self, version: int) -> None:
         """Note the oldest manifest version still in use."""
-        if self._lock is not None and version != self._version:
+        if self._lock is not None and version != self.version:
             self._lock.write(b"%d\n" % version)
-            self._version = version
+            self.version = version
 
     def release(self) -> None:
         """End the lease."""

@@ -104,8 +104,8 @@ class LiveSegments:
         if self.active.dense or offset - self.active.entry.base_offset > MAX_RELATIVE - MAX_STORE_RECORDS:
             self.roll(base_offset=offset, dense=False)
 
-    def roll(self, *, base_offset: int | None = None, dense: bool | None = None, sealed_at: int | None = None) -> None:
-        """Seal the active segment and begin the next, dense or not as the old one was."""
+    def roll(self, *, base_offset: int | None = None, dense: bool | None = None, sealed_at: int | None = None) -> int:
+        """Seal the active segment and begin the next, dense or not as the old one was; return how many expired."""
         old, now = self.active, self._clock()
         sealed = old.seal(now if sealed_at is None else sealed_at)
         kept = self.catalog.current.segments[:-1]
@@ -117,13 +117,14 @@ class LiveSegments:
         else:
             self._begin(entry, [*kept, sealed])
         self.on_synced(old.next_offset)
-        self.drop_expired(now)
+        return self.drop_expired(now)
 
     def truncate(self, offset: int) -> None:
         """Remove the records from `offset` on: the segment that holds it ends earlier, later ones go."""
         self.active.write_buffer()
         self.active.datasync()
         self.active.mark_durable(self.active.next_offset)
+        self.active.write_marks()
         now, segments = self._clock(), self.catalog.current.segments
         kept = [entry for entry in segments if entry.base_offset < offset]
         retired = segments[len(kept) :]
@@ -135,11 +136,11 @@ class LiveSegments:
 
     def expire(self) -> int:
         """Let go of what retention no longer keeps; return how many segments went."""
-        now = self._clock()
+        now, gone = self._clock(), 0
         quiet = self._quiet_since(now)
         if not self.active.empty and (quiet is not None or self.age_is_due()):
-            self.roll(sealed_at=quiet)
-        gone = self.drop_expired(now)
+            gone = self.roll(sealed_at=quiet)
+        gone += self.drop_expired(now)
         self.catalog.collect()
         return gone
 

@@ -192,7 +192,7 @@ class _Opening:
             return self._create()
         manifest, event = rebuild_manifest(self.storage, self.config, self.clock, why)
         self.events.append(event)
-        write_manifest(self.storage, manifest)
+        write_manifest(self.storage, manifest, replaces_damaged=True)
         return manifest
 
     def _never_written(self) -> bool:

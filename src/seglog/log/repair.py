@@ -101,7 +101,7 @@ def _catalog(storage: Storage, clock: Clock) -> Catalog:
         manifest, why = None, str(error)
     if manifest is None:
         manifest, _ = rebuild_manifest(storage, None, clock, why)
-        write_manifest(storage, manifest)
+        write_manifest(storage, manifest, replaces_damaged=True)
     numbers = [parsed.number for name in storage.names() if (parsed := filename.parse_segment_file(name)) is not None]
     return Catalog(storage, manifest, clock, next_file=max(numbers, default=0) + 1)
 

@@ -22,11 +22,14 @@ def _too_old(sealed: Sequence[SegmentEntry], retention: Retention, now: int) -> 
     age = retention.age_us
     if age is None:
         return 0
-    count = 0
-    for segment in sealed:
-        if segment.sealed_at is None or now - segment.sealed_at < age:
+    count, latest = 0, 0
+    for number, segment in enumerate(sealed, 1):
+        if segment.sealed_at is None or segment.sealed_at > now:
+            continue  # sealed while the clock was ahead: it goes with the next one, which was sealed later
+        latest = max(latest, segment.sealed_at)  # and one that was behind hastens nothing
+        if now - latest < age:
             break
-        count += 1
+        count = number
     return count
 
 

@@ -40,7 +40,7 @@ class View:
         """Return the segment in whose range the offset falls."""
         if offset >= self.bases[-1]:
             return self.active
-        return self.cache.get(self.manifest.segments[bisect_right(self.bases, offset) - 1])
+        return self.cache.get(self.manifest.segments[max(bisect_right(self.bases, offset) - 1, 0)])
 
     def readers(self, start: int, stop: int) -> Iterator[SegmentReader]:
         """Yield the segments that hold offsets of start..stop, in order, each opened when reached."""

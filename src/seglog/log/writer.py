@@ -25,6 +25,7 @@ from seglog.errors import (
     OffsetConflict,
     OffsetOutOfRange,
     SeglogError,
+    StorageError,
 )
 from seglog.format.codec import encode_headers, record_length
 from seglog.format.store import HEADER_BYTES
@@ -64,6 +65,7 @@ class LogWriter(Log):
         self._clock = clock
         self._mutex = threading.RLock()
         self._streaming = False
+        self._inherited = False
         self._group = threading.local()
         self._refusal: Callable[[], SeglogError] | None = None
         self._durability = Durability(live.active.next_offset, self._sync_written)
@@ -121,7 +123,7 @@ class LogWriter(Log):
                 raise
 
     def _after_failure(self, error: BaseException) -> None:
-        """Stop the writer after a failed sync or rollback, and after an interrupt (Ctrl-C) in the middle of bookkeeping."""
+        """Stop the writer after a failed sync or rollback, and after an interrupt in the middle of bookkeeping."""
         if isinstance(error, LogPoisoned):
             self._poison(error)
         elif not self._live.settled:
@@ -146,6 +148,7 @@ class LogWriter(Log):
             path = log.path
             log._mutex = threading.RLock()  # another thread of the parent may have held it
             log._interval_sync = None
+            log._inherited = True
             log._refusal = lambda path=path: LogReadOnly(
                 errno.EPERM,
                 "the log was inherited through fork; only the parent writes, open it anew here",
@@ -303,13 +306,21 @@ class LogWriter(Log):
             except LogPoisoned:
                 raise
             except BaseException:
-                if self._live.active.next_offset != first:
+                if self._live.settled and self._live.active.next_offset != first:
                     self._truncate(first)
                 raise
             self._live.last_append = self._clock()
             offsets = range(first, first + batch.rows)
         self._flush_if_due(offsets.stop)
         return offsets
+
+    def _undo(self, first: int) -> None:
+        """Take back the segments that a batch had committed before it failed."""
+        try:
+            self._truncate(first)
+        except StorageError as error:
+            message = "a batch failed and could not be rolled back; open the log again"
+            raise LogPoisoned(error.errno, message, self.path) from error
 
     def _append_pieces(self, batch: Any) -> None:
         """Append a batch segment by segment; in one piece if a segment can take it."""
@@ -402,7 +413,7 @@ class LogWriter(Log):
         try:
             if self._refusal is None:
                 self.sync()
-            elif not self._live.settled:
+            elif not self._live.settled and not self._inherited:
                 self._live.active.rescue()
         finally:
             with self._mutex:

@@ -137,13 +137,14 @@ class ActiveSegment:
         relative = offset - self.entry.base_offset
         parts, checksum, length = NATIVE.encode(relative, timestamp, key, value, headers, self.entry.salt)
         if self._buffer_bytes:
-            self.settled = False
-            self._buffer += parts[0] + parts[1]
-            self._admit(offset, timestamp, checksum, length, tombstone=value is None)
-            self.settled = True
-            if len(self._buffer) >= self._buffer_bytes:
-                self.write_buffer()
-            return
+            if len(self._buffer) + length > self._buffer_bytes:
+                self.write_buffer()  # before this record is taken: a refusal leaves it out
+            if length <= self._buffer_bytes:
+                self.settled = False
+                self._buffer += parts[0] + parts[1]
+                self._admit(offset, timestamp, checksum, length, tombstone=value is None)
+                self.settled = True
+                return
         try:
             if length < JOIN_BELOW:
                 self._store.pwrite(parts[0] + parts[1], self.size)
@@ -333,19 +334,24 @@ class ActiveSegment:
             self._store.pwrite(self._buffer, self.reader.size)
         self.datasync()
 
+    def write_marks(self) -> None:
+        """Write the sparse lookups that a sealed segment has; marks behind its end, after a cut, lead nowhere."""
+        marks, interval = bytes(self.tally.marks.marks), self.tally.marks.interval
+        if self._dense is None:
+            write_derived(self._storage, self.entry.name(filename.OFFSETS), encode_offsets(marks, interval))
+        write_derived(self._storage, self.entry.name(filename.TIMES), encode_times(marks, interval))
+
     def seal(self, sealed_at: int) -> SegmentEntry:
         """Put everything on the medium, write the lookups, and return the entry of a sealed segment."""
         self.write_buffer()
         self.datasync()
         self._flush_entries()
-        tally, marks = self.tally, bytes(self.tally.marks.marks)
         self._index.pwrite(
             encode_dense_header(self.entry.base_offset, self._records_before(self.next_offset), self.entry.salt),
             0,
         )
-        if self._dense is None:
-            write_derived(self._storage, self.entry.name(filename.OFFSETS), encode_offsets(marks, tally.marks.interval))
-        write_derived(self._storage, self.entry.name(filename.TIMES), encode_times(marks, tally.marks.interval))
+        self.write_marks()
+        tally = self.tally
         return replace(
             self.entry,
             next_offset=self.next_offset,

@@ -149,7 +149,7 @@ class SegmentReader:
         walk = self._walk(position, self.base_offset + relative)
         for record, _, _ in walk:
             if record.timestamp >= timestamp:
-                return record.offset
+                return record.offset if record.offset < self.next_offset else None
         if walk.reason is not None:
             raise self._corrupt(walk)
         return None

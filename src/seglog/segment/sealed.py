@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 
 from seglog.errors import CorruptLog, StorageError
@@ -172,5 +173,6 @@ def write_derived(storage: Storage, name: str, data: bytes) -> None:
         file = storage.create(f"{filename.TMP}/{name}", replace=True)
         file.pwrite(data, 0)
         storage.rename(f"{filename.TMP}/{name}", name)
-    except StorageError:
-        storage.unlink(f"{filename.TMP}/{name}")  # no space for a lookup is no reason to fail a read
+    except StorageError:  # no space for a lookup is no reason to fail a read
+        with suppress(StorageError):
+            storage.unlink(f"{filename.TMP}/{name}")

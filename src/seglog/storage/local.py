@@ -6,6 +6,7 @@ import errno
 import fcntl
 import mmap
 import os
+import secrets
 import shutil
 import stat
 from collections.abc import Iterator, Sequence
@@ -292,5 +293,7 @@ class LocalStorage:
 
     def remove(self) -> None:
         """Remove the directory and all that is in it."""
+        doomed = self._root.with_name(f".{self._root.name}.removed-{secrets.token_hex(4)}")
         with _naming(self.path):
-            shutil.rmtree(self._root)
+            self._root.rename(doomed)  # in one step, so that no half of a log is ever opened
+            shutil.rmtree(doomed)
