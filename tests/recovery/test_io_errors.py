@@ -282,6 +282,19 @@ def test_17_a_batch_of_many_segments_that_cannot_be_undone_poisons(scene: Any, f
     assert log.read(0).value == b"before"
 
 
+def test_16_a_batch_larger_than_what_retention_keeps_is_rolled_back_too(scene: Any, faulty: FaultyStorage) -> None:
+    """Its own rolls have let go of the records before it, and of its first ones: the log ends empty, and whole."""
+    log = seglog.open(faulty, KEEP)
+    log.append(b"before")
+    faulty.fault = Fault(operations=PUTTING, name="-8.store", error=errno.ENOSPC, at=2)
+    with pytest.raises(seglog.StorageError):
+        log.append_batch(table(*[b"x" * 100] * 60))
+    assert (log.lowest_offset, log.next_offset, list(log.scan())) == (1, 1, [])
+    assert log.append(b"after") == 1
+    log.close()
+    assert scene.values() == [b"after"]
+
+
 # --- 18. no space for structure -------------------------------------------------------------------------------------
 
 

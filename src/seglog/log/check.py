@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from xxhash import xxh64
 
 from seglog.clock import system_clock
-from seglog.errors import CorruptLog, StorageError
+from seglog.errors import StorageError
 from seglog.format import filename
 from seglog.format.index import (
     DENSE_HEADER_BYTES,
@@ -21,8 +21,7 @@ from seglog.format.index import (
 )
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
-from seglog.log.catalog import read_manifest
-from seglog.log.rebuild import rebuild_manifest
+from seglog.log.rebuild import read_or_rebuild
 from seglog.segment.resync import find_record
 from seglog.segment.sealed import read_whole, rules_of
 from seglog.segment.survey import Tally, survey
@@ -87,12 +86,8 @@ def verify_storage(storage: Storage, progress: Progress | None = None) -> Verify
 
 def _manifest(storage: Storage, problems: list[Problem]) -> Manifest:
     path = f"{storage.path}/{filename.MANIFEST}"
-    try:
-        manifest, why = read_manifest(storage), "MANIFEST is missing"
-    except CorruptLog as error:
-        manifest, why = None, str(error)
-    if manifest is None:
-        manifest, event = rebuild_manifest(storage, None, system_clock, why)
+    manifest, event = read_or_rebuild(storage, system_clock)
+    if event is not None:
         problems.append(Problem(kind="manifest", path=path, detail=event.detail))
     elif manifest.rebuilt:
         detail = "it was rebuilt from the stores; `seglog repair` accepts it as it is"

@@ -32,7 +32,7 @@ from seglog.log.catalog import Catalog, read_manifest, write_manifest
 from seglog.log.follower import LogFollower
 from seglog.log.live import LiveSegments
 from seglog.log.log import Log
-from seglog.log.rebuild import rebuild_manifest
+from seglog.log.rebuild import read_or_rebuild
 from seglog.log.writer import LogWriter
 from seglog.segment.active import create_segment
 from seglog.segment.recovery import TailRecovery
@@ -95,15 +95,10 @@ def open_log(
 
 def _open_follower(storage: Storage, clock: Clock, *, durable: bool) -> LogFollower:
     existing(storage)
-    fallback, events = None, []
-    try:
-        if read_manifest(storage) is None:
-            fallback, event = rebuild_manifest(storage, None, clock, "MANIFEST is missing")
-            events.append(event)
-    except CorruptLog as error:
-        fallback, event = rebuild_manifest(storage, None, clock, str(error))
-        events.append(event)
-    return LogFollower(storage, fallback, RecoveryReport(tuple(events)), durable=durable)
+    manifest, event = read_or_rebuild(storage, clock)
+    if event is None:
+        return LogFollower(storage, None, RecoveryReport(), durable=durable)
+    return LogFollower(storage, manifest, RecoveryReport((event,)), durable=durable)
 
 
 def existing(storage: Storage) -> Storage:
@@ -181,18 +176,12 @@ class _Opening:
         return LogWriter(self.storage, lock, live, self.clock, RecoveryReport(tuple(self.events)))
 
     def _manifest(self) -> Manifest:
-        try:
-            manifest = read_manifest(self.storage)
-            why = "MANIFEST is missing"
-        except CorruptLog as error:
-            manifest, why = None, str(error)
-        if manifest is not None:
-            return manifest
         if self._never_written():
             return self._create()
-        manifest, event = rebuild_manifest(self.storage, self.config, self.clock, why)
-        self.events.append(event)
-        write_manifest(self.storage, manifest, replaces_damaged=True)
+        manifest, event = read_or_rebuild(self.storage, self.clock, self.config)
+        if event is not None:
+            self.events.append(event)
+            write_manifest(self.storage, manifest, replaces_damaged=True)
         return manifest
 
     def _never_written(self) -> bool:

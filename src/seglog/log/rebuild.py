@@ -37,6 +37,17 @@ class _Candidate:
     span: int
 
 
+def read_or_rebuild(
+    storage: Storage, clock: Clock, config: LogConfig | None = None
+) -> tuple[Manifest, RecoveryEvent | None]:
+    """Return the manifest as it stands, or where it is damaged or gone a rebuilt one and the report of that."""
+    try:
+        manifest, why = read_manifest(storage), "MANIFEST is missing"
+    except CorruptLog as error:
+        manifest, why = None, str(error)
+    return (manifest, None) if manifest is not None else rebuild_manifest(storage, config, clock, why)
+
+
 def rebuild_manifest(
     storage: Storage, config: LogConfig | None, clock: Clock, why: str
 ) -> tuple[Manifest, RecoveryEvent]:

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from seglog.clock import Clock, system_clock
-from seglog.errors import CorruptLog, LogLocked, StorageError
+from seglog.errors import LogLocked, StorageError
 from seglog.format import filename
 from seglog.format.codec import HEAD_BYTES, encode_headers
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES
-from seglog.log.catalog import Catalog, read_manifest, write_manifest
+from seglog.log.catalog import Catalog, write_manifest
 from seglog.log.check import Problem, Progress, VerifyReport, verify_storage
-from seglog.log.rebuild import rebuild_manifest
+from seglog.log.rebuild import read_or_rebuild
 from seglog.segment.active import ActiveSegment, create_segment
 from seglog.segment.recovery import TailRecovery
 from seglog.segment.resync import find_record
@@ -95,12 +95,8 @@ def _by_path(problems: tuple[Problem, ...]) -> dict[str, list[Problem]]:
 
 
 def _catalog(storage: Storage, clock: Clock) -> Catalog:
-    try:
-        manifest, why = read_manifest(storage), "MANIFEST is missing"
-    except CorruptLog as error:
-        manifest, why = None, str(error)
-    if manifest is None:
-        manifest, _ = rebuild_manifest(storage, None, clock, why)
+    manifest, event = read_or_rebuild(storage, clock)
+    if event is not None:
         write_manifest(storage, manifest, replaces_damaged=True)
     numbers = [parsed.number for name in storage.names() if (parsed := filename.parse_segment_file(name)) is not None]
     return Catalog(storage, manifest, clock, next_file=max(numbers, default=0) + 1)

@@ -51,11 +51,15 @@ class Tail:
 
     def _still_valid(self, now: View) -> View:
         """Return the present view if what was taken by the last one is still part of it."""
-        if now.manifest.epoch != self._view.manifest.epoch:
-            last = self.position - 1
-            in_range = now.lowest_offset <= last < now.next_offset
-            if self.position > now.next_offset or (in_range and now.file_of(last) != self._view.file_of(last)):
-                raise LogTruncated(f"{self._path}: the log was truncated below offset {self.position}; read it anew")
         if self.position < now.lowest_offset:
             raise OffsetOutOfRange(self.position, now.lowest_offset, now.next_offset)
+        if now.manifest.epoch != self._view.manifest.epoch and self._was_cut(now):
+            raise LogTruncated(f"{self._path}: the log was truncated below offset {self.position}; read it anew")
         return now
+
+    def _was_cut(self, now: View) -> bool:
+        """Whether the record taken last is not the log's any more, or has expired so that nobody can tell."""
+        last = self.position - 1
+        if last < now.lowest_offset:
+            return last >= self._view.lowest_offset
+        return self.position > now.next_offset or now.file_of(last) != self._view.file_of(last)

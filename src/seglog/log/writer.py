@@ -307,7 +307,7 @@ class LogWriter(Log):
                 raise
             except BaseException:
                 if self._live.settled and self._live.active.next_offset != first:
-                    self._truncate(first)
+                    self._undo(first)
                 raise
             self._live.last_append = self._clock()
             offsets = range(first, first + batch.rows)

@@ -1,0 +1,141 @@
+"""Following a log live: `tail` takes what has come, `follow` waits for more."""
+
+from __future__ import annotations
+
+import threading
+from itertools import islice
+from typing import Any
+
+import pytest
+
+import seglog
+from seglog import LogConfig
+
+MODES = ["a", "r"]
+
+
+@pytest.fixture(params=MODES)
+def pair(request: Any, place: Any) -> Any:
+    """A writer, and who follows: the writer itself, or a reader."""
+    with seglog.open(place, LogConfig(segment_bytes=512)) as writer:
+        if request.param == "a":
+            yield writer, writer
+        else:
+            with seglog.open(place, mode="r") as reader:
+                yield writer, reader
+
+
+def test_a_tail_gives_what_has_come_and_no_more(pair: Any) -> None:
+    writer, follower = pair
+    writer.append(b"old")
+    tail = follower.tail()
+    assert tail.poll() == []
+    for count in (1, 3, 20):
+        for _ in range(count):
+            writer.append(b"v" * 50)
+        assert len(tail.poll()) == count
+        assert tail.poll() == []
+        assert tail.position == writer.next_offset
+
+
+def test_a_tail_takes_as_many_as_asked_for(pair: Any) -> None:
+    writer, follower = pair
+    for _ in range(10):
+        writer.append(b"v" * 80)
+    tail = follower.tail(2)
+    assert [[record.offset for record in tail.poll(3)] for _ in range(4)] == [[2, 3, 4], [5, 6, 7], [8, 9], []]
+
+
+def test_following_gives_what_is_there_and_ends_after_its_timeout(pair: Any) -> None:
+    writer, follower = pair
+    for _ in range(30):
+        writer.append(b"v" * 50)
+    assert [record.offset for record in follower.follow(7, timeout=0)] == list(range(7, 30))
+    assert list(follower.follow(timeout=0.001)) == []
+
+
+def test_following_waits_for_what_comes(pair: Any, together: Any) -> None:
+    writer, follower = pair
+    started, seen = threading.Event(), []
+
+    def follow() -> None:
+        started.set()
+        seen.extend(record.offset for record in islice(follower.follow(0, timeout=20), 200))
+
+    def write() -> None:
+        started.wait()
+        for _ in range(200):
+            writer.append(b"v" * 50)
+
+    together(follow, write)
+    assert seen == list(range(200))
+
+
+def test_many_follow_one_writer(pair: Any, together: Any) -> None:
+    writer, follower = pair
+    seen: list[list[int]] = [[] for _ in range(4)]
+
+    def follow(into: list[int]) -> Any:
+        return lambda: into.extend(record.offset for record in islice(follower.follow(0, timeout=20), 100))
+
+    together(*(follow(into) for into in seen), lambda: [writer.append(b"v" * 50) for _ in range(100)])
+    assert seen == [list(range(100))] * 4
+
+
+def test_following_ends_with_an_error_where_the_log_was_cut(pair: Any) -> None:
+    writer, follower = pair
+    for _ in range(10):
+        writer.append(b"v")
+    records = follower.follow(0, timeout=20)
+    assert [next(records).offset for _ in range(10)] == list(range(10))
+    writer.truncate(5)
+    with pytest.raises(seglog.LogTruncated):
+        next(records)
+
+
+def test_following_ends_with_an_error_where_the_log_is_closed(pair: Any) -> None:
+    writer, follower = pair
+    writer.append(b"v")
+    records = follower.follow(0, timeout=20)
+    assert next(records).offset == 0
+    follower.close()
+    with pytest.raises(seglog.LogClosed):
+        next(records)
+
+
+@pytest.mark.parametrize(("cut", "told"), [(5, True), (10, False)])
+def test_a_cut_below_what_was_read_is_told_also_when_all_that_was_read_has_expired_since(
+    place: Any, clock: Any, cut: int, told: bool
+) -> None:
+    """Cut, written anew and expired up to where the follower stands: the offsets fit, the history does not."""
+    config = LogConfig(segment_bytes=512, retention=seglog.Retention(age=60))
+    with seglog.open(place, config, clock=clock) as writer:
+        for _ in range(10):
+            writer.append(b"v" * 57)
+        tail, untouched = writer.tail(0), writer.tail(0)
+        assert len(tail.poll()) == 10
+        if told:
+            writer.truncate(cut)
+        for _ in range(15 - writer.next_offset):
+            writer.append(b"n" * 57)
+        clock.advance(60)
+        writer.append(b"n")
+        writer.expire()
+        assert writer.lowest_offset == 10
+        with pytest.raises(seglog.OffsetOutOfRange):
+            untouched.poll()
+        if told:
+            with pytest.raises(seglog.LogTruncated):
+                tail.poll()
+        else:
+            assert [record.offset for record in tail.poll()] == [10, 11, 12, 13, 14, 15]
+
+
+def test_who_has_read_nothing_yet_does_not_care_about_a_cut(pair: Any) -> None:
+    writer, follower = pair
+    tail = follower.tail(0)
+    for _ in range(10):
+        writer.append(b"old")
+    writer.truncate(0)
+    writer.append(b"new")
+    assert [record.value for record in tail.poll()] == [b"new"]
