@@ -17,7 +17,7 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from seglog.errors import SeglogError, StreamOverflow
+from seglog.errors import InvalidType, LogClosed, SeglogError, StreamOverflow
 from seglog.log.log import Log
 from seglog.log.opening import Expose, Mode, open_log
 from seglog.log.tail import FIRST_WAIT, LONGEST_WAIT
@@ -54,7 +54,8 @@ class AsyncLog:
         self.log = log
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="seglog-append")
         self._waiting: list[tuple[Callable[[], int], asyncio.Future[int]]] = []
-        self._writing = False
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -79,18 +80,22 @@ class AsyncLog:
         call = partial(
             self.log.append, value, key=key, timestamp=timestamp, headers=headers, expected_offset=expected_offset
         )
+        self._check_open()
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append((call, future))
-        if not self._writing:
-            self._writing = True
-            self._task = asyncio.ensure_future(self._write_waiting())
+        if self._task is None:
+            self._task = asyncio.create_task(self._write_waiting())
         return await future
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosed(f"{self.log.path}: the log is closed; open it again")
 
     async def _write_waiting(self) -> None:
         """Hand everything that waits to the writing thread, again and again until nothing does."""
         try:
             while self._waiting:
-                batch, self._waiting = self._waiting, []
+                batch, self._waiting = [one for one in self._waiting if not one[1].cancelled()], []
                 results = await asyncio.get_running_loop().run_in_executor(
                     self._writer, self._append_all, [call for call, _ in batch]
                 )
@@ -102,7 +107,7 @@ class AsyncLog:
                     else:
                         future.set_result(result)
         finally:
-            self._writing = False
+            self._task = None
 
     def _append_all(self, calls: list[Callable[[], int]]) -> list[int | Exception]:
         results: list[int | Exception] = []
@@ -162,6 +167,7 @@ class AsyncLog:
     async def _run(
         self, call: Callable[Parameters, Result], *args: Parameters.args, **options: Parameters.kwargs
     ) -> Result:
+        self._check_open()
         return await asyncio.get_running_loop().run_in_executor(self._writer, partial(call, *args, **options))
 
     # --- reading ------------------------------------------------------------------------------------------------
@@ -214,9 +220,16 @@ class AsyncLog:
                 wait = min(wait * 2, LONGEST_WAIT)
 
     async def close(self) -> None:
-        """Sync, and let go of lock and files."""
-        await self._run(self.log.close)
-        self._writer.shutdown(wait=False)
+        """Write what tasks wait for, sync, and let go of lock and files. A second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._writer, self.log.close)
+        finally:
+            self._writer.shutdown(wait=False)
 
 
 def _outcome(call: Callable[[], int]) -> int | Exception:
@@ -234,6 +247,8 @@ async def _as_async(chunks: AsyncIterable[bytes] | Iterable[bytes]) -> AsyncIter
     if isinstance(chunks, AsyncIterable):
         async for chunk in chunks:
             yield chunk
-    else:
+    elif isinstance(chunks, Iterable):
         for chunk in chunks:
             yield chunk
+    else:
+        raise InvalidType(f"append_stream takes an iterable of bytes, not {type(chunks).__name__}")

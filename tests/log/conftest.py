@@ -1,4 +1,4 @@
-"""What the tests of a log share: both media, a clock that stands still, a look at a directory's bytes, other processes."""
+"""What the tests of a log share: both media, a clock that stands still, directories as bytes, processes."""
 
 from __future__ import annotations
 

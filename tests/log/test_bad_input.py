@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 BINARY = pa.array([b"a", b"b"], pa.binary())
 NEXT = 20
 
-Call = "Callable[[Any], object]"
-
 TYPES: dict[str, tuple[Callable[[Any], object], str]] = {
     "text as value": (lambda log: log.append("text"), r"value must be bytes or None, not str.*encode"),
     "a number as value": (lambda log: log.append(5), "value must be bytes or None, not int"),
@@ -221,12 +219,12 @@ def test_an_iterator_of_a_log_that_was_closed_since_goes_on_or_says_so(place: An
 def test_chunks_must_not_write_to_the_log_that_takes_them(place: Any) -> None:
     with seglog.open(place) as log:
         log.append(b"before")
-        writing = [
+        writing: list[Any] = [
             lambda: log.append(b"inside"),
             lambda: log.append_stream([b"inside"]),
             lambda: log.append_batch(pa.table({"value": BINARY})),
             lambda: log.truncate(0),
-            lambda: log.expire(),
+            log.expire,
         ]
         for call in writing:
             with pytest.raises(seglog.InvalidArgument, match="still taking chunks"):
@@ -239,7 +237,9 @@ def test_an_expected_offset_that_was_passed_is_a_conflict(place: Any) -> None:
     with seglog.open(place) as log:
         assert log.append(b"a", expected_offset=0) == 0
         for wrong in (0, 2, -1):
-            with pytest.raises(seglog.OffsetConflict, match=f"expected offset {wrong}, the log's next offset is 1") as e:
+            with pytest.raises(
+                seglog.OffsetConflict, match=f"expected offset {wrong}, the log's next offset is 1"
+            ) as e:
                 log.append(b"b", expected_offset=wrong)
             assert isinstance(e.value, IndexError)
             assert e.value.next_offset == 1

@@ -56,7 +56,8 @@ def test_following_gives_what_is_there_and_ends_after_its_timeout(pair: Any) -> 
 
 def test_following_waits_for_what_comes(pair: Any, together: Any) -> None:
     writer, follower = pair
-    started, seen = threading.Event(), []
+    started = threading.Event()
+    seen: list[int] = []
 
     def follow() -> None:
         started.set()

@@ -33,7 +33,7 @@ def test_base_40_holding_50_51_60_61(place: Any) -> None:
     with seglog.open(place, LogConfig(initial_offset=40)) as log:
         put(log, 50, 51, 60, 61)
     for mode in ("a", "r"):
-        with seglog.open(place, mode=mode) as log:  # type: ignore[arg-type] # both are literals
+        with seglog.open(place, mode=mode) as log:
             assert (log.lowest_offset, log.next_offset) == (40, 62)
             assert offsets(log, 41) == [50, 51, 60, 61]
             assert offsets(log, 55) == [60, 61]
@@ -116,8 +116,7 @@ def test_appends_go_on_behind_a_gap_as_wide_as_a_segment_reaches(place: Any) -> 
     with seglog.open(place) as log:
         put(log, base, base + 2**32 - 1)
         expected = [base, base + 2**32 - 1]
-        for _ in range(3):
-            expected.append(log.append(b"v"))
+        expected += [log.append(b"v") for _ in range(3)]
         expected += log.append_batch(log.to_arrow(base, base + 1))
         expected.append(log.append_stream([b"v"]))
         assert expected[2:] == list(range(base + 2**32, base + 2**32 + 5))

@@ -1,4 +1,4 @@
-"""A hundred thousand records in more than fifty segments: each of them is found, in any order and however few stay open."""
+"""A hundred thousand records in more than fifty segments: each is found, in any order and however few stay open."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_time_indexes_that_are_lost_cost_nothing_but_time(path: Any) -> None:
     for index in path.glob("*.times"):
         index.unlink()
     for mode in ("r", "a"):
-        with seglog.open(path, mode=mode) as log:  # type: ignore[arg-type] # both are literals
+        with seglog.open(path, mode=mode) as log:
             assert [log.offset_at(wanted) for wanted in range(50)] == list(range(50))
 
 
@@ -83,15 +83,15 @@ def test_it_is_what_looking_at_every_record_gives(timestamps: list[int], probes:
     interval = data.draw(st.sampled_from([64, 100, 256]), "interval")
     probes += timestamps + [min(timestamp + 1, 2**63 - 1) for timestamp in timestamps]
     cut = data.draw(st.integers(0, len(timestamps)), "cut")
-    with seglog.open(storage, LogConfig(segment_bytes=512, index_interval_bytes=interval)) as log:
-        with seglog.open(storage, mode="r") as reader:
-            for timestamp in timestamps:
-                log.append(b"v" * 9, timestamp=timestamp)
-            for wanted in probes:
-                assert log.offset_at(wanted) == reader.offset_at(wanted) == first_at(timestamps, wanted)
-            log.truncate(cut)
-            for wanted in probes:
-                assert log.offset_at(wanted) == reader.offset_at(wanted) == first_at(timestamps[:cut], wanted)
+    config = LogConfig(segment_bytes=512, index_interval_bytes=interval)
+    with seglog.open(storage, config) as log, seglog.open(storage, mode="r") as reader:
+        for timestamp in timestamps:
+            log.append(b"v" * 9, timestamp=timestamp)
+        for wanted in probes:
+            assert log.offset_at(wanted) == reader.offset_at(wanted) == first_at(timestamps, wanted)
+        log.truncate(cut)
+        for wanted in probes:
+            assert log.offset_at(wanted) == reader.offset_at(wanted) == first_at(timestamps[:cut], wanted)
     with seglog.open(storage) as log:
         for wanted in probes:
             assert log.offset_at(wanted) == first_at(timestamps[:cut], wanted)

@@ -86,6 +86,19 @@ def test_an_iterator_is_what_the_log_was_when_it_began(writer: seglog.Log, reade
     ]
 
 
+def test_an_iterator_goes_on_as_the_log_was_also_behind_a_cut(writer: seglog.Log, reader: seglog.Log) -> None:
+    fill(writer, 23)
+    records, batches = reader.scan(), reader.batches(max_records=2)
+    first = [next(records).value], next(batches).column("value").to_pylist()
+    writer.truncate(3)
+    for _ in range(30):
+        writer.append(b"new" * 10)
+    assert reader.next_offset == 33
+    assert first[0] + [record.value for record in records] == [value(offset) for offset in range(23)]
+    rest = [one for batch in batches for one in batch.column("value").to_pylist()]
+    assert first[1] + rest == [value(offset) for offset in range(23)]
+
+
 def test_a_reader_outlives_writers(place: Any) -> None:
     with seglog.open(place, SMALL) as log:
         fill(log, 3)

@@ -224,9 +224,7 @@ def test_an_age_may_be_a_timedelta(place: Any, clock: Any) -> None:
 
 
 @pytest.mark.parametrize(("keep", "wait", "left"), [(10**6, DAY, 1), (1000, 0, 3), (1000, DAY, 1), (10**6, 0, 4)])
-def test_policies_combine_and_the_stricter_decides(
-    place: Any, clock: Any, keep: int, wait: float, left: int
-) -> None:
+def test_policies_combine_and_the_stricter_decides(place: Any, clock: Any, keep: int, wait: float, left: int) -> None:
     with seglog.open(place, config(), clock=clock) as log:
         fill(log, 16)
     with seglog.open(place, config(bytes=keep, age=DAY), clock=clock) as log:

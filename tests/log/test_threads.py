@@ -56,13 +56,13 @@ def test_eight_threads_append_and_four_read(place: Any, together: Any, config: A
         failed: list[Any] = []
         hook, threading.excepthook = threading.excepthook, failed.append
         try:
-            for thread in readers:
-                thread.start()
+            for one in readers:
+                one.start()
             together(*(append(log, thread) for thread in range(THREADS)))
         finally:
             done.set()
-            for thread in readers:
-                thread.join()
+            for one in readers:
+                one.join()
             threading.excepthook = hook
         assert not failed, failed[0].exc_value
         assert sorted(offset for offsets in given for offset in offsets) == list(range(THREADS * EACH))
@@ -175,10 +175,14 @@ def test_concurrent_syncs_are_one(watched: Any, together: Any, until: Any) -> No
         syncs.append(path)
         go_on.wait(20)
 
+    def let_go() -> None:
+        until(lambda: syncs)
+        go_on.set()
+
     with seglog.open(watched) as log:
         log.append(b"v")
         watched.on_sync = sync
-        together(*[log.sync] * 15, lambda: until(lambda: syncs) or go_on.set())
+        together(*[log.sync] * 15, let_go)
         assert len(syncs) == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pyarrow as pa
@@ -173,8 +174,6 @@ def test_the_files_of_what_was_cut_are_gone(path: Any) -> None:
 
 def test_truncate_while_another_thread_waits_for_the_medium(watched: Any, together: Any, until: Any) -> None:
     """What the waiting thread appended was cut off: nobody may count it as durable, and the thread must not hang."""
-    import threading  # noqa: PLC0415 - the only threads of this module
-
     entered, go_on, main = threading.Event(), threading.Event(), threading.current_thread()
 
     def hold_up(path: str) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
 import pytest
 
 import seglog
@@ -82,8 +83,8 @@ class Scene:
     def snapshot(self) -> dict[str, bytes]:
         """Return every file of the log but LOCK, tmp/ and leases, which opening always touches."""
         files = {str(path.relative_to(self.path)): path for path in self.path.rglob("*") if path.is_file()}
-        kept = {name: path for name, path in files.items() if name != "LOCK" and not name.startswith(("tmp/", "readers/"))}
-        return {name: path.read_bytes() for name, path in sorted(kept.items())}
+        touched = ("LOCK", "tmp/", "readers/")
+        return {name: path.read_bytes() for name, path in sorted(files.items()) if not name.startswith(touched)}
 
     def torn_files(self) -> list[Path]:
         return sorted(self.path.glob("*.torn"))
@@ -132,7 +133,10 @@ Content = tuple[int, tuple[bytes, ...]]
 
 
 class Ledger:
-    """What the log's user knows: the content after all that was acknowledged, and what an unfinished call may make of it."""
+    """What a log's user knows: `content` after all that was acknowledged, `possible` after a call that did not return.
+
+    The last one of `possible` is what the log has once the call returns. The last methods call the log and note it.
+    """
 
     def __init__(self) -> None:
         self.content: Content = (0, ())
@@ -160,6 +164,35 @@ class Ledger:
         """The call has returned: its last outcome is what the log must hold."""
         self.content = self.possible[-1]
         self.possible = [self.content]
+
+    @staticmethod
+    def value(offset: int) -> bytes:
+        """What stands at an offset, unless a test says otherwise."""
+        return b"value %04d " % offset * 4
+
+    def append(self, log: seglog.Log, records: int = 1) -> None:
+        for _ in range(records):
+            value = self.value(self.next_offset)
+            self.appending(value)
+            log.append(value)
+            self.done()
+
+    def append_batch(self, log: seglog.Log, records: int, *, pieces: bool = False) -> None:
+        values = tuple(self.value(self.next_offset + number) for number in range(records))
+        self.appending(*values, pieces=pieces)
+        log.append_batch(pa.table({"value": values}))
+        self.done()
+
+    def append_stream(self, log: seglog.Log) -> None:
+        value = self.value(self.next_offset)
+        self.appending(value)
+        log.append_stream(value[start : start + 5] for start in range(0, len(value), 5))
+        self.done()
+
+    def truncate(self, log: seglog.Log, offset: int) -> None:
+        self.truncating(offset)
+        log.truncate(offset)
+        self.done()
 
 
 def content_of(log: seglog.Log) -> Content:
@@ -255,7 +288,7 @@ class Laboratory:
 
 @pytest.fixture
 def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Laboratory:
-    """Whatever dies here is a process, and the kernel keeps what it wrote: hundreds of real syncs would only take time."""
+    """What dies here is a process, and the kernel keeps what it wrote: hundreds of real syncs would only take time."""
     monkeypatch.setattr("seglog.storage.local._datasync", lambda _descriptor: None)
     monkeypatch.setattr(LocalStorage, "_sync", staticmethod(lambda _path: None))
     return Laboratory(tmp_path)

@@ -5,10 +5,10 @@ What was written stays written here (the page cache survives kill -9); what a po
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
 import seglog
@@ -23,62 +23,41 @@ SMALL = seglog.LogConfig(segment_bytes=512, index_interval_bytes=64)
 KEEP = seglog.LogConfig(segment_bytes=512, retention=seglog.Retention(bytes=600))
 
 
-def value(number: int) -> bytes:
-    return b"value %04d " % number * 4
-
-
-def append(log: seglog.Log, ledger: Any, records: int = 1) -> None:
-    for _ in range(records):
-        data = value(ledger.next_offset)
-        ledger.appending(data)
-        log.append(data)
-        ledger.done()
-
-
 def nothing(log: seglog.Log, ledger: Any) -> None:
     """Open, and no more."""
 
 
 def fill(log: seglog.Log, ledger: Any) -> None:
-    append(log, ledger, 20)
+    ledger.append(log, 20)
 
 
 def append_few(log: seglog.Log, ledger: Any) -> None:
-    append(log, ledger, 3)
+    ledger.append(log, 3)
 
 
 def append_and_sync(log: seglog.Log, ledger: Any) -> None:
-    append(log, ledger, 2)
+    ledger.append(log, 2)
     log.sync()
-    append(log, ledger, 1)
+    ledger.append(log)
     log.sync()
 
 
 def roll_twice(log: seglog.Log, ledger: Any) -> None:
     before = len(log.segments)
-    append(log, ledger, 12)
+    ledger.append(log, 12)
     assert len(log.segments) >= before + 2
 
 
 def append_batch(log: seglog.Log, ledger: Any) -> None:
-    values = tuple(value(ledger.next_offset + number) for number in range(4))
-    ledger.appending(*values)
-    log.append_batch(pa.table({"value": values}))
-    ledger.done()
+    ledger.append_batch(log, 4)
 
 
 def append_batch_of_many_segments(log: seglog.Log, ledger: Any) -> None:
-    values = tuple(value(ledger.next_offset + number) for number in range(17))
-    ledger.appending(*values, pieces=True)
-    log.append_batch(pa.table({"value": values}))
-    ledger.done()
+    ledger.append_batch(log, 17, pieces=True)
 
 
 def append_stream(log: seglog.Log, ledger: Any) -> None:
-    data = value(ledger.next_offset)
-    ledger.appending(data)
-    log.append_stream(data[start : start + 5] for start in range(0, len(data), 5))
-    ledger.done()
+    ledger.append_stream(log)
 
 
 def broken_stream(log: seglog.Log, ledger: Any) -> None:
@@ -88,15 +67,13 @@ def broken_stream(log: seglog.Log, ledger: Any) -> None:
 
     with pytest.raises(KeyError):
         log.append_stream(chunks())
-    append(log, ledger)
+    ledger.append(log)
 
 
 def truncate_to(offset: int) -> Callable[[seglog.Log, Any], None]:
     def truncate(log: seglog.Log, ledger: Any) -> None:
-        ledger.truncating(offset)
-        log.truncate(offset)
-        ledger.done()
-        append(log, ledger, 2)
+        ledger.truncate(log, offset)
+        ledger.append(log, 2)
 
     return truncate
 
@@ -105,7 +82,7 @@ def expire(log: seglog.Log, ledger: Any) -> None:
     """Retention by size keeps 600 bytes and whole segments."""
     stores, total = log.segments, log.size
     start = ledger.content[0]
-    for segment, following in zip(stores, stores[1:], strict=False):
+    for segment, following in itertools.pairwise(stores):
         if total - segment.bytes < 600:
             break
         total -= segment.bytes
@@ -117,11 +94,11 @@ def expire(log: seglog.Log, ledger: Any) -> None:
 
 
 def grow_without_retention(log: seglog.Log, ledger: Any) -> None:
-    append(log, ledger, 30)
+    ledger.append(log, 30)
 
 
 def close(log: seglog.Log, ledger: Any) -> None:
-    append(log, ledger, 2)
+    ledger.append(log, 2)
     log.close()
 
 
@@ -181,7 +158,7 @@ def test_crash_at_every_step_of_recovery_itself(
     log = seglog.open(storage)
     storage.fault = fault
     with pytest.raises(Crashed):
-        append(log, ledger, 50)
+        ledger.append(log, 50)
     for run in laboratory.runs(nothing, Fault(keep=0.5), opening=True):
         second = tmp_path / "second"
         for again in range(1, 30, 3):  # and recovery of what the first recovery left dies too
@@ -221,7 +198,7 @@ def test_crash_at_every_step_of_making_a_lookup_anew(laboratory: Any, check_surv
         lookup.unlink()
 
     def use(log: seglog.Log, ledger: Any) -> None:
-        assert [log.read(offset).value for offset in range(20)] == [value(offset) for offset in range(20)]
+        assert [log.read(offset).value for offset in range(20)] == [ledger.value(offset) for offset in range(20)]
         assert log.offset_at(0) == 0
 
     for run in laboratory.runs(use, Fault(keep=0.5)):

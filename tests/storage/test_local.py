@@ -17,6 +17,9 @@ from seglog.errors import LogPoisoned, NotALog, StorageError
 from seglog.storage import LocalStorage, must_sync
 from seglog.testing.faulty import Fault, FaultyStorage
 
+# Newer Pythons warn of any fork of a process with threads; that is just what is tried here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
 HOLD = """
 import sys
 from seglog.storage import LocalStorage

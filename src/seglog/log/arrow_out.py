@@ -13,7 +13,7 @@ from seglog.errors import CorruptRecord, InvalidArgument
 from seglog.kernels.columns import gather, rows_from_views
 from seglog.kernels.decode import MAX_VIEW, WIDE, Batch, Columns, Wanted, decode
 from seglog.kernels.headers import locate_headers
-from seglog.kernels.layout import HEAD_BYTES, OK, REASONS
+from seglog.kernels.layout import HEAD_BYTES, OK, REASONS, SHORT
 from seglog.kernels.scan import as_bytes
 from seglog.kernels.validate import Cursor
 
@@ -22,6 +22,7 @@ OFFSET_TYPE, TIMESTAMP_TYPE = pa.int64(), pa.timestamp("us", "UTC")
 NO_NULLS = np.empty(0, np.uint8)
 NO_KEYS, NO_VALUES = pa.array([], pa.string()), pa.array([], pa.binary())
 DEFAULT_MAX_BYTES = 64 * 1024 * 1024
+NO_STOP = 2**32
 
 Array = np.ndarray[Any, Any]
 
@@ -76,6 +77,7 @@ class BatchDecoder(Iterator[pa.RecordBatch]):
         self._buffer = pa.py_buffer(buffer)
         self._path, self._tail, self._views = path, tail, values == "view"
         self._end, self._dense, self._salt = min(end, self._source.size), dense, np.uint64(salt)
+        self._lacks = end > self._end or (dense and stop < NO_STOP)  # at its end, if that comes before the range's
         self._max_records = max_records
         self._scratch = np.empty(0, np.uint8)
         self._wanted = Wanted(first, stop, base_offset, min(max_bytes, MAX_VIEW))
@@ -92,8 +94,11 @@ class BatchDecoder(Iterator[pa.RecordBatch]):
         cursor = Cursor(self.position, self._end, self.next_relative, self._dense, self._salt)
         batch = Batch(*decode(self._source, cursor, self._wanted, room.columns))
         self.position, self.next_relative = batch.position, batch.expected
-        self._done = batch.reason != OK or batch.stopped or self.position >= self._end
-        self._reason = batch.reason
+        complete = batch.stopped or self.next_relative >= self._wanted.stop
+        self._reason = OK if complete else batch.reason  # what stands behind the range is not asked for
+        self._done = complete or batch.reason != OK or self.position >= self._end
+        if self._done and not complete and self._reason == OK and self._lacks:
+            self._reason = SHORT
         return self._assemble(room, batch) if batch.rows else next(self)
 
     @property
@@ -155,7 +160,7 @@ def decode_batches(
     values: Values = "view",
     tail: bool = False,
     first: int = 0,
-    stop: int = 2**32,
+    stop: int = NO_STOP,
 ) -> BatchDecoder:
     """Validate the records from `position` on and give them out as Arrow record batches.
 

@@ -131,7 +131,8 @@ class LiveSegments:
         if kept and (kept[-1].next_offset is None or kept[-1].next_offset > offset):
             kept[-1] = cut_entry(kept[-1], self.present.reader_of(kept[-1].base_offset), offset, now)
         entry = self._new_entry(offset, now, dense=self.active.dense)
-        self._begin(entry, kept, retire=retired, epoch=self.catalog.current.epoch + 1)
+        start = min(self.start, offset)  # a batch that is undone may have made retention drop its own first segments
+        self._begin(entry, kept, retire=retired, start=start, epoch=self.catalog.current.epoch + 1)
         self.cache.drop(retired)
 
     def expire(self) -> int:

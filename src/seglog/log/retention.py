@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from seglog.config import Retention
 from seglog.format.manifest import SegmentEntry
+from seglog.record import MIN_TIMESTAMP
 
 
 def select_expired(sealed: Sequence[SegmentEntry], active_bytes: int, retention: Retention, now: int) -> int:
@@ -22,7 +23,7 @@ def _too_old(sealed: Sequence[SegmentEntry], retention: Retention, now: int) -> 
     age = retention.age_us
     if age is None:
         return 0
-    count, latest = 0, 0
+    count, latest = 0, MIN_TIMESTAMP
     for number, segment in enumerate(sealed, 1):
         if segment.sealed_at is None or segment.sealed_at > now:
             continue  # sealed while the clock was ahead: it goes with the next one, which was sealed later

@@ -9,16 +9,18 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from seglog.format.index import MarkBuilder
 from seglog.segment.reader import SegmentReader
 from seglog.segment.survey import Block
 
-PIECE_BYTES = 2 * 1024 * 1024
 THREADS = 2
+PIECE_BYTES = 2 * 1024 * 1024
+BUFFER_BYTES = PIECE_BYTES + 64 * 1024  # holds a piece whose last record is no longer than this
+BUFFERS = THREADS + 2  # one for each thread, one that waits, one that is written
 
 AHEAD_BYTES = 16 * 1024 * 1024  # about what one batch spans that is decoded ahead
 AHEAD_LEAST_BYTES = 4 * 1024 * 1024  # less, and handing it to a thread costs more than it saves
@@ -43,68 +45,141 @@ os.register_at_fork(after_in_child=_Threads.start)
 # --- encoding ---------------------------------------------------------------------------------------------------------
 
 
+class Piece(NamedTuple):
+    """Rows first..last of a batch, their records at positions begin..end, the next mark due at or behind `next_mark`.
+
+    They are written together with the bytes from `block` on that the piece before leaves over, and leave over to the
+    next what stands behind a multiple of PIECE_BYTES: the page cache takes whole aligned blocks with the least effort.
+    """
+
+    first: int
+    last: int
+    begin: int
+    end: int
+    block: int
+    next_mark: int
+
+
+class _Buffers:
+    """Buffers of the usual size, kept between batches: touching fresh memory costs about as much as filling it."""
+
+    _free: ClassVar[list[Any]] = []
+
+    @classmethod
+    def take(cls, count: int, size: int) -> list[Any]:
+        """Return `count` numpy arrays of at least `size` bytes."""
+        import numpy as np  # noqa: PLC0415 - whoever has a batch has loaded numpy and the kernels
+
+        if size > BUFFER_BYTES:
+            return [np.empty(size, np.uint8) for _ in range(count)]
+        kept, cls._free = cls._free, []  # in one step: two batches at a time must not be given the same
+        return [*kept, *(np.empty(BUFFER_BYTES, np.uint8) for _ in range(count - len(kept)))][:count]
+
+    @classmethod
+    def give_back(cls, buffers: list[Any]) -> None:
+        """Keep them for the next batch, if they are of the usual size."""
+        if buffers[0].size == BUFFER_BYTES and len(buffers) > len(cls._free):
+            cls._free = buffers
+
+
 def encode_ahead(
     batch: Any, start: int, stop: int, *, relative: int, position: int, salt: int, marks: MarkBuilder
 ) -> Iterator[tuple[memoryview, Block]]:
-    """Yield (bytes to write, what they are) of rows start..stop, piece by piece; a piece is valid until the next."""
-    import numpy as np  # noqa: PLC0415 - whoever has a batch has loaded numpy and the kernels
+    """Yield (bytes to write next, what the records are that were encoded for them) of rows start..stop.
 
-    from seglog.kernels.layout import MarksState  # noqa: PLC0415 - as above
+    The first row goes to `position`, as relative offset `relative`. What was yielded is valid until the next is asked
+    for; the pieces that follow are encoded on other threads meanwhile.
+    """
+    return iter(_Encoding(batch, start, stop, relative=relative, position=position, salt=salt, marks=marks))
 
-    bounds = _bounds(batch.ends, start, stop)
-    widest = max(int(batch.ends[last] - batch.ends[first]) for first, last in bounds)
-    buffers = [np.empty(widest, np.uint8) for _ in bounds[:2]]
-    state = MarksState(marks.interval, *marks.state)
 
-    def encode(number: int, state: Any) -> Any:
-        first, last = bounds[number]
-        done = int(batch.ends[first] - batch.ends[start])
-        return batch.encode(
-            first,
-            last,
-            out=buffers[number % 2],
-            relative=relative + first - start,
-            position=position + done,
-            salt=salt,
-            marks_state=state,
+class _Encoding:
+    """Rows on their way into a store: pieces that need nothing of each other, in a ring of buffers."""
+
+    def __init__(
+        self, batch: Any, start: int, stop: int, *, relative: int, position: int, salt: int, marks: MarkBuilder
+    ) -> None:
+        self._batch = batch
+        self._salt = salt
+        self._interval = marks.interval
+        self._newest = marks.max_timestamp
+        self._first_offset = relative - start  # of row 0
+        self._pieces = _pieces(batch.ends, start, stop, position, marks)
+        longest = max(piece.end - piece.block for piece in self._pieces)
+        most = BUFFERS if longest <= BUFFER_BYTES else 2
+        self._buffers = _Buffers.take(min(most, len(self._pieces)), longest)
+
+    def __iter__(self) -> Iterator[tuple[memoryview, Block]]:
+        pieces, ahead = len(self._pieces), len(self._buffers)
+        flight = deque(_Threads.pool.submit(self._encode, number) for number in range(1, ahead))
+        try:
+            for number in range(pieces):
+                encoded = flight.popleft().result() if number else self._encode(0)
+                yield self._block_bytes(number), self._block(number, encoded)
+                if number + ahead < pieces:  # into the buffer that has just been written
+                    flight.append(_Threads.pool.submit(self._encode, number + ahead))
+        finally:
+            wait(flight)
+            _Buffers.give_back(self._buffers)
+
+    def _buffer(self, number: int) -> Any:
+        return self._buffers[number % len(self._buffers)]
+
+    def _encode(self, number: int) -> Any:
+        from seglog.kernels.layout import NO_TIMESTAMP, MarksState  # noqa: PLC0415 - whoever has a batch has loaded it
+
+        piece = self._pieces[number]
+        return self._batch.encode(
+            piece.first,
+            piece.last,
+            out=self._buffer(number)[piece.begin - piece.block :],
+            relative=self._first_offset + piece.first,
+            position=piece.begin,
+            salt=self._salt,
+            marks_state=MarksState(self._interval, piece.next_mark, NO_TIMESTAMP),
         )
 
-    encoded = encode(0, state)
-    for number, (first, last) in enumerate(bounds):
-        ahead = None
-        if number + 1 < len(bounds):
-            ahead = _Threads.pool.submit(encode, number + 1, encoded.marks_state)
-        try:
-            yield buffers[number % 2].data[: encoded.length], _block(encoded, last - first)
-        finally:
-            following = ahead.result() if ahead is not None else None
-        encoded = following
+    def _block_bytes(self, number: int) -> memoryview:
+        """Return what is to be written of a piece; what it leaves over goes to the front of the next one's buffer."""
+        piece, buffer, end = self._pieces[number], self._buffer(number), self._pieces[number].end
+        if number + 1 < len(self._pieces):
+            end = self._pieces[number + 1].block
+            self._buffer(number + 1)[: piece.end - end] = buffer[end - piece.block : piece.end - piece.block]
+        data: memoryview = buffer.data[: end - piece.block]
+        return data
+
+    def _block(self, number: int, encoded: Any) -> Block:
+        """Say what the records of a piece are; its marks knew only the timestamps of their own piece."""
+        piece, newest = self._pieces[number], encoded.marks["max_timestamp"]
+        newest.clip(min=self._newest, out=newest)
+        self._newest = max(self._newest, encoded.marks_state.max_timestamp)
+        return Block(
+            piece.last - piece.first,
+            0,
+            0,
+            encoded.entries.tobytes(),
+            encoded.marks.tobytes(),
+            (encoded.marks_state.next_position, self._newest),
+            encoded.tombstones,
+            encoded.min_timestamp,
+            encoded.max_timestamp,
+            None,
+        )
 
 
-def _bounds(ends: Any, start: int, stop: int) -> list[tuple[int, int]]:
-    """Cut rows start..stop into pieces of about PIECE_BYTES, each of at least one row."""
-    bounds = []
+def _pieces(ends: Any, start: int, stop: int, position: int, marks: MarkBuilder) -> list[Piece]:
+    """Cut rows start..stop where they pass a multiple of PIECE_BYTES, each piece of at least one row."""
+    origin = position - int(ends[start])  # where row 0 would stand
+    pieces: list[Piece] = []
+    begin, next_mark = position, marks.next_position
     while start < stop:
-        last = int(ends.searchsorted(ends[start] + PIECE_BYTES, side="right")) - 1
-        last = min(max(last, start + 1), stop)
-        bounds.append((start, last))
-        start = last
-    return bounds
-
-
-def _block(encoded: Any, records: int) -> Block:
-    return Block(
-        records,
-        0,
-        0,
-        encoded.entries.tobytes(),
-        encoded.marks.tobytes(),
-        (encoded.marks_state.next_position, encoded.marks_state.max_timestamp),
-        encoded.tombstones,
-        encoded.min_timestamp,
-        encoded.max_timestamp,
-        None,
-    )
+        aligned = begin - begin % PIECE_BYTES
+        last = min(int(ends.searchsorted(aligned + PIECE_BYTES - origin)), stop)
+        end, last_begin = int(ends[last]) + origin, int(ends[last - 1]) + origin
+        pieces.append(Piece(start, last, begin, end, aligned if pieces else begin, next_mark))
+        start, begin = last, end
+        next_mark = (last_begin // marks.interval + 1) * marks.interval
+    return pieces
 
 
 # --- decoding ---------------------------------------------------------------------------------------------------------
@@ -190,7 +265,7 @@ def _stretches(reader: SegmentReader, relative: int, position: int, stop: int, m
         average = max((size - position) // max(records - relative, 1), 1)
         step = max(min(max_records, AHEAD_BYTES // average), 1)
         if stop - relative <= step:
-            if AHEAD_LEAST_BYTES <= average * (stop - relative) and size - position <= AHEAD_MOST_BYTES:
+            if average * (stop - relative) >= AHEAD_LEAST_BYTES and size - position <= AHEAD_MOST_BYTES:
                 yield Stretch(relative, position, stop, None)
             return
         found = reader.lookup.floor(relative + step)

@@ -78,7 +78,7 @@ class SegmentReader:
                     return record
                 if record.offset > offset:
                     raise OffsetCompacted(offset, record.offset)
-            if walk.reason is None:
+            if not self._breaks_off(walk, offset + 1):
                 raise OffsetCompacted(offset, self.next_offset)
             failed = self._closest(failed, walk)
         assert failed is not None  # noqa: S101 - the store's start is always among the starts
@@ -87,6 +87,12 @@ class SegmentReader:
     def _closest(self, failed: CorruptRecord | None, walk: StoreWalk) -> CorruptRecord:
         error = self._corrupt(walk)
         return error if failed is None or failed.position < error.position else failed
+
+    def _breaks_off(self, walk: StoreWalk, stop: int) -> bool:
+        """Whether a walk that is over has left out records before `stop`; a dense segment has one of every offset."""
+        if walk.reason is None and self.rules.dense and walk.expected < stop:
+            walk.reason = "the store ends before it"
+        return walk.reason is not None and walk.expected < stop
 
     def _corrupt(self, walk: StoreWalk) -> CorruptRecord:
         offset = walk.expected if self.rules.dense else None
@@ -131,7 +137,7 @@ class SegmentReader:
                 if record.offset >= stop:
                     return
                 yield record
-            if walk.reason is None or walk.expected >= stop:
+            if not self._breaks_off(walk, stop):
                 return
             error = self._corrupt(walk)
             if on_corrupt is None:
@@ -144,12 +150,12 @@ class SegmentReader:
 
     def offset_at(self, timestamp: int) -> int | None:
         """Return the first offset whose timestamp is `timestamp` or later, None where every record is older."""
-        mark = floor_mark(self._marks(), timestamp)
+        stop, mark = self.next_offset, floor_mark(self._marks(), timestamp)
         relative, position = (0, self.rules.codec.header_bytes) if mark is None else (mark.relative, mark.position)
         walk = self._walk(position, self.base_offset + relative)
         for record, _, _ in walk:
             if record.timestamp >= timestamp:
-                return record.offset if record.offset < self.next_offset else None
-        if walk.reason is not None:
+                return record.offset if record.offset < stop else None
+        if self._breaks_off(walk, stop):
             raise self._corrupt(walk)
         return None

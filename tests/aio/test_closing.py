@@ -1,0 +1,125 @@
+"""Cancelling and closing: whoever waits gets an answer, and what was not begun is not written."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import seglog
+import seglog.aio
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine
+
+DEADLINE_SECONDS = 30
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, DEADLINE_SECONDS))
+
+
+async def several(*pieces: bytes) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        await asyncio.sleep(0)
+        yield piece
+
+
+class Slow:
+    """Holds up the writing thread of a log at its next append, until let go."""
+
+    def __init__(self, log: Any) -> None:
+        self.entered, self.go_on = threading.Event(), threading.Event()
+        self._inner = log.log
+        self._append = self._inner.append
+        self._inner.append = self._hold_up
+
+    def _hold_up(self, *args: Any, **options: Any) -> int:
+        self._inner.append = self._append
+        self.entered.set()
+        assert self.go_on.wait(DEADLINE_SECONDS)
+        return int(self._append(*args, **options))
+
+
+def test_a_cancelled_append_disturbs_no_other(place: Any) -> None:
+    async def story() -> None:
+        async with await seglog.aio.open(place) as log:
+            slow = Slow(log)
+            first = asyncio.create_task(log.append(b"under way"))
+            await asyncio.to_thread(slow.entered.wait)
+            waiting = asyncio.create_task(log.append(b"not begun"))
+            third = asyncio.create_task(log.append(b"third"))
+            await asyncio.sleep(0)
+            first.cancel()
+            waiting.cancel()
+            await asyncio.sleep(0)
+            slow.go_on.set()
+            assert await third == 1
+            assert first.cancelled()
+            assert waiting.cancelled()
+            assert [record.value async for record in log.scan()] == [b"under way", b"third"]
+
+    run(story())
+
+
+def test_closing_writes_what_tasks_wait_for(place: Any) -> None:
+    async def story() -> None:
+        log = await seglog.aio.open(place)
+        slow = Slow(log)
+        first = asyncio.create_task(log.append(b"0"))
+        await asyncio.to_thread(slow.entered.wait)
+        rest = [asyncio.create_task(log.append(b"%d" % number)) for number in range(1, 20)]
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(log.close())
+        await asyncio.sleep(0)
+        with pytest.raises(seglog.LogClosed):
+            await log.append(b"too late")
+        slow.go_on.set()
+        await closing
+        assert await asyncio.gather(first, *rest) == list(range(20))
+        async with await seglog.aio.open(place) as again:
+            assert [record.value async for record in again.scan()] == [b"%d" % number for number in range(20)]
+
+    run(story())
+
+
+def test_a_closed_log_says_so_and_does_not_hang(place: Any) -> None:
+    async def story() -> None:
+        log = await seglog.aio.open(place)
+        await log.append(b"v")
+        await log.close()
+        await log.close()
+        calls: list[Any] = [
+            lambda: log.append(b"v"),
+            lambda: log.append_stream(several(b"v")),
+            lambda: log.append_batch(pa.table({"value": pa.array([b"v"], pa.binary())})),
+            lambda: log.truncate(0),
+            log.expire,
+            log.sync,
+            lambda: log.read(0),
+            lambda: log.offset_at(0),
+            log.to_arrow,
+            lambda: anext(log.scan()),
+            lambda: anext(log.follow(0)),
+        ]
+        for call in calls:
+            with pytest.raises(seglog.LogClosed):
+                await call()
+
+    run(story())
+
+
+def test_opening_fails_as_the_log_does(place: Any) -> None:
+    async def story() -> None:
+        with pytest.raises(seglog.LogNotFound):
+            await seglog.aio.open(place, mode="r")
+        async with await seglog.aio.open(place):
+            with pytest.raises(seglog.LogLocked):
+                await seglog.aio.open(place)
+        async with await seglog.aio.open(place):
+            pass
+
+    run(story())

@@ -1,0 +1,117 @@
+"""What every lookup owes: a place it names is right, or near and never behind; what it does not know it says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seglog.format.index import DENSE_ENTRY, encode_dense_header
+from seglog.segment.lookup import DenseLookup, Lookup, SparseLookup
+from seglog.storage import MemoryStorage
+
+Known = list[tuple[int, int]]
+"""(relative offset, position) of the records that a lookup was told of."""
+
+LENGTHS = st.lists(st.integers(32, 90), max_size=30)
+
+
+def dense(lengths: list[int], flushed: int) -> tuple[Lookup, Known]:
+    entries, known, position = [], [], 64
+    for relative, length in enumerate(lengths):
+        entries.append(DENSE_ENTRY.pack(relative * 7, length, position))
+        known.append((relative, position))
+        position += length
+    flushed = min(flushed, len(entries))
+    storage = MemoryStorage()
+    storage.make([])
+    index = storage.create("index")
+    index.pwrite(encode_dense_header(0, 0, 0) + b"".join(entries[:flushed]), 0)
+    return DenseLookup(index, flushed, b"".join(entries[flushed:])), known
+
+
+def sparse(lengths: list[int], every: int) -> tuple[Lookup, Known]:
+    relatives, position, known = iter(range(0, 1000, 3)), 64, []
+    for number, length in enumerate(lengths):
+        relative = next(relatives)
+        if number % every == 0:
+            known.append((relative, position))
+        position += length
+    lookup = SparseLookup(known[:2])
+    lookup.extend(known[2:])
+    return lookup, known
+
+
+MAKERS: dict[str, Any] = {
+    "dense, all in memory": lambda lengths: dense(lengths, 0),
+    "dense, all in the file": lambda lengths: dense(lengths, 1000),
+    "dense, some of each": lambda lengths: dense(lengths, 5),
+    "sparse, every record": lambda lengths: sparse(lengths, 1),
+    "sparse, every fourth": lambda lengths: sparse(lengths, 4),
+}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
+class TestLookup:
+    @given(lengths=LENGTHS, relative=st.integers(-1, 110))
+    def test_an_exact_place_is_that_of_the_record_or_unknown(
+        self, make: Any, lengths: list[int], relative: int
+    ) -> None:
+        lookup, known = make(lengths)
+        place = lookup.exact(relative)
+        if isinstance(lookup, DenseLookup):
+            assert (place is not None) == (0 <= relative < len(lengths))
+        if place is not None:
+            assert (relative, place[2]) in known
+            assert place == (relative * 7, lengths[relative], place[2])
+
+    @given(lengths=LENGTHS, relative=st.integers(0, 110))
+    def test_the_floor_is_a_known_record_at_or_before(self, make: Any, lengths: list[int], relative: int) -> None:
+        lookup, known = make(lengths)
+        floor, before = lookup.floor(relative), [one for one in known if one[0] <= relative]
+        if isinstance(lookup, SparseLookup):
+            assert floor == (before[-1] if before else None), "the nearest one"
+        elif floor is not None:
+            assert floor in before
+
+    @given(lengths=LENGTHS, relative=st.integers(-1, 110), position=st.integers(0, 3000))
+    def test_what_comes_after_lies_behind_offset_and_position(
+        self, make: Any, lengths: list[int], relative: int, position: int
+    ) -> None:
+        lookup, known = make(lengths)
+        behind = [one for one in known if one[0] > relative and one[1] > position]
+        assert lookup.after(relative, position) == (behind[0] if behind else None)
+
+
+def test_moving_what_is_pending_to_the_file_changes_no_answer() -> None:
+    lookup, _ = dense([40] * 9, 4)
+    assert isinstance(lookup, DenseLookup)
+    before, entries = [lookup.exact(relative) for relative in range(9)], lookup.entries(0, 9)
+    storage = MemoryStorage()
+    storage.make([])
+    index = storage.create("whole")
+    index.pwrite(bytes(16) + entries, 0)
+    lookup.move_pending(index)
+    assert (lookup.flushed, len(lookup.pending), len(lookup)) == (9, 0, 9)
+    assert [lookup.exact(relative) for relative in range(9)] == before
+    lookup.pending.extend(DENSE_ENTRY.pack(1, 2, 3))
+    assert lookup.exact(9) == (1, 2, 3)
+
+
+@given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
+def test_packed_entries_come_from_file_and_memory_alike(flushed: int, start: int, stop: int) -> None:
+    lookup, _ = dense([40] * 9, flushed)
+    assert isinstance(lookup, DenseLookup)
+    whole = b"".join(DENSE_ENTRY.pack(*(lookup.exact(relative) or ())) for relative in range(9))
+    assert lookup.entries(start, stop) == whole[start * 16 : stop * 16]
+
+
+def test_a_shorter_index_file_than_promised_knows_less_and_says_so() -> None:
+    lookup, _ = dense([40] * 3, 3)
+    assert isinstance(lookup, DenseLookup)
+    longer = DenseLookup(lookup._index, 9)
+    assert longer.exact(2) is not None
+    assert longer.exact(3) is None
+    assert longer.floor(7) is None
