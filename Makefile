@@ -23,7 +23,7 @@ demo: $(STAMP)
 	$(BIN)/seglog demo --output demo-output
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -m 'not deep'
+	$(BIN)/python -m pytest -m 'not deep' --cov --cov-report=
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -81,6 +81,22 @@ def test_a_stream_of_one_byte_more_is_rolled_back(path: Any, contents: Any) -> N
         assert log.append(b"next") == 3
 
 
+def test_what_a_long_stream_had_written_is_cut_off_again(path: Any, contents: Any) -> None:
+    def source() -> Iterator[bytes]:
+        yield from [b"v" * 300_000] * 3  # longer than what is gathered before it is written
+        assert store.stat().st_size > 800_000
+        raise OSError("the sender is gone")
+
+    with seglog.open(path) as log:
+        log.append(b"before")
+        store, before = path / log.segments[0].name, contents(path)
+        with pytest.raises(OSError, match="the sender is gone"):
+            log.append_stream(source())
+        with pytest.raises(seglog.StreamOverflow):
+            log.append_stream([b"v" * 300_000] * 3, limit=800_000)
+        assert contents(path) == before
+
+
 def test_a_stream_whose_source_fails_leaves_nothing(path: Any, contents: Any) -> None:
     def source() -> Iterator[bytes]:
         yield b"v" * 300

@@ -203,6 +203,19 @@ def test_a_durable_reader_never_shows_what_was_not_synced(place: Any) -> None:
         assert reader.next_offset == 62
 
 
+def test_an_index_that_was_written_ahead_of_a_sync_is_not_believed_by_a_durable_reader(place: Any) -> None:
+    with seglog.open(place) as writer, seglog.open(place, mode="r", expose="durable") as reader:
+        writer.append(b"synced")
+        writer.sync()
+        for _ in range(40):
+            writer.append(b"v" * 100_000)  # past 1 MiB the index goes to its file, unsynced
+        assert reader.next_offset == 1
+        with seglog.open(place, mode="r", expose="durable") as another:
+            assert (another.next_offset, another.durable_offset) == (1, 1)
+        writer.sync()
+        assert reader.next_offset == 41
+
+
 def test_an_appended_reader_tells_what_is_durable(place: Any) -> None:
     with seglog.open(place) as writer, seglog.open(place, mode="r") as reader:
         fill(writer, 3)

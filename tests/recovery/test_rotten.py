@@ -186,6 +186,23 @@ def test_08_a_record_with_a_true_checksum_at_a_wrong_place_is_detected(scene: An
         assert not log.verify().ok
 
 
+@pytest.mark.parametrize("number", [1, -1], ids=["sealed", "active"])
+def test_08_another_file_under_the_name_of_a_store_is_refused_and_left_alone(
+    scene: Any, tmp_path: Any, number: int
+) -> None:
+    scene.fill(VALUES, SMALL)
+    other = type(scene)(tmp_path / "other")
+    other.fill(VALUES, SMALL)
+    path, base = scene.file(number), scene.entry(number).base_offset
+    path.write_bytes(other.file(number).read_bytes())
+    before = scene.snapshot()
+    for mode in ("a", "r"):
+        with pytest.raises(seglog.CorruptLog, match="another file"), seglog.open(scene.path, mode=mode) as log:
+            log.read(base)
+    assert scene.snapshot() == before
+    assert "header" in {problem.kind for problem in seglog.verify(scene.path).problems}
+
+
 # --- 9: cut at a boundary -------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+from seglog.format.codec import HEAD_BYTES
 from seglog.format.index import MarkBuilder
 from seglog.segment.reader import SegmentReader
 from seglog.segment.survey import Block
@@ -157,7 +158,7 @@ class _Encoding:
             piece.last - piece.first,
             0,
             0,
-            encoded.entries.tobytes(),
+            encoded.entries.view("u1").data,  # as it is: fresh memory for copies of them shows in the time of a batch
             encoded.marks.tobytes(),
             (encoded.marks_state.next_position, self._newest),
             encoded.tombstones,
@@ -174,6 +175,8 @@ def _pieces(ends: Any, start: int, stop: int, position: int, marks: MarkBuilder)
     begin, next_mark = position, marks.next_position
     while start < stop:
         aligned = begin - begin % PIECE_BYTES
+        if not pieces and aligned + PIECE_BYTES - begin < HEAD_BYTES:
+            aligned += PIECE_BYTES  # whoever writes holds the first head back, so it must not lie in two blocks
         last = min(int(ends.searchsorted(aligned + PIECE_BYTES - origin)), stop)
         end, last_begin = int(ends[last]) + origin, int(ends[last - 1]) + origin
         pieces.append(Piece(start, last, begin, end, aligned if pieces else begin, next_mark))
