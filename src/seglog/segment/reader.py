@@ -120,7 +120,8 @@ class SegmentReader:
             for record, _, length in walk:
                 if record.offset >= offset:
                     return walk.position - length, record.offset
-            if walk.reason is None or walk.expected == offset:
+            proven = walk.position > position or (position, first) == (self.rules.codec.header_bytes, self.base_offset)
+            if proven and (walk.reason is None or walk.expected == offset):  # else the lookup may have led astray
                 return walk.position, walk.expected
         return (place[2], offset) if place is not None else (walk.position, walk.expected)
 
