@@ -27,7 +27,7 @@ def _figure(directory: Path, scale: Scale, label: str, value_bytes: int, aim: fl
 
     def ours() -> float:
         nonlocal stored
-        recycle(directory, scale.file_bytes)
+        recycle(directory, 2 * scale.file_bytes)
         log = seglog.open(place, config)
         with stopwatch() as watch:
             log.append_batch(table)
@@ -37,7 +37,7 @@ def _figure(directory: Path, scale: Scale, label: str, value_bytes: int, aim: fl
         return watch.seconds
 
     def other() -> float:
-        recycle(directory, scale.file_bytes)
+        recycle(directory, 2 * scale.file_bytes)
         seconds = write_blocks(raw, memoryview(stored))
         raw.unlink()
         return seconds

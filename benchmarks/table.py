@@ -19,9 +19,10 @@ RATES = {"GB": "GB/s"}
 FOOTNOTE = """
 ratio: our speed as a part of the other side's, the median over pairs that ran in turn (A B A B) after a warm-up pair;
 spread: its quartiles. Both sides write fresh files in one directory, into the page cache, without fsync, each just
-after as many bytes were written and deleted, so that both are given warm memory. Opening and closing a log is not
-timed (but in the lines on starting and opening), all else is. Files that are read are in the page cache; sqlite3 has
-its defaults, one cursor, one prepared statement.
+after as many bytes or more were written and deleted, so that both are given warm memory. Opening and closing a log is
+not timed (but in the lines on starting and opening), all else is. Files that are read are in the page cache; sqlite3
+has its defaults, one cursor, one prepared statement. Batches and scans use two processors where there are two; with
+one of them taken they fall to about what one gives.
 """
 
 

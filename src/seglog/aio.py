@@ -56,6 +56,7 @@ class AsyncLog:
         self._waiting: list[tuple[Callable[[], int], asyncio.Future[int]]] = []
         self._task: asyncio.Task[None] | None = None
         self._closed = False
+        self._closing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -220,10 +221,16 @@ class AsyncLog:
                 wait = min(wait * 2, LONGEST_WAIT)
 
     async def close(self) -> None:
-        """Write what tasks wait for, sync, and let go of lock and files. A second call does nothing."""
-        if self._closed:
-            return
+        """Write what tasks wait for, sync, and let go of lock and files. Further calls wait for the same.
+
+        A cancelled call stops waiting; the log is closed all the same.
+        """
         self._closed = True
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         if self._task is not None:
             await asyncio.wait([self._task])
         try:

@@ -123,3 +123,23 @@ def test_opening_fails_as_the_log_does(place: Any) -> None:
             pass
 
     run(story())
+
+
+def test_a_cancelled_close_closes_all_the_same_and_the_next_one_waits_for_it(place: Any) -> None:
+    async def story() -> None:
+        log = await seglog.aio.open(place)
+        slow = Slow(log)
+        append = asyncio.create_task(log.append(b"v"))
+        await asyncio.to_thread(slow.entered.wait)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(log.close(), 0.01)
+        second = asyncio.create_task(log.close())
+        await asyncio.sleep(0)
+        assert not second.done()
+        slow.go_on.set()
+        await second
+        assert await append == 0
+        async with await seglog.aio.open(place) as again:
+            assert again.next_offset == 1
+
+    run(story())

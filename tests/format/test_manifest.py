@@ -150,21 +150,13 @@ def test_what_was_encoded_is_decoded(manifest: Manifest) -> None:
 # --- refusals -----------------------------------------------------------------------------------------------------
 
 
-def test_every_flipped_bit_is_refused() -> None:
+def test_every_flipped_bit_is_refused_as_damage_one_of_the_version_too() -> None:
     data = MANIFEST.encode()
-    version_at = data.index(b"1")  # `"format": 1`: with another digit it is a newer version's
     for bit in range(len(data) * 8):
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(FormatVersionError if bit // 8 == version_at and newer(damaged) else CorruptLog):
+        with pytest.raises(CorruptLog):
             decode(bytes(damaged), "MANIFEST")
-
-
-def newer(data: bytearray) -> bool:
-    try:
-        return bool(json.loads(data.partition(b"\n")[0])["format"] > 1)
-    except (ValueError, TypeError):
-        return False
 
 
 def test_every_cut_is_refused() -> None:

@@ -119,7 +119,7 @@ def test_15_a_failed_sync_in_another_thread_stops_everybody_who_waits(faulty: Fa
     with pytest.raises(seglog.LogPoisoned):
         log.sync()
     with pytest.raises(seglog.LogPoisoned):
-        log._durability.wait(1)  # type: ignore[attr-defined] # whoever waited meanwhile
+        log._durability.wait(1, log._sync_written)  # type: ignore[attr-defined] # whoever waited meanwhile
 
 
 def test_15_close_after_a_failed_sync_gives_the_lock_back(scene: Any, faulty: FaultyStorage) -> None:

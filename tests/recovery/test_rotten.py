@@ -291,7 +291,8 @@ def newer_header(data: bytes, at: int, value: bytes) -> bytes:
 def test_11_a_manifest_of_a_later_version_is_refused_and_left_alone(scene: Any, mode: Any) -> None:
     scene.fill(VALUES, SMALL)
     manifest = scene.path / "MANIFEST"
-    manifest.write_bytes(manifest.read_bytes().replace(b'"format": 1', b'"format": 2', 1))
+    body = manifest.read_bytes().rpartition(b'{"check"')[0].replace(b'"format": 1', b'"format": 2', 1)
+    manifest.write_bytes(body + b'{"check":"%016x"}\n' % xxh64_intdigest(body))
     before = scene.snapshot()
     calls: list[Callable[[], object]] = [
         lambda: seglog.open(scene.path, mode=mode),
@@ -319,3 +320,11 @@ def test_11_a_store_of_a_later_version_is_refused_and_is_not_corrupt(
     with pytest.raises(seglog.FormatVersionError), seglog.open(scene.path, mode="r") as log:
         log.read(base)
     assert scene.snapshot() == before
+
+
+def test_a_flipped_bit_of_the_manifests_version_is_damage_and_the_manifest_is_made_anew(scene: Any) -> None:
+    scene.fill(VALUES, SMALL)
+    manifest = scene.path / "MANIFEST"
+    scene.flip(manifest, manifest.read_bytes().index(b'"format": 1') + 10, bit=1)
+    with seglog.open(scene.path) as log:
+        assert [record.value for record in log.scan()] == VALUES

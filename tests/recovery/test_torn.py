@@ -247,3 +247,12 @@ def test_05_a_damaged_header_is_reported_and_nothing_is_lost(scene: Any) -> None
             assert [event.kind for event in log.recovery.events] == ["header"]
             read_all_but(log, set(), VALUES[:5])
         scene.flip(scene.file(), position)
+
+
+def test_what_is_cut_twice_at_one_position_is_kept_twice(scene: Any) -> None:
+    scene.fill([b"a"])
+    for junk in (b"first evidence " * 5, b"second"):
+        with scene.file().open("ab") as file:
+            file.write(junk)
+        seglog.open(scene.path).close()
+    assert sorted(path.read_bytes() for path in scene.torn_files()) == [b"first evidence " * 5, b"second"]

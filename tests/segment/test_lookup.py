@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -9,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.format.index import DENSE_ENTRY, encode_dense_header
+from seglog.record import Record
 from seglog.segment.lookup import DenseLookup, Lookup, SparseLookup
+from seglog.segment.reader import SegmentReader
+from seglog.segment.sealed import dense_entries
 from seglog.storage import MemoryStorage
 
 Known = list[tuple[int, int]]
@@ -115,3 +120,23 @@ def test_a_shorter_index_file_than_promised_knows_less_and_says_so() -> None:
     assert longer.exact(2) is not None
     assert longer.exact(3) is None
     assert longer.floor(7) is None
+
+
+def test_an_index_that_lies_is_made_anew_once_whoever_meets_it(workshop: Any) -> None:
+    made = workshop.store([Record(1000, 0, None, b"value")])
+    calls = []
+
+    def mend() -> DenseLookup:
+        calls.append(1)
+        time.sleep(0.1)
+        return DenseLookup(None, 0, dense_entries(made.store, made.rules, end=made.end, next_offset=1001))
+
+    lying = DenseLookup(None, 0, bytes(16))
+    reader = SegmentReader(made.store, lying, made.rules, next_offset=1001, size=made.end, marks=list, mend=mend)
+    threads = [threading.Thread(target=reader.read, args=(1000,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(calls) == 1
+    assert reader.read(1000).value == b"value"

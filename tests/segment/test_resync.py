@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import struct
 from typing import Any
 
 import pytest
@@ -65,3 +67,36 @@ def test_a_record_that_passes_the_end_is_none(workshop: Any) -> None:
     made = workshop.store([Record(1000, 0, None, b"value")])
     assert find_record(made.store, made.rules, position=64, end=made.end - 1, least=0) is None
     assert find_record(made.store, made.rules, position=64, end=made.end, least=0) == Found(64, 1000)
+
+
+class CountingFile:
+    """Counts the bytes that are read."""
+
+    def __init__(self, file: Any) -> None:
+        self.file, self.read = file, 0
+
+    def pread(self, length: int, position: int) -> bytes:
+        data: bytes = self.file.pread(length, position)
+        self.read += len(data)
+        return data
+
+
+def test_small_integers_which_look_like_lengths_are_read_once(workshop: Any) -> None:
+    made = workshop.store([])
+    numbers = random.Random(1).choices(range(20, 1000), k=2**15)
+    made.store.pwrite(struct.pack(f"<{len(numbers)}I", *numbers), 64)
+    file, size = CountingFile(made.store), made.store.size()
+    assert find_record(file, made.rules, position=64, end=size, least=1000) is None
+    assert file.read < 2 * size
+
+
+def test_a_search_gives_up_once_it_has_hashed_its_budget(workshop: Any) -> None:
+    made = workshop.store([Record(1000, 0, None, b"value")])
+    heads = struct.pack("<IIII", 20, 2**19, 0, 2**32 - 1) * 2**15
+    whole = made.store.pread(made.end - 64, 64)
+    made.store.pwrite(heads + bytes(2**19) + whole, 64)
+    file, size = CountingFile(made.store), made.store.size()
+    assert find_record(file, made.rules, position=64, end=size, least=1000, budget=2**24) is None
+    assert file.read < 2**25
+    position = size - len(whole)
+    assert find_record(file, made.rules, position=position - 32, end=size, least=1000) == Found(position, 1000)

@@ -8,7 +8,8 @@ import os
 import resource
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -178,3 +179,49 @@ def test_must_sync_turns_a_failed_sync_into_poison(storage: LocalStorage) -> Non
         must_sync(file.datasync)
     assert error.value.errno == errno.EIO
     must_sync(file.datasync)
+
+
+def test_a_file_that_goes_while_sizes_are_taken_is_left_out(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("goes", "stays"):
+        storage.create(name).pwrite(b"four", 0)
+    real = os.scandir
+
+    @contextmanager
+    def while_a_writer_unlinks(path: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+        with real(path) as entries:
+            listed = list(entries)
+        storage.unlink("goes")
+        yield iter(listed)
+
+    monkeypatch.setattr(os, "scandir", while_a_writer_unlinks)
+    assert storage.sizes() == {"stays": 4}
+
+
+def test_a_small_file_is_mapped_without_a_descriptor_of_its_own(storage: LocalStorage) -> None:
+    file = storage.create("small")
+    file.pwrite(b"content", 0)
+    before = open_descriptors()
+    view = file.map()
+    assert (bytes(view), open_descriptors()) == (b"content", before)
+
+
+def test_a_file_of_another_user_can_be_locked_and_one_that_may_not_be_made_says_so(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.create("theirs")
+    real = os.open
+
+    def as_another_user(path: str, flags: int, *rest: int) -> int:
+        if flags & os.O_RDWR:
+            raise PermissionError(errno.EACCES, "denied", path)
+        return real(path, flags, *rest)
+
+    monkeypatch.setattr(os, "open", as_another_user)
+    held = storage.try_lock("theirs")
+    assert held is not None
+    assert storage.try_lock("theirs") is None
+    with pytest.raises(StorageError) as error:
+        storage.try_lock("missing")
+    assert error.value.errno == errno.EACCES

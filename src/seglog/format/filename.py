@@ -19,7 +19,7 @@ KINDS = (STORE, INDEX, OFFSETS, TIMES)
 TORN = ".torn"
 
 _SEGMENT_FILE = re.compile(r"(\d{20})-(\d+)\.(store|index|offsets|times)")
-_TORN_FILE = re.compile(_SEGMENT_FILE.pattern + r"\.\d+\.torn")
+_TORN_FILE = re.compile(_SEGMENT_FILE.pattern + r"\.\d+(-\d+)?\.torn")
 
 
 class SegmentFile(NamedTuple):
@@ -41,9 +41,9 @@ def parse_segment_file(name: str) -> SegmentFile | None:
     return None if match is None else SegmentFile(int(match[1]), int(match[2]), match[3])
 
 
-def torn_file(store: str, position: int) -> str:
-    """Return the name under which the bytes cut from `store` at `position` are kept."""
-    return f"{store}.{position}{TORN}"
+def torn_file(store: str, position: int, number: int = 0) -> str:
+    """Return the name under which the bytes cut from `store` at `position` are kept; number: earlier ones there."""
+    return f"{store}.{position}-{number}{TORN}" if number else f"{store}.{position}{TORN}"
 
 
 def lease_file(identity: str) -> str:

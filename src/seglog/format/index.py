@@ -2,6 +2,7 @@
 
 Dense:   0 base_offset u64 | 8 durable_records u32 | 12 check u32, then 16-byte entries, entry i = base_offset + i:
          checksum u64 | length u32 | position u32 (as in laminarmq, whose second word is padding).
+         Of a segment with gaps that is active the header alone: durable_records counts offsets, gaps included.
 Sparse: 16-byte header (magic 4 B, version u16, reserved u16, interval u32, entries u32), entries, XXH64 of it all:
          .offsets: relative offset u32 | position u32
          .times:   max timestamp before this record i64 | relative offset u32 | position u32
@@ -18,6 +19,7 @@ from typing import NamedTuple
 from xxhash import xxh64_intdigest
 
 DENSE_HEADER_BYTES = 16
+DURABLE_MAX = 2**32 - 1
 DENSE_ENTRY = struct.Struct("<QII")
 ENTRY_BYTES = DENSE_ENTRY.size
 MARK = struct.Struct("<qII")
@@ -46,7 +48,7 @@ def _durable_check(base_offset: int, records: int, salt: int) -> int:
 
 
 def encode_dense_header(base_offset: int, durable_records: int, salt: int) -> bytes:
-    """Return the 16 bytes that say how many records of the store are known to be on disk."""
+    """Return the 16 bytes that say how many offsets of the store, at most DURABLE_MAX, are known to be on disk."""
     return _DENSE_HEADER.pack(base_offset, durable_records, _durable_check(base_offset, durable_records, salt))
 
 

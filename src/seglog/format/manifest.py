@@ -130,12 +130,21 @@ class Manifest:
         return body + b'{"check":"%016x"}\n' % xxh64_intdigest(body)
 
 
-def _check_version(first_line: bytes, path: str) -> None:
+def _body_if_sound(data: bytes) -> bytes | None:
+    """Return what stands before the check, None where it does not hold."""
+    body, newline, check = data.removesuffix(b"\n").rpartition(b"\n")
+    body += newline
+    return body if data.endswith(b"\n") and check == b'{"check":"%016x"}' % xxh64_intdigest(body) else None
+
+
+def _check_version(data: bytes, path: str) -> None:
+    """Refuse a newer version, whatever its check is like; but not where only the version was damaged."""
     try:
-        version = json.loads(first_line)["format"]
+        version = json.loads(data.partition(b"\n")[0])["format"]
     except (ValueError, KeyError, TypeError):
         return  # not readable at all: damage, found by the check
-    if isinstance(version, int) and version > VERSION:
+    ours = data.replace(b'"format": %a' % version, b'"format": %d' % VERSION, 1)
+    if isinstance(version, int) and version > VERSION and _body_if_sound(ours) is None:
         raise FormatVersionError(
             f"{path}: manifest format version {version}; this seglog reads version {VERSION}. "
             "Install a newer seglog; nothing was changed"
@@ -144,10 +153,9 @@ def _check_version(first_line: bytes, path: str) -> None:
 
 def decode(data: bytes, path: str) -> Manifest:
     """Read a manifest; CorruptLog where it is damaged, FormatVersionError where it is of a newer version."""
-    _check_version(data.partition(b"\n")[0], path)
-    body, _, check = data.removesuffix(b"\n").rpartition(b"\n")
-    body += b"\n"
-    if not data.endswith(b"\n") or check != b'{"check":"%016x"}' % xxh64_intdigest(body):
+    _check_version(data, path)
+    body = _body_if_sound(data)
+    if body is None:
         raise CorruptLog(f"{path}: the manifest is damaged or cut short")
     try:
         first, *lines = body.splitlines()

@@ -38,6 +38,10 @@ class SegmentCache:
             self._open.move_to_end(entry.file)
             return reader
 
+    def renew_guard(self) -> None:
+        """In a forked child: another thread of the parent may have held the guard."""
+        self._guard = threading.Lock()
+
     def __len__(self) -> int:
         return len(self._open)
 

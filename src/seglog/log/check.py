@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from xxhash import xxh64
 
 from seglog.clock import system_clock
-from seglog.errors import StorageError
+from seglog.errors import CorruptLog, StorageError
 from seglog.format import filename
+from seglog.format.codec import HEAD_BYTES, ZERO_HEAD
 from seglog.format.index import (
     DENSE_HEADER_BYTES,
     decode_durable_records,
@@ -21,6 +22,7 @@ from seglog.format.index import (
 )
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
+from seglog.log.catalog import read_manifest
 from seglog.log.rebuild import read_or_rebuild
 from seglog.segment.resync import find_record
 from seglog.segment.sealed import read_whole, rules_of
@@ -115,6 +117,8 @@ class SegmentCheck:
         except StorageError:
             if self.storage.identity(self.entry.name()) is not None:
                 raise
+            if self._has_left():
+                return
             span = f"offsets {self.entry.base_offset} up to {self.entry.next_offset or 'the end'}"
             self._problem("missing", f"the store of {span} is missing")
             return
@@ -124,6 +128,14 @@ class SegmentCheck:
         if self.entry.sealed and not any(problem.kind in ("record", "short") for problem in self.problems):
             self._check_figures()
         self._check_lookups()
+
+    def _has_left(self) -> bool:
+        """Whether the log has let go of the segment since its manifest was read: a writer may be at work."""
+        try:
+            manifest = read_manifest(self.storage)
+        except CorruptLog:
+            return False
+        return manifest is not None and all(entry.file != self.entry.file for entry in manifest.segments)
 
     def _problem(self, kind: str, detail: str, *, offset: int | None = None, position: int | None = None) -> None:
         self.problems.append(Problem(kind=kind, path=self.path, detail=detail, offset=offset, position=position))
@@ -146,7 +158,7 @@ class SegmentCheck:
     def _check_records(self, store: File, end: int) -> Iterator[int]:
         """Walk the store; behind damage go on at the next valid record."""
         rules = rules_of(self.entry)
-        position, expected = HEADER_BYTES, self.entry.base_offset
+        position, expected, doubted = HEADER_BYTES, self.entry.base_offset, 0
         while position < end:
             reason = None
             for block in survey(store, rules, position=position, end=end, expected=expected, marks=self.tally.marks):
@@ -157,8 +169,12 @@ class SegmentCheck:
                 yield position
             if reason is None:
                 break
+            is_tail = self._is_tail(expected)
+            if is_tail and doubted != position:  # a writer may have been at it when it was read: look once more
+                doubted = position
+                continue
             found = find_record(store, rules, position=position + 1, end=end, least=expected + 1)
-            if found is None and self._is_tail(expected):
+            if is_tail and (found is None or store.pread(HEAD_BYTES, position) == ZERO_HEAD):
                 self.tail_bytes = end - position
                 break
             self._problem("record", reason, offset=expected if self.entry.dense else None, position=position)
@@ -168,7 +184,9 @@ class SegmentCheck:
         self._check_acknowledged(expected)
 
     def _is_tail(self, expected: int) -> bool:
-        return not self.entry.sealed and expected - self.entry.base_offset >= self._durable_records()
+        """Whether whatever stands here was never acknowledged: at most a write under way, or one that was cut off."""
+        passed = expected - self.entry.base_offset if self.entry.dense else self.tally.records
+        return not self.entry.sealed and passed >= self._durable_records()
 
     def _durable_records(self) -> int:
         header = read_whole(self.storage, self.entry.name(filename.INDEX))[:DENSE_HEADER_BYTES]

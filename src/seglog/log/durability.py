@@ -7,69 +7,79 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from weakref import WeakMethod
 
 from seglog.errors import LogPoisoned, SeglogError
+
+LOOK_AGAIN_SECONDS = 1.0  # an interrupt may keep a leader from waking those who wait
 
 
 class Durability:
     """Knows up to which offset records are on the medium, and gets them there."""
 
-    def __init__(self, durable_offset: int, sync_written: Callable[[], int]) -> None:
-        self._sync_written = sync_written
-        self._changed = threading.Condition()
-        self._syncing = False
+    def __init__(self, durable_offset: int) -> None:
+        self._guard = threading.RLock()  # entered itself: between the Condition's own steps an interrupt would keep it
+        self._changed = threading.Condition(self._guard)
+        self._leader: object = None
         self._cuts = 0
         self._failure: LogPoisoned | None = None
         self.durable_offset = durable_offset
 
-    def wait(self, next_offset: int) -> None:
+    def wait(self, next_offset: int, sync_written: Callable[[], int]) -> None:
         """Return once every record before `next_offset` is on the medium; LogPoisoned where that cannot be.
 
+        sync_written: syncs, and returns up to where the log was written then; called by one thread at a time.
         Returns as well if the log was cut below it meanwhile: what it waits for is no longer part of the log.
         """
-        while self.durable_offset < next_offset:
-            with self._changed:
-                if self._failure is not None:
-                    raise LogPoisoned(*self._failure.args) from self._failure
-                if self.durable_offset >= next_offset:
-                    return
-                if self._syncing:
-                    self._changed.wait()
-                    continue
-                self._syncing = True
-            if self._lead() < next_offset:
-                return
-
-    def _lead(self) -> int:
-        """Sync, and return up to where the log was written then."""
-        reached: int | None = None
-        with self._changed:
-            cuts = self._cuts
+        turn = object()
         try:
-            reached = self._sync_written()
+            while self.durable_offset < next_offset:
+                if self._takes(turn, next_offset) and self._lead(sync_written) < next_offset:
+                    return
         finally:
-            with self._changed:
-                self._syncing = False
-                if reached is not None and cuts == self._cuts:  # else what was synced may have been cut off since
-                    self.durable_offset = max(self.durable_offset, reached)
-                self._changed.notify_all()
+            if self._leader is turn:  # first and without a call, so that no second interrupt comes between
+                self._leader = None
+                with self._guard:
+                    self._changed.notify_all()
+
+    def _takes(self, turn: object, next_offset: int) -> bool:
+        """Whether it is this waiter who leads; if not, wait for what the present leader reaches."""
+        with self._guard:
+            if self._failure is not None:
+                raise LogPoisoned(*self._failure.args) from self._failure
+            if self.durable_offset >= next_offset:
+                return False
+            if self._leader is None:
+                self._leader = turn
+            if self._leader is not turn:
+                self._changed.wait(LOOK_AGAIN_SECONDS)
+            return self._leader is turn
+
+    def _lead(self, sync_written: Callable[[], int]) -> int:
+        """Sync, and return up to where the log was written then."""
+        with self._guard:
+            cuts = self._cuts
+        reached = sync_written()
+        with self._guard:
+            if cuts == self._cuts:  # else what was synced may have been cut off since
+                self.durable_offset = max(self.durable_offset, reached)
         return reached
 
     def advance(self, next_offset: int) -> None:
         """Note that somebody else (a roll, a truncate) has put the records before `next_offset` on the medium."""
-        with self._changed:
+        with self._guard:
             self.durable_offset = max(self.durable_offset, next_offset)
             self._changed.notify_all()
 
     def retreat(self, next_offset: int) -> None:
         """Note that the log was cut to `next_offset`."""
-        with self._changed:
+        with self._guard:
             self._cuts += 1
             self.durable_offset = min(self.durable_offset, next_offset)
 
     def fail(self, failure: LogPoisoned) -> None:
         """Wake everybody who waits: nothing more will be durable."""
-        with self._changed:
+        with self._guard:
             self._failure = failure
             self._changed.notify_all()
 
@@ -79,19 +89,24 @@ class IntervalSync:
 
     def __init__(self, seconds: float, sync: Callable[[], None]) -> None:
         self._seconds = seconds
-        self._sync = sync
+        self._sync = WeakMethod(sync)  # the thread must not keep alive a log that was dropped without close
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="seglog-flush", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         while not self._stopped.wait(self._seconds):
+            sync = self._sync()
+            if sync is None:
+                return
             try:
-                self._sync()
+                sync()
             except LogPoisoned:
                 return  # the writer says so at the next append
             except SeglogError:
-                continue  # no space for what is buffered, say: the next round tries again, and so does an append
+                pass  # no space for what is buffered, say: the next round tries again, and so does an append
+            finally:
+                del sync
 
     def stop(self) -> None:
         """End the thread."""

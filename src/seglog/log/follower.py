@@ -5,7 +5,10 @@ Never cuts, syncs, creates a log or keeps the writer out. A lease keeps the file
 
 from __future__ import annotations
 
+import os
 import threading
+from typing import ClassVar
+from weakref import WeakSet
 
 from seglog.errors import CorruptLog, LogNotFound
 from seglog.format import filename
@@ -20,9 +23,13 @@ from seglog.segment.follower import ActiveFollower
 from seglog.segment.report import RecoveryReport
 from seglog.storage import Storage
 
+RELOAD_ATTEMPTS = 100
+
 
 class LogFollower(Log):
     """A log opened with mode "r". Every call first looks at what has changed: two stat calls."""
+
+    _open_followers: ClassVar[WeakSet[LogFollower]] = WeakSet()
 
     def __init__(self, storage: Storage, fallback: Manifest | None, recovery: RecoveryReport, *, durable: bool) -> None:
         super().__init__(storage, recovery)
@@ -37,6 +44,15 @@ class LogFollower(Log):
         except BaseException:
             self._lease.release()
             raise
+        LogFollower._open_followers.add(self)
+
+    @classmethod
+    def _leave_to_parent(cls) -> None:
+        """In a forked child: no other thread goes on here, and the lease is the parent's."""
+        for log in list(cls._open_followers):
+            log._mutex = threading.RLock()
+            log._views.renew_guards()
+            log._lease.leave_to_parent()
 
     def _load(self) -> tuple[View, ActiveFollower]:
         identity = self._storage.identity(filename.MANIFEST)
@@ -51,26 +67,25 @@ class LogFollower(Log):
             self._storage, manifest.active, interval=config.index_interval_bytes, durable=self._durable
         )
         active.refresh()
-        view = self._views.add(View(manifest, active.reader, cache))
+        view = self._views.add(View(manifest, active.reader, cache, self._view))
         self._identity = identity
         return view, active
 
     def _reload(self) -> None:
         """Take the present manifest; the version in the lease falls behind only while older views are in use."""
-        for _ in range(100):
+        for left in reversed(range(RELOAD_ATTEMPTS)):
+            identity = self._storage.identity(filename.MANIFEST)
             try:
-                old, (self._present, self._active) = self._present, self._load()
+                self._present, self._active = self._load()
+                break
             except CorruptLog:
-                if self._storage.identity(filename.MANIFEST) == self._identity:
-                    raise
-                continue  # the structure changed once more while it was read
-            del old
-            break
+                if left == 0 or self._storage.identity(filename.MANIFEST) == identity:
+                    raise  # else the structure changed once more while it was read
         self._hold_oldest()
 
     def _view(self) -> View:
-        self._check_open()
         with self._mutex:
+            self._check_open()
             if self._storage.identity(filename.MANIFEST) != self._identity:
                 self._fallback = None  # a writer has rebuilt the manifest
                 self._reload()
@@ -97,14 +112,21 @@ class LogFollower(Log):
     @property
     def segments(self) -> tuple[SegmentInfo, ...]:
         """Figures of every segment; those of the active one are counted now."""
-        view = self._view()
+        with self._mutex:
+            view, active = self._view(), self._active
         return (
             *[sealed_info(entry) for entry in view.manifest.segments[:-1]],
-            active_info(self._active.entry, self._active.reader, self._active.tally()),
+            active_info(active.entry, active.reader, active.tally()),
         )
 
     def close(self) -> None:
-        """Let go of lease and files. A second call does nothing."""
-        if not self._closed:
-            self._closed = True
-            self._lease.release()
+        """Let go of lease and files, which close once nobody reads by them. A second call does nothing."""
+        with self._mutex:
+            if not self._closed:
+                self._closed = True
+                LogFollower._open_followers.discard(self)
+                del self._present, self._active
+                self._lease.release()
+
+
+os.register_at_fork(after_in_child=LogFollower._leave_to_parent)

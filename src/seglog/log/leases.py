@@ -22,9 +22,13 @@ class Lease:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._name = filename.lease_file(f"{os.getpid()}-{secrets.token_hex(6)}")
         self._lock: Lock | None = None
         self.version: int | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._inherited = False
+        self._name = filename.lease_file(f"{os.getpid()}-{secrets.token_hex(6)}")
         try:
             self._lock = self._take()
             self.hold(HOLDS_EVERYTHING)
@@ -43,9 +47,16 @@ class Lease:
 
     def hold(self, version: int) -> None:
         """Note the oldest manifest version still in use."""
+        if self._inherited:
+            self._begin()
         if self._lock is not None and version != self.version:
             self._lock.write(b"%d\n" % version)
             self.version = version
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: the lease stays the parent's, and the next `hold` takes one for this process."""
+        self._lock = self.version = None
+        self._inherited = True
 
     def release(self) -> None:
         """End the lease."""
@@ -63,14 +74,28 @@ def oldest_leased_version(storage: Storage) -> int | None:
     oldest: int | None = None
     for name in storage.names(filename.READERS):
         path = f"{filename.READERS}/{name}"
-        lock = storage.try_lock(path)
-        if lock is not None:  # nobody holds it: its reader is gone
-            storage.unlink(path)
-            lock.release()
+        if _is_abandoned(storage, path):
             continue
         version = _leased_version(storage, path)
         oldest = version if oldest is None else min(oldest, version)
     return oldest
+
+
+def _is_abandoned(storage: Storage, path: str) -> bool:
+    """Whether nobody holds the lease, which is then removed; where nobody can tell, it counts as held."""
+    try:
+        lock = storage.try_lock(path)
+    except StorageError:
+        return False
+    if lock is None:
+        return False
+    try:
+        storage.unlink(path)
+    except StorageError:
+        pass  # of a user whose files only they may remove; it holds nothing all the same
+    finally:
+        lock.release()
+    return True
 
 
 def _leased_version(storage: Storage, path: str) -> int:

@@ -22,6 +22,7 @@ from seglog.log.retention import select_expired
 from seglog.log.view import View
 from seglog.segment.active import ActiveSegment, create_segment
 from seglog.segment.cut import cut_entry
+from seglog.segment.recovery import TailRecovery
 from seglog.storage import Storage, must_sync
 
 MAX_RELATIVE = 2**32 - 1
@@ -62,7 +63,8 @@ class LiveSegments:
     @property
     def settled(self) -> bool:
         """Whether memory and medium agree: False if an interrupt came in the middle of a change."""
-        return self.active.settled and not self._changing
+        current = self.catalog.current.active == self.active.entry  # a repair installs before `refresh` follows
+        return self.active.settled and not self._changing and current
 
     # --- facts --------------------------------------------------------------------------------------------------
 
@@ -163,6 +165,10 @@ class LiveSegments:
     def refresh(self, gone: Iterable[SegmentEntry]) -> None:
         """Take in a manifest that somebody else under the same mutex (a repair) has installed."""
         self.cache.drop(gone)
+        entry = self.catalog.current.active
+        if entry != self.active.entry:  # the old store was retired: what is appended must go to the new one
+            recovery = TailRecovery(self._storage, entry, self.config.index_interval_bytes)
+            self.active = recovery.run(self.config.buffer_bytes)
         self._show()
 
     # --- the next active segment --------------------------------------------------------------------------------

@@ -189,7 +189,12 @@ class _Opening:
         names = self.storage.names()
         if filename.MANIFEST in names or filename.MANIFEST_PREVIOUS in names:
             return False
-        return all(self.storage.open(name).size() <= HEADER_BYTES for name in _stores(self.storage))
+        return all(self._is_first_and_empty(name) for name in _stores(self.storage))
+
+    def _is_first_and_empty(self, name: str) -> bool:
+        """Whether a store holds no record and nothing came before it: a later one tells where the log goes on."""
+        parsed = filename.parse_segment_file(name)
+        return parsed is not None and parsed.number == 1 and self.storage.open(name).size() <= HEADER_BYTES
 
     def _create(self) -> Manifest:
         """Directory and first store, both synced, then the manifest: only then does the log exist."""

@@ -10,6 +10,7 @@ import errno
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import count
 
 from seglog.clock import Clock, system_clock
 from seglog.errors import LogLocked, StorageError
@@ -182,10 +183,20 @@ class Repair:
         """Give every replaced store a second name below quarantine/, so that retiring it destroys nothing."""
         for entry in retired:
             if self.storage.identity(entry.name()) is not None:
-                name = f"{filename.QUARANTINE}/{entry.name()}"
-                self.storage.link(entry.name(), name)
-                self.quarantined.append(name)
+                self.quarantined.append(self._second_name(entry.name()))
         must_sync(lambda: self.storage.sync_directory(filename.QUARANTINE))
+
+    def _second_name(self, name: str) -> str:
+        """Link a file below quarantine/ and return where; an interrupted repair may have done so before."""
+        kept = f"{filename.QUARANTINE}/{name}"
+        for number in count(2):
+            identity = self.storage.identity(kept)
+            if identity is None:
+                self.storage.link(name, kept)
+            if identity in (None, self.storage.identity(name)):
+                break
+            kept = f"{filename.QUARANTINE}/{name}.{number}"
+        return kept
 
     # --- salvage ------------------------------------------------------------------------------------------------
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator
-from weakref import WeakSet
+from collections.abc import Callable, Iterator
+from weakref import WeakMethod, WeakSet
 
+from seglog.errors import CorruptLog, LogTruncated, OffsetOutOfRange
 from seglog.format.manifest import Manifest
 from seglog.log.cache import SegmentCache
 from seglog.record import Record
@@ -18,13 +19,21 @@ from seglog.segment.reader import OnCorrupt, SegmentReader
 class View:
     """The segments of one manifest. `active` grows while it is the log's present view."""
 
-    __slots__ = ("__weakref__", "active", "bases", "cache", "manifest")
+    __slots__ = ("__weakref__", "_present", "active", "bases", "cache", "manifest")
 
-    def __init__(self, manifest: Manifest, active: SegmentReader, cache: SegmentCache) -> None:
+    def __init__(
+        self,
+        manifest: Manifest,
+        active: SegmentReader,
+        cache: SegmentCache,
+        present: Callable[[], View] | None = None,
+    ) -> None:
+        """present: returns the log's present view, where it may have let go of files that this one names."""
         self.manifest = manifest
         self.bases = manifest.bases
         self.active = active
         self.cache = cache
+        self._present = None if present is None else WeakMethod(present)
 
     @property
     def lowest_offset(self) -> int:
@@ -50,7 +59,28 @@ class View:
             if number == len(self.bases) - 1:
                 yield self.active
             elif (self.manifest.segments[number].next_offset or 0) > start:
-                yield self.cache.get(self.manifest.segments[number])
+                try:
+                    reader = self.cache.get(self.manifest.segments[number])
+                except CorruptLog as error:
+                    start = max(start, self.bases[number])
+                    yield from self._successor(start, error).readers(start, stop)
+                    return
+                yield reader
+
+    def _successor(self, start: int, error: CorruptLog) -> View:
+        """Return the view to go on by from `start`, where a file is gone because the log has let go of it.
+
+        That happens to a reader without a lease. Raises `error` where the log still names the file.
+        """
+        present = None if self._present is None else self._present()
+        now = self if present is None else present()
+        if now.manifest.version == self.manifest.version:
+            raise error
+        if now.manifest.epoch != self.manifest.epoch:
+            raise LogTruncated(f"the log was cut while it was read, at offset {start}; read it anew") from error
+        if start < now.lowest_offset:
+            raise OffsetOutOfRange(start, now.lowest_offset, now.next_offset) from error
+        return now
 
     def scan(self, start: int, stop: int, on_corrupt: OnCorrupt | None = None) -> Iterator[Record]:
         """Yield the records start <= offset < stop."""
@@ -79,3 +109,9 @@ class Views:
         """Return the oldest manifest version still read by, None where none is."""
         with self._guard:
             return min((view.manifest.version for view in self._held), default=None)
+
+    def renew_guards(self) -> None:
+        """In a forked child: another thread of the parent may have held what guards these views."""
+        self._guard = threading.Lock()
+        for view in self._held:
+            view.cache.renew_guard()

@@ -68,7 +68,7 @@ class LogWriter(Log):
         self._inherited = False
         self._group = threading.local()
         self._refusal: Callable[[], SeglogError] | None = None
-        self._durability = Durability(live.active.next_offset, self._sync_written)
+        self._durability = Durability(live.active.next_offset)
         live.on_synced = self._durability.advance
         self._flush_records = live.config.flush_records
         self._segment_bytes = live.segment_bytes
@@ -148,6 +148,7 @@ class LogWriter(Log):
             path = log.path
             log._mutex = threading.RLock()  # another thread of the parent may have held it
             log._interval_sync = None
+            log._live.catalog.views.renew_guards()
             log._inherited = True
             log._refusal = lambda path=path: LogReadOnly(
                 errno.EPERM,
@@ -231,19 +232,20 @@ class LogWriter(Log):
     @contextmanager
     def grouped(self) -> Iterator[None]:
         """Let the appends of this thread within the context share a sync; see Log.grouped."""
-        self._group.open = True
+        self._group.open, self._group.reached = True, 0
         try:
             yield
         finally:
             self._group.open = False
-        self._flush_if_due(self._live.active.next_offset)
+        self._flush_if_due(self._group.reached)  # not the log's end: poisoning moves that back
 
     def _flush_if_due(self, next_offset: int) -> None:
         due = self._flush_records
         if getattr(self._group, "open", False):
+            self._group.reached = next_offset
             return
         if due is not None and next_offset - self._durability.durable_offset >= due:
-            self._durability.wait(next_offset)
+            self._durability.wait(next_offset, self._sync_written)
 
     def append_stream(
         self,
@@ -351,8 +353,8 @@ class LogWriter(Log):
                 self._truncate(offset)
 
     def _truncate(self, offset: int) -> None:
+        self._durability.retreat(offset)  # first: an interrupt must not leave it ahead of the log
         self._live.truncate(offset)
-        self._durability.retreat(offset)
         self._durability.advance(offset)
 
     def expire(self) -> int:
@@ -380,7 +382,7 @@ class LogWriter(Log):
         """Return once every appended record survives power loss; see Log.sync."""
         with self._writing():
             target = self._live.active.next_offset
-        self._durability.wait(target)
+        self._durability.wait(target, self._sync_written)
 
     def _sync_quietly(self) -> None:
         if self._refusal is None and self._live.active.next_offset > self._durability.durable_offset:
@@ -398,7 +400,7 @@ class LogWriter(Log):
             self._poison(error)
             raise
         with self._mutex:
-            if active is self._live.active:
+            if not self._closed and active is self._live.active:
                 active.mark_durable(target)
         return target
 
@@ -406,30 +408,42 @@ class LogWriter(Log):
 
     def close(self) -> None:
         """Sync, and let go of lock and files. A second call does nothing."""
-        if self._closed:
-            return
+        with self._mutex:
+            if self._closed:
+                return
+            live = self._live
         if self._interval_sync is not None:
             self._interval_sync.stop()
         try:
             if self._refusal is None:
                 self.sync()
-            elif not self._live.settled and not self._inherited:
-                self._live.active.rescue()
+            elif not live.settled and not self._inherited:
+                live.active.rescue()
         finally:
             with self._mutex:
-                self._closed = True
-                path = self.path
-                self._refusal = lambda: LogClosed(f"{path}: the log is closed; open it again")
-                LogWriter._open_writers.discard(self)
-                self._live.cache.clear()
-                self._lock.release()
+                self._let_go(live)
+
+    def _let_go(self, live: LiveSegments) -> None:
+        """Give the lock back, and the files, which close once nobody reads by them any more."""
+        if self._closed:
+            return
+        self._closed = True
+        path = self.path
+        self._refusal = lambda: LogClosed(f"{path}: the log is closed; open it again")
+        LogWriter._open_writers.discard(self)
+        live.cache.clear()
+        del self._live
+        self._lock.release()
 
     def remove(self) -> None:
         """Close the log and remove its directory."""
         with self._writing():
+            path = self.path
+            self._refusal = lambda: LogClosed(f"{path}: the log was removed")  # before the first name goes
+        try:
             self._storage.remove()
-        self._refusal = self._refusal or (lambda: LogClosed(f"{self.path}: the log was removed"))
-        self.close()
+        finally:
+            self.close()
 
 
 os.register_at_fork(after_in_child=LogWriter._leave_to_parent)

@@ -17,6 +17,7 @@ from seglog.format import filename
 from seglog.format.codec import HEAD_BYTES, NATIVE, encode_headers, seal_head
 from seglog.format.index import (
     DENSE_ENTRY,
+    DURABLE_MAX,
     encode_dense_header,
     encode_offsets,
     encode_times,
@@ -62,7 +63,8 @@ def create_segment(storage: Storage, entry: SegmentEntry, log_id: int, *, span: 
 class ActiveSegment:
     """Appends to one segment. `size` and `next_offset` count what was appended, buffered records included.
 
-    settled is False while bookkeeping is under way: an interrupt that finds it so leaves figures nobody may rely on.
+    settled is False from the first write of a change until it is published or undone: an interrupt that finds it so
+    leaves what nobody may rely on. An interrupt of the last write undoes nothing: a reader may have seen the record.
     """
 
     def __init__(
@@ -145,15 +147,15 @@ class ActiveSegment:
                 self._admit(offset, timestamp, checksum, length, tombstone=value is None)
                 self.settled = True
                 return
+        self.settled = False
         try:
             if length < JOIN_BELOW:
                 self._store.pwrite(parts[0] + parts[1], self.size)
             else:
                 self._store.pwritev(parts, self.size)
-        except BaseException:
+        except Exception:
             self._roll_back()
             raise
-        self.settled = False
         self._admit(offset, timestamp, checksum, length, tombstone=value is None)
         self._publish()
 
@@ -193,17 +195,22 @@ class ActiveSegment:
                 "a write failed and could not be rolled back; open the log again",
                 self._store.path,
             ) from error
+        self.settled = True
+
+    def _write_last(self, data: bytes | bytearray, position: int) -> None:
+        """Write what makes a change visible."""
+        try:
+            self._store.pwrite(data, position)
+        except Exception:
+            self._roll_back()
+            raise
 
     def write_buffer(self) -> None:
         """Write buffered records; on an error they stay buffered."""
         if not self._buffer:
             return
-        try:
-            self._store.pwrite(self._buffer, self.reader.size)
-        except BaseException:
-            self._roll_back()
-            raise
         self.settled = False
+        self._write_last(self._buffer, self.reader.size)
         self._buffer = bytearray()
         self._publish()
 
@@ -227,15 +234,15 @@ class ActiveSegment:
         packed = encode_headers(headers)
         head_len = HEAD_BYTES + len(key or b"") + len(packed)
         limit = record_limit - head_len if value_limit is None else min(record_limit - head_len, value_limit)
+        self.settled = False
         try:
             value_len, value_hash = self._write_value(chunks, self.size + head_len, limit)
             relative = self.next_offset - self.entry.base_offset
             head, checksum = seal_head(relative, timestamp, key, packed, value_len, value_hash, self.entry.salt)
-            self._store.pwrite(head, self.size)
         except BaseException:
             self._roll_back()
             raise
-        self.settled = False
+        self._write_last(head, self.size)
         self._admit(self.next_offset, timestamp, checksum, head_len + value_len, tombstone=False)
         self._publish()
 
@@ -265,6 +272,7 @@ class ActiveSegment:
         salt, relative = self.entry.salt, self.next_offset - self.entry.base_offset
         position, first_head = self.size, b""
         blocks: list[Block] = []
+        self.settled = False
         try:
             for data, block in encode_ahead(
                 batch, start, stop, relative=relative, position=position, salt=salt, marks=self.tally.marks
@@ -275,11 +283,10 @@ class ActiveSegment:
                 self._store.pwrite(data, position)
                 position += len(data)
                 blocks.append(block)
-            self._store.pwrite(first_head, self.size)
         except BaseException:
             self._roll_back()
             raise
-        self.settled = False
+        self._write_last(first_head, self.size)
         for block in blocks:
             self.tally.absorb(block)
             self._extend_sparse(block.marks)
@@ -307,8 +314,10 @@ class ActiveSegment:
             return
         pending = dense.pending
         self._index.pwrite(pending, entry_position(dense.flushed))
+        settled, self.settled = self.settled, False  # an interrupt between these two would hash the entries twice
         self.tally.digest.update(bytes(pending))
         dense.move_pending(self._index)
+        self.settled = settled
 
     def datasync(self) -> None:
         """Return once every written record is on the medium."""
@@ -316,17 +325,15 @@ class ActiveSegment:
 
     def mark_durable(self, next_offset: int) -> None:
         """Note in the index that the records before `next_offset` are on the medium; unsynced itself."""
-        records = self._records_before(next_offset)
         try:
             self._flush_entries()
-            self._index.pwrite(encode_dense_header(self.entry.base_offset, records, self.entry.salt), 0)
+            self._write_durable_word(next_offset)
         except StorageError:
             return
 
-    def _records_before(self, next_offset: int) -> int:
-        if self._dense is not None:
-            return next_offset - self.entry.base_offset
-        return max(self.tally.records - (self.next_offset - next_offset), 0)  # gaps make it fewer than there are
+    def _write_durable_word(self, next_offset: int) -> None:
+        base, salt = self.entry.base_offset, self.entry.salt
+        self._index.pwrite(encode_dense_header(base, min(next_offset - base, DURABLE_MAX), salt), 0)
 
     def rescue(self) -> None:
         """Put on the medium what was appended before an interrupt; the next opening finds it by scanning."""
@@ -346,10 +353,7 @@ class ActiveSegment:
         self.write_buffer()
         self.datasync()
         self._flush_entries()
-        self._index.pwrite(
-            encode_dense_header(self.entry.base_offset, self._records_before(self.next_offset), self.entry.salt),
-            0,
-        )
+        self._write_durable_word(self.next_offset)
         self.write_marks()
         tally = self.tally
         return replace(

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -18,19 +19,19 @@ from seglog.format.index import MarkBuilder
 from seglog.segment.reader import SegmentReader
 from seglog.segment.survey import Block
 
-THREADS = 2
+THREADS = max(1, min(3, (os.cpu_count() or 2) - 1))  # beside the caller's
 PIECE_BYTES = 2 * 1024 * 1024
 BUFFER_BYTES = PIECE_BYTES + 64 * 1024  # holds a piece whose last record is no longer than this
-BUFFERS = THREADS + 2  # one for each thread, one that waits, one that is written
+BUFFERS = THREADS + 3  # one for each thread and the caller, one that waits, one that is written
 
 AHEAD_BYTES = 16 * 1024 * 1024  # about what one batch spans that is decoded ahead
 AHEAD_LEAST_BYTES = 4 * 1024 * 1024  # less, and handing it to a thread costs more than it saves
 AHEAD_MOST_BYTES = 64 * 1024 * 1024
-AHEAD_BATCHES = THREADS + 1  # one more than are worked on, so that no thread waits for the caller
+AHEAD_BATCHES = THREADS + 2  # one more than are worked on, so that no thread waits for the caller
 
 
 class _Threads:
-    """The threads that encode and decode; a forked child, which has none of its parent's threads, starts its own."""
+    """The threads that help; a forked child, which has none of its parent's threads, starts its own."""
 
     pool: ThreadPoolExecutor
 
@@ -42,6 +43,55 @@ class _Threads:
 
 _Threads.start()
 os.register_at_fork(after_in_child=_Threads.start)
+
+
+class _Ahead:
+    """Calls under way, their results taken in order. Whoever takes one works instead of waiting.
+
+    Threads that only wait are put on one processor when they are woken, and stay there for milliseconds.
+    """
+
+    def __init__(self) -> None:
+        self._pool = _Threads.pool
+        self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether this is a forked child now, in which nobody works on them."""
+        return self._pool is not _Threads.pool
+
+    def launch(self, call: Callable[[], Any], *, here: bool = False) -> None:
+        """Have a call made by a thread that is free; with `here` by whoever takes it, which wakes nobody."""
+        self._calls.append((call, Future() if here else self._pool.submit(call)))
+
+    def take(self) -> Any:
+        """Return the result of the oldest call, or raise its error; until it is there, make calls nobody has begun."""
+        for number, (call, future) in enumerate(self._calls):
+            if self._calls[0][1].done():
+                break
+            if future.cancel():
+                self._calls[number] = call, _made(call)
+        return self._calls.popleft()[1].result()
+
+    def finish(self) -> None:
+        """Return once no call is being made any more; results that were not taken are lost."""
+        if not self.orphaned:
+            wait([future for _, future in self._calls if not future.cancel()])
+        self._calls.clear()
+
+
+def _made(call: Callable[[], Any]) -> Future[Any]:
+    """Make a call here and now; its error keeps its place in the order."""
+    future: Future[Any] = Future()
+    try:
+        future.set_result(call())
+    except Exception as error:  # noqa: BLE001 - raised when it is taken
+        future.set_exception(error)
+    return future
+
 
 # --- encoding ---------------------------------------------------------------------------------------------------------
 
@@ -111,16 +161,17 @@ class _Encoding:
         self._buffers = _Buffers.take(min(most, len(self._pieces)), longest)
 
     def __iter__(self) -> Iterator[tuple[memoryview, Block]]:
-        pieces, ahead = len(self._pieces), len(self._buffers)
-        flight = deque(_Threads.pool.submit(self._encode, number) for number in range(1, ahead))
+        pieces, room, ahead = len(self._pieces), len(self._buffers), _Ahead()
         try:
+            for number in range(room):
+                ahead.launch(partial(self._encode, number), here=number == 0)
             for number in range(pieces):
-                encoded = flight.popleft().result() if number else self._encode(0)
+                encoded = ahead.take()
                 yield self._block_bytes(number), self._block(number, encoded)
-                if number + ahead < pieces:  # into the buffer that has just been written
-                    flight.append(_Threads.pool.submit(self._encode, number + ahead))
+                if number + room < pieces:  # into the buffer that has just been written
+                    ahead.launch(partial(self._encode, number + room))
         finally:
-            wait(flight)
+            ahead.finish()
             _Buffers.give_back(self._buffers)
 
     def _buffer(self, number: int) -> Any:
@@ -231,27 +282,26 @@ def decode_ahead(
     Where they begin is taken from the lookup, and believed only where the batch before has ended there: what comes out
     is what one decoder would have given, in smaller batches perhaps. Errors come in their place.
     """
-    pool, stretches = _Threads.pool, _stretches(reader, relative, position, stop, max_records)
-    flight: deque[tuple[Stretch, Future[tuple[Any, Decoder]]]] = deque()
+    stretches, ahead = _stretches(reader, relative, position, stop, max_records), _Ahead()
+    ends: deque[int | None] = deque()
 
     def launch(count: int) -> None:
         for stretch in islice(stretches, count):
-            flight.append((stretch, pool.submit(_first_batch, decode, stretch)))
+            ends.append(stretch.end)
+            ahead.launch(partial(_first_batch, decode, stretch), here=not ahead)
 
     try:
         launch(AHEAD_BATCHES)
-        while flight and pool is _Threads.pool:  # in a forked child nobody works on them
-            stretch, future = flight.popleft()
+        while ahead and not ahead.orphaned:
+            batch, decoder = ahead.take()
             launch(1)
-            batch, decoder = future.result()
             relative, position = decoder.next_relative, decoder.position
             if batch is not None:
                 yield batch
-            if position != stretch.end:
+            if position != ends.popleft():
                 break
     finally:
-        for _, future in flight:
-            future.cancel()
+        ahead.finish()
     if relative < stop:
         yield from decode(relative=relative, position=position, stop=stop)
 

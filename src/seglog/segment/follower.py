@@ -11,6 +11,7 @@ from seglog.errors import StorageError
 from seglog.format import filename
 from seglog.format.codec import InvalidRecord
 from seglog.format.index import (
+    DENSE_ENTRY,
     DENSE_HEADER_BYTES,
     ENTRY_BYTES,
     Mark,
@@ -21,10 +22,10 @@ from seglog.format.index import (
 )
 from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES
-from seglog.segment.lookup import DenseLookup, SparseLookup
+from seglog.segment.lookup import DenseLookup, Place, SparseLookup
 from seglog.segment.reader import SegmentReader
 from seglog.segment.scan import StoreWalk
-from seglog.segment.sealed import open_store, rules_of
+from seglog.segment.sealed import dense_entries, open_store, rules_of
 from seglog.segment.survey import Tally, survey
 from seglog.storage import File, Storage
 
@@ -40,14 +41,15 @@ class ActiveFollower:
         self._durable = durable
         self._rules = rules_of(entry)
         self._store = open_store(storage, entry)
-        self._index = self._open_index()
-        self._records = 0
+        self._index_identity: object = None
+        self._index: File | None = None
+        self._last: tuple[int, Place] | None = None  # the last record that was seen whole: offset, place
         self._marks = MarkBuilder(interval)
         self._marked = (HEADER_BYTES, entry.base_offset)
         self._sparse_marks = MarkBuilder(interval)
         self.reader = SegmentReader(
             self._store,
-            DenseLookup(self._index, 0) if entry.dense else SparseLookup([]),
+            DenseLookup(None, 0) if entry.dense else SparseLookup([]),
             self._rules,
             next_offset=entry.base_offset,
             size=HEADER_BYTES,
@@ -57,41 +59,84 @@ class ActiveFollower:
             self._jump()
 
     def _open_index(self) -> File | None:
-        try:
-            return self._storage.open(self.entry.name(filename.INDEX))
-        except StorageError:
-            return None  # derived: the store is scanned instead
+        """Return the index file of now: a recovery puts another in its place."""
+        name = self.entry.name(filename.INDEX)
+        identity = self._storage.identity(name)
+        if self._index is None or identity != self._index_identity:
+            try:
+                self._index, self._index_identity = self._storage.open(name), identity
+            except StorageError:
+                self._index = None  # derived: the store is scanned instead
+        return self._index
 
     def refresh(self) -> None:
         """Take in the records that were appended since."""
+        known = self.reader.next_offset
+        self._extend()
+        if known == self.reader.next_offset and self._rolled_back():
+            self._start_over()
+
+    def _extend(self) -> None:
         if not self.entry.dense:
             self._walk_sparse()
         elif self._durable:
             self._jump()
-        else:
+        elif not self._survey() and self._jump():  # behind damage, the index leads on
             self._survey()
 
-    def _jump(self) -> None:
-        """Go as far as the index leads, if the last record it names is really there."""
-        if self._index is None:
-            self._index = self._open_index()
-        if self._index is None:
-            return
-        header = self._index.pread(DENSE_HEADER_BYTES, 0)
-        synced = decode_durable_records(header, self.entry.base_offset, self.entry.salt) or 0
-        written = max(self._index.size() - DENSE_HEADER_BYTES, 0) // ENTRY_BYTES
-        for records in (synced,) if self._durable else (written, synced):
-            if records > self._known() and self._ends_at(records):
-                return
+    def _rolled_back(self) -> bool:
+        """Whether the writer undid what was seen here, which only unsynced records are exposed to."""
+        if self._durable or self._last is None or self._store.size() == self.reader.size:
+            return False
+        return not self._stands(*self._last)
 
-    def _known(self) -> int:
-        return self.reader.next_offset - self.entry.base_offset
+    def _start_over(self) -> None:
+        """See the segment anew, in the same reader."""
+        fresh = ActiveFollower(self._storage, self.entry, interval=self._marks.interval, durable=self._durable)
+        fresh.refresh()
+        reader, anew = self.reader, fresh.reader
+        reader.next_offset = min(reader.next_offset, anew.next_offset)
+        reader.lookup, reader.size, reader.next_offset = anew.lookup, anew.size, anew.next_offset
+        self._last, self._sparse_marks = fresh._last, fresh._sparse_marks
+        self._marks, self._marked = fresh._marks, fresh._marked
+
+    def _jump(self) -> bool:
+        """Go as far as the index leads; return whether that is further than before.
+
+        What is only written must really be there; what the durable word counts exists, be its last record damaged.
+        """
+        index = self._open_index()
+        if index is None:
+            return False
+        synced = self._synced_records()
+        written = max(index.size() - DENSE_HEADER_BYTES, 0) // ENTRY_BYTES
+        known = self.reader.next_offset - self.entry.base_offset
+        for records in (synced,) if self._durable else (written, synced):
+            if records > known and self._ends_at(records):
+                return True
+        if synced > known:
+            self._believe(synced)
+        return synced > known
+
+    def _believe(self, synced: int) -> None:
+        """Show what the durable word counts, although the index does not lead to its last record."""
+        base = self.entry.base_offset
+        entries = dense_entries(self._store, self._rules, end=self._store.size(), next_offset=base + synced)
+        sound = [(base + number, place) for number, place in enumerate(DENSE_ENTRY.iter_unpack(entries)) if place[1]]
+        self._last = sound[-1] if sound else None
+        size = sum(self._last[1][1:]) if self._last is not None else HEADER_BYTES
+        self._show(DenseLookup(None, 0, entries), size, base + synced)
 
     def _ends_at(self, records: int) -> bool:
         lookup = DenseLookup(self._index, records)
-        place = lookup.exact(records - 1)
-        if place is None:
+        place, offset = lookup.exact(records - 1), self.entry.base_offset + records - 1
+        if place is None or not self._stands(offset, place):
             return False
+        self._last = offset, place
+        self._show(lookup, place[2] + place[1], offset + 1)
+        return True
+
+    def _stands(self, offset: int, place: Place) -> bool:
         checksum, length, position = place
         if position + length > self._store.size():
             return False
@@ -100,68 +145,78 @@ class ActiveFollower:
             record, found, _ = self._rules.codec.decode(data, 0, len(data), self.entry.base_offset, self.entry.salt)
         except InvalidRecord:
             return False
-        if record.offset != self.entry.base_offset + records - 1 or found != checksum:
-            return False
-        self.reader.lookup = lookup
-        self.reader.size = position + length
-        self.reader.next_offset = self.entry.base_offset + records
-        return True
+        return record.offset == offset and found == checksum
 
-    def _survey(self) -> None:
-        end, lookup = self._store.size(), self.reader.lookup
+    def _show(self, lookup: DenseLookup, size: int, next_offset: int) -> None:
+        self.reader.lookup = lookup
+        self.reader.size = size
+        self.reader.next_offset = next_offset
+
+    def _survey(self) -> bool:
+        """Take in what follows; return whether that is all there is.
+
+        A batch's first head is written last. Whoever has read it knows that all of the batch is in the store now,
+        not that it was when the store's size was taken: so the end is not shown before the size has stood still.
+        """
+        lookup, entries = self.reader.lookup, bytearray()
         assert isinstance(lookup, DenseLookup)  # noqa: S101 - dense segments have one
-        if end <= self.reader.size:
-            return
-        for block in survey(
-            self._store,
-            self._rules,
-            position=self.reader.size,
-            end=end,
-            expected=self.reader.next_offset,
-            marks=self._marks,
-        ):
-            lookup.pending.extend(block.entries)
-            self.reader.size = block.position
-            self.reader.next_offset = block.next_offset
+        position, expected, end = self.reader.size, self.reader.next_offset, -1
+        while (size := self._store.size()) > max(position, end):
+            start, end = position, size
+            for block in survey(
+                self._store, self._rules, position=position, end=end, expected=expected, marks=self._marks
+            ):
+                entries += block.entries
+                position, expected = block.position, block.next_offset
+            if position == start:
+                break
+        if entries:
+            self._last = expected - 1, DENSE_ENTRY.unpack(entries[-ENTRY_BYTES:])
+            lookup.pending.extend(entries)
+            self._show(lookup, position, expected)
         if len(lookup.pending) > PENDING_MAX_BYTES:
             self._drop_pending(lookup)
+        return position >= size
 
     def _drop_pending(self, lookup: DenseLookup) -> None:
         """Leave to the index file what it has by now, so that following for days does not fill the memory."""
-        if self._index is None:
-            self._index = self._open_index()
-        if self._index is not None:
-            last = self._index.pread(ENTRY_BYTES, entry_position(len(lookup) - 1))
+        index = self._open_index()
+        if index is not None:
+            last = index.pread(ENTRY_BYTES, entry_position(len(lookup) - 1))
             if last == lookup.pending[-ENTRY_BYTES:]:
-                lookup.move_pending(self._index)
+                lookup.move_pending(index)
 
     def _walk_sparse(self) -> None:
-        lookup, marks = self.reader.lookup, self._sparse_marks
+        """As `_survey`, for a segment with gaps."""
+        reader, passed = self.reader, []
+        limit = self.entry.base_offset + self._synced_records() if self._durable else None
+        position, expected, end = reader.size, reader.next_offset, -1
+        while (size := self._store.size()) > max(position, end):
+            start, end = position, size
+            walk = StoreWalk(self._store, self._rules, position=position, end=end, expected=expected)
+            for record, checksum, length in walk:
+                if limit is not None and record.offset >= limit:
+                    break
+                passed.append((record.offset, record.timestamp, (checksum, length, position)))
+                position, expected = walk.position, walk.expected
+            if position == start:
+                break
+        for offset, timestamp, place in passed:
+            self._mark(timestamp, offset - self.entry.base_offset, place[2])
+            self._last = offset, place
+        reader.size = position
+        reader.next_offset = expected
+
+    def _mark(self, timestamp: int, relative: int, position: int) -> None:
+        lookup, known = self.reader.lookup, len(self._sparse_marks.marks)
         assert isinstance(lookup, SparseLookup)  # noqa: S101 - sparse segments have one
-        limit = self._synced_records() if self._durable else None
-        walk = StoreWalk(
-            self._store,
-            self._rules,
-            position=self.reader.size,
-            end=self._store.size(),
-            expected=self.reader.next_offset,
-        )
-        for record, _, length in walk:
-            if limit is not None and self._records >= limit:
-                return
-            relative, position = record.offset - self.entry.base_offset, walk.position - length
-            known = len(marks.marks)
-            marks.add(record.timestamp, relative, position)
-            if len(marks.marks) != known:
-                lookup.extend([(relative, position)])
-            self._records += 1
-            self.reader.size = walk.position
-            self.reader.next_offset = walk.expected
+        self._sparse_marks.add(timestamp, relative, position)
+        if len(self._sparse_marks.marks) != known:
+            lookup.extend([(relative, position)])
 
     def _synced_records(self) -> int:
-        if self._index is None:
-            self._index = self._open_index()
-        header = b"" if self._index is None else self._index.pread(DENSE_HEADER_BYTES, 0)
+        index = self._open_index()
+        header = b"" if index is None else index.pread(DENSE_HEADER_BYTES, 0)
         return decode_durable_records(header, self.entry.base_offset, self.entry.salt) or 0
 
     def tally(self) -> Tally:

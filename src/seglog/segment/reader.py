@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from seglog.errors import CorruptRecord, OffsetCompacted
@@ -9,6 +10,7 @@ from seglog.format.codec import InvalidRecord
 from seglog.format.index import Mark, floor_mark
 from seglog.record import Record
 from seglog.segment.lookup import Lookup, Place
+from seglog.segment.resync import find_record
 from seglog.segment.scan import Rules, StoreWalk
 from seglog.storage import File
 
@@ -42,6 +44,7 @@ class SegmentReader:
         self.size = size
         self._marks = marks
         self._mend = mend
+        self._mending = threading.Lock()
         self._decode = rules.codec.decode
         self._salt = rules.salt
 
@@ -53,8 +56,10 @@ class SegmentReader:
             if record is not None:
                 return record
         record = self._search(offset)
-        if place is not None and self._mend is not None:  # the store is sound, so its index lied: make another
-            self.lookup, self._mend = self._mend(), None
+        if place is not None:  # the store is sound, so its index lied: make another
+            with self._mending:
+                if self._mend is not None:
+                    self.lookup, self._mend = self._mend(), None
         return record
 
     def _record_at(self, place: Place, offset: int) -> Record | None:
@@ -72,15 +77,15 @@ class SegmentReader:
         """Find a record that the lookup does not lead to: sparse segments, and dense ones whose index is damaged."""
         failed: CorruptRecord | None = None
         for position, first in self._starts(offset):
-            walk = self._walk(position, first)
-            for record, _, _ in walk:
-                if record.offset == offset:
-                    return record
-                if record.offset > offset:
-                    raise OffsetCompacted(offset, record.offset)
-            if not self._breaks_off(walk, offset + 1):
-                raise OffsetCompacted(offset, self.next_offset)
-            failed = self._closest(failed, walk)
+            for walk in self._walks(position, first, offset):
+                for record, _, _ in walk:
+                    if record.offset == offset:
+                        return record
+                    if record.offset > offset:
+                        raise OffsetCompacted(offset, record.offset)
+                if not self._breaks_off(walk, offset + 1):
+                    raise OffsetCompacted(offset, self.next_offset)
+                failed = self._closest(failed, walk)
         assert failed is not None  # noqa: S101 - the store's start is always among the starts
         raise CorruptRecord(failed.path, offset, failed.position, failed.reason)
 
@@ -110,16 +115,33 @@ class SegmentReader:
     def _walk(self, position: int, expected: int) -> StoreWalk:
         return StoreWalk(self.store, self.rules, position=position, end=self.size, expected=expected)
 
+    def _walks(self, position: int, first: int, offset: int) -> Iterator[StoreWalk]:
+        """Yield a walk towards `offset`; with gaps in the offsets another behind every damage that ends before it."""
+        while True:
+            walk = self._walk(position, first)
+            yield walk
+            resume = None if self.rules.dense or walk.reason is None else self._resume(walk)
+            if resume is None or resume[1] > offset:
+                return
+            position, first = resume
+
+    def _resume(self, walk: StoreWalk) -> tuple[int, int] | None:
+        """Return (position, offset) of a record behind damage: the next that the lookup knows, with gaps the next."""
+        if not self.rules.dense:
+            return find_record(self.store, self.rules, position=walk.position + 1, end=self.size, least=walk.expected)
+        after = self.lookup.after(walk.expected - self.base_offset, walk.position)
+        return None if after is None else (after[1], self.base_offset + after[0])
+
     def seek(self, offset: int) -> tuple[int, int]:
         """Return (position, offset) of the first record at or behind `offset`, or of damage that stands before it."""
         place = self.lookup.exact(offset - self.base_offset)
         if place is not None and self._record_at(place, offset) is not None:
             return place[2], offset
         for position, first in self._starts(offset):
-            walk = self._walk(position, first)
-            for record, _, length in walk:
-                if record.offset >= offset:
-                    return walk.position - length, record.offset
+            for walk in self._walks(position, first, offset):
+                for record, _, length in walk:
+                    if record.offset >= offset:
+                        return walk.position - length, record.offset
             proven = walk.position > position or (position, first) == (self.rules.codec.header_bytes, self.base_offset)
             if proven and (walk.reason is None or walk.expected == offset):  # else the lookup may have led astray
                 return walk.position, walk.expected
@@ -129,7 +151,7 @@ class SegmentReader:
         """Yield the records start <= offset < stop.
 
         Stops at a damaged one with CorruptRecord; with `on_corrupt` that error is handed over instead, and reading
-        resumes at the next record that the lookup knows.
+        resumes at the next record that the lookup knows, or that stands there where offsets have gaps.
         """
         position, expected = self.seek(start)
         while expected < stop:
@@ -137,17 +159,18 @@ class SegmentReader:
             for record, _, _ in walk:
                 if record.offset >= stop:
                     return
-                yield record
+                if record.offset >= start:
+                    yield record
             if not self._breaks_off(walk, stop):
                 return
             error = self._corrupt(walk)
             if on_corrupt is None:
                 raise error
             on_corrupt(error)
-            resume = self.lookup.after(walk.expected - self.base_offset, walk.position)
+            resume = self._resume(walk)
             if resume is None:
                 return
-            expected, position = self.base_offset + resume[0], resume[1]
+            position, expected = resume
 
     def offset_at(self, timestamp: int) -> int | None:
         """Return the first offset whose timestamp is `timestamp` or later, None where every record is older."""

@@ -1,7 +1,7 @@
 """Opening the active segment of a log that was not closed: what is kept, what is cut, what is only reported.
 
-1. The durable word of the index tells how many records are known to be on the medium; it was written after their
-   sync, and its check is bound to the store's salt. Those records are never cut and their offsets never given out
+1. The durable word of the index tells up to which offset records are known to be on the medium; it was written after
+   their sync, and its check is bound to the store's salt. Those records are never cut and their offsets never given out
    again: where one no longer verifies, that is damage, and its neighbours stay.
 2. Behind them the first invalid record ends the log. The bytes cut are kept beside the store (`.torn`).
 3. What was accepted behind the durable records is written again in place and synced before it is served, because
@@ -19,6 +19,7 @@ from seglog.format import filename
 from seglog.format.codec import HEAD_BYTES, ZERO_HEAD, InvalidRecord
 from seglog.format.index import (
     DENSE_ENTRY,
+    DURABLE_MAX,
     ENTRY_BYTES,
     decode_durable_records,
     encode_dense_header,
@@ -37,6 +38,8 @@ from seglog.segment.survey import Block, Tally, survey
 from seglog.storage import File, Storage
 
 COPY_BYTES = 1024 * 1024
+SEARCH_BUDGET = 2 * 1024**3
+"""Bytes to hash at most, about a second, to tell damage from a tear; a torn value can look like heads all over."""
 
 
 class TailRecovery:
@@ -53,7 +56,6 @@ class TailRecovery:
         self.next_offset = entry.base_offset
         self.position = HEADER_BYTES
         self.events: list[RecoveryEvent] = []
-        self._given_up = 0
         self._old_index = _read_all(storage, entry.name(filename.INDEX))
 
     def run(self, buffer_bytes: int) -> ActiveSegment:
@@ -63,16 +65,12 @@ class TailRecovery:
             self.events.append(RecoveryEvent(kind="header", path=self.store.path, detail=detail, position=0))
         durable = decode_durable_records(self._old_index, self.entry.base_offset, self.entry.salt) or 0
         reason = self._survey()
-        while self._known() < durable:
+        while self.next_offset < self.entry.base_offset + durable:
             reason = self._pass_damage(durable, reason or "the store ends before it")
         self._rewrite_accepted(durable)
         if self.position < self.size:
             self._cut_tail(reason or "the store ends before it")
         return self._active(buffer_bytes)
-
-    def _known(self) -> int:
-        """Return how many records were passed, damaged ones included."""
-        return self.next_offset - self.entry.base_offset if self.entry.dense else self.tally.records + self._given_up
 
     def _old_entry(self, number: int) -> tuple[int, int, int] | None:
         start = entry_position(number)
@@ -113,21 +111,20 @@ class TailRecovery:
         self._report("damage", f"a record known to be on the medium is damaged ({reason}); it was left in place")
         found = self._resume(durable)
         if found is None:  # none of the rest can be found: all that is there stays, and so do its offsets
-            self._give_up(durable - self._known())
+            self._give_up(self.entry.base_offset + durable)
             self.position = max(self.position, self.size)
             return None
-        self._give_up(found.offset - self.next_offset)
+        self._give_up(found.offset)
         self.position = found.position
         return self._survey()
 
-    def _give_up(self, records: int) -> None:
+    def _give_up(self, next_offset: int) -> None:
         """Pass over damaged records; what the old index says of them stays, so that errors can name their place."""
         if self.entry.dense:
             first = entry_position(self.next_offset - self.entry.base_offset)
-            old = self._old_index[first : first + records * ENTRY_BYTES]
-            self.entries += old.ljust(records * ENTRY_BYTES, b"\0")
-        self._given_up += records
-        self.next_offset += records
+            length = (next_offset - self.next_offset) * ENTRY_BYTES
+            self.entries += self._old_index[first : first + length].ljust(length, b"\0")
+        self.next_offset = next_offset
 
     def _resume(self, durable: int) -> Found | None:
         for number in range(self.next_offset + 1 - self.entry.base_offset, durable if self.entry.dense else 0):
@@ -169,7 +166,9 @@ class TailRecovery:
         if head == ZERO_HEAD[: len(head)]:
             return "torn", "an unfinished write was cut: its head was never written"
         least = self.next_offset + 1
-        found = find_record(self.store, self.rules, position=self.position + 1, end=self.size, least=least)
+        found = find_record(
+            self.store, self.rules, position=self.position + 1, end=self.size, least=least, budget=SEARCH_BUDGET
+        )
         if found is None:
             return "torn", f"an unfinished write was cut ({reason})"
         return (
@@ -179,7 +178,7 @@ class TailRecovery:
 
     def _keep_torn(self, kind: str) -> str:
         """Copy the tail beside the store; return what to say of it. Without space a tear is cut all the same."""
-        name = filename.torn_file(self.entry.name(), self.position)
+        name = self._torn_name()
         try:
             if not self._copy_tail(name):
                 return "; it held only zeros"
@@ -189,6 +188,14 @@ class TailRecovery:
             self.storage.unlink(f"{filename.TMP}/{name}")
             return "; there was no space to keep the bytes"
         return f"; the bytes are kept in {name}"
+
+    def _torn_name(self) -> str:
+        """Return a name not in use: what was cut at the same position before is evidence, too."""
+        number, name = 0, filename.torn_file(self.entry.name(), self.position)
+        while self.storage.identity(name) is not None:
+            number += 1
+            name = filename.torn_file(self.entry.name(), self.position, number)
+        return name
 
     def _copy_tail(self, name: str) -> bool:
         copy = self.storage.create(f"{filename.TMP}/{name}", replace=True)
@@ -221,8 +228,7 @@ class TailRecovery:
     def _active(self, buffer_bytes: int) -> ActiveSegment:
         """Write the index anew where it differs, and hand over."""
         entry, records = self.entry, self.next_offset - self.entry.base_offset
-        known = records if entry.dense else self.tally.records
-        header = encode_dense_header(entry.base_offset, known, entry.salt)
+        header = encode_dense_header(entry.base_offset, min(records, DURABLE_MAX), entry.salt)
         self.tally.digest.update(bytes(self.entries))
         body = header + (bytes(self.entries) if entry.dense else b"")
         index = self._rewritten_index(body)

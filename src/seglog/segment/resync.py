@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from seglog.format.codec import HEAD_BYTES, METADATA_FIXED, NULL, InvalidRecord
 from seglog.segment.scan import Rules
 from seglog.storage import File
 
 WINDOW = 1024 * 1024
+CANDIDATE_BYTES = 4096
+"""What trying one candidate costs besides hashing it, in bytes hashed meanwhile."""
 
 
 class Found(NamedTuple):
@@ -19,42 +22,58 @@ class Found(NamedTuple):
     offset: int
 
 
-def find_record(store: File, rules: Rules, *, position: int, end: int, least: int) -> Found | None:
-    """Return the first valid record in position..end whose offset is `least` or greater, None where there is none."""
+def find_record(
+    store: File, rules: Rules, *, position: int, end: int, least: int, budget: float = math.inf
+) -> Found | None:
+    """Return the first valid record in position..end whose offset is `least` or greater, None where there is none.
+
+    budget: bytes to hash at most before giving up with None; bytes that look like heads can ask for the square.
+    """
     while position + HEAD_BYTES <= end:
         window = store.pread(min(WINDOW + HEAD_BYTES - 1, end - position), position)
         if len(window) < HEAD_BYTES:
             return None
-        for start in _plausible(window, end - position, least - rules.base_offset):
-            offset = _offset_of_valid(store, rules, position + start, end)
+        for start, length in _plausible(window, end - position, least - rules.base_offset):
+            budget -= length + CANDIDATE_BYTES
+            if budget < 0:
+                return None
+            inside = start + length <= len(window)
+            data, at = (window, start) if inside else (store.pread(length, position + start), 0)
+            offset = _offset_of_valid(data, at, at + length, rules)
             if offset is not None and offset >= least:
                 return Found(position + start, offset)
         position += min(WINDOW, len(window) - HEAD_BYTES + 1)
     return None
 
 
-def _plausible(window: bytes, left: int, least: int) -> Iterator[int]:
-    """Yield where in the window a head could stand: its lengths fit what is left, its offset is near and behind."""
+def _plausible(window: bytes, left: int, least: int) -> Iterator[tuple[int, int]]:
+    """Yield where in the window a record could start, and its length: all that can be told without hashing fits."""
     import numpy as np  # noqa: PLC0415 - only damage needs it
 
     count = len(window) - HEAD_BYTES + 1
+    words = np.ndarray((len(window) - 3,), "<u4", window, 0, (1,))  # the four bytes at every position
+    halves = np.ndarray((len(window) - 1,), "<u2", window, 0, (1,))
+    metadata = words[8 : 8 + count]
+    starts = np.flatnonzero((metadata >= METADATA_FIXED) & (metadata <= min(left, NULL)))
+    metadata, value, relative, key = (words[starts + at].astype(np.int64) for at in (8, 12, 16, 20))
+    key[key == NULL] = 0
+    value[value == NULL] = 0
+    lengths, headers = 12 + metadata + value, metadata - METADATA_FIXED - key
+    fits = (headers >= 0) & (lengths <= left - starts) & (relative >= least)
+    starts, lengths, headers, key = starts[fits], lengths[fits], headers[fits], key[fits]
+    at = starts + HEAD_BYTES + key  # the first header: what of it is in the window must fit, too
+    name = np.where(headers > 0, halves[np.minimum(at, len(halves) - 1)], 0)
+    told = (headers > 0) & (at < len(halves))
+    fits = ~told | (name + 6 <= headers)
+    at += 2 + name
+    content = words[np.minimum(at, len(words) - 1)].astype(np.int64)
+    told &= at < len(words)
+    fits &= ~told | (content == NULL) | (name + 6 + content <= headers)
+    yield from zip(starts[fits].tolist(), lengths[fits].tolist(), strict=True)
 
-    def field(at: int) -> Any:
-        pieces = [np.frombuffer(window, np.uint8, count, at + byte).astype(np.int64) << (8 * byte) for byte in range(4)]
-        return pieces[0] + pieces[1] + pieces[2] + pieces[3]
 
-    metadata, value, relative, key = field(8), field(12), field(16), field(20)
-    lengths = 12 + metadata + np.where(value == NULL, 0, value)
-    fits = (metadata >= METADATA_FIXED) & (lengths <= left - np.arange(count))
-    fits &= np.where(key == NULL, 0, key) <= metadata - METADATA_FIXED
-    fits &= relative >= max(least, 0)
-    yield from np.flatnonzero(fits).tolist()
-
-
-def _offset_of_valid(store: File, rules: Rules, position: int, end: int) -> int | None:
+def _offset_of_valid(data: bytes, start: int, end: int, rules: Rules) -> int | None:
     try:
-        length = rules.codec.length_at(store.pread(HEAD_BYTES, position), 0)
-        data = store.pread(min(length, end - position), position)
-        return rules.codec.decode(data, 0, len(data), rules.base_offset, rules.salt)[0].offset
+        return rules.codec.decode(data, start, min(end, len(data)), rules.base_offset, rules.salt)[0].offset
     except InvalidRecord:
         return None

@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 import stat
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +20,8 @@ from seglog.errors import NotALog, StorageError
 from seglog.storage.base import Buffer
 
 _PARTS_MAX = 512  # below IOV_MAX everywhere
+_COPIED_BYTES = 256 * 1024
+_MAP_OPTIONS: dict[str, bool] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 _datasync = getattr(os, "fdatasync", os.fsync)
 
 
@@ -56,8 +59,10 @@ class LocalFile:
 
     def size(self) -> int:
         """Return the size in bytes."""
-        with _naming(self.path):
-            return os.fstat(self._descriptor).st_size
+        try:
+            return os.fstat(self._descriptor).st_size  # a reader asks this before every read
+        except OSError as error:
+            raise _refused(error, self.path) from error
 
     def pread(self, length: int, position: int) -> bytes:
         """Return the bytes at `position`; fewer only where the file ends."""
@@ -120,11 +125,15 @@ class LocalFile:
             _datasync(self._descriptor)
 
     def map(self) -> memoryview:
-        """Return a memory map of the present bytes. A read error of the disk under it is a SIGBUS."""
+        """Return a memory map of the present bytes, of a small file a copy. A read error under a map is a SIGBUS.
+
+        Before Python 3.13 a map keeps a descriptor of its own: many small segments must not use up what a process has.
+        """
         with _naming(self.path):
-            if os.fstat(self._descriptor).st_size == 0:
-                return memoryview(b"")
-            return memoryview(mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ))
+            size = os.fstat(self._descriptor).st_size
+            if size <= _COPIED_BYTES:
+                return memoryview(self.pread(size, 0))
+            return memoryview(mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ, **_MAP_OPTIONS))
 
     def close(self) -> None:
         """Close the descriptor; a second call does nothing."""
@@ -216,7 +225,12 @@ class LocalStorage:
     def sizes(self) -> dict[str, int]:
         """Return name -> size in bytes of the files at the top."""
         with _naming(self.path), os.scandir(self.path) as entries:
-            return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+            found: dict[str, int] = {}
+            for entry in entries:
+                with suppress(FileNotFoundError):  # a writer unlinked it meanwhile
+                    if entry.is_file():
+                        found[entry.name] = entry.stat().st_size
+            return found
 
     def open(self, name: str, *, writable: bool = False) -> LocalFile:
         """Open an existing file."""
@@ -275,7 +289,7 @@ class LocalStorage:
         """Take a flock without waiting."""
         path = self._at(name)
         with _naming(path):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = self._lockable(path)
             try:
                 fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             except OSError as error:
@@ -284,6 +298,16 @@ class LocalStorage:
                     return None
                 raise
             return LocalLock(descriptor, path)
+
+    @staticmethod
+    def _lockable(path: str) -> int:
+        try:
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except PermissionError as denied:
+            try:  # a file of another user: flock itself needs no write permission
+                return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                raise denied from None
 
     def free_bytes(self) -> int:
         """Return the bytes an ordinary user may still write."""

@@ -1,0 +1,61 @@
+"""A sync that fails, a removal that fails: nothing is acknowledged after it."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import seglog
+from seglog import LogConfig
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def refuse(path: str) -> None:
+    raise seglog.StorageError(errno.EIO, "refused", path)
+
+
+def test_a_group_whose_sync_failed_in_another_thread_is_not_acknowledged(watched: Any, together: Any) -> None:
+    log = seglog.open(watched, LogConfig(flush_records=1))
+    log.append(b"durable")
+
+    def append_while_another_thread_fails() -> None:
+        with log.grouped():
+            log.append(b"lost")
+            watched.on_sync = refuse
+            with pytest.raises(seglog.LogPoisoned):
+                together(log.sync)
+
+    with pytest.raises(seglog.LogPoisoned):
+        append_while_another_thread_fails()
+    assert log.durable_offset == log.next_offset == 1
+    log.close()
+
+
+def test_a_group_without_an_append_waits_for_nothing(watched: Any) -> None:
+    with seglog.open(watched) as log:
+        log.append(b"before the policy")
+    with seglog.open(watched, LogConfig(flush_records=1)) as log, log.grouped():
+        watched.on_sync = refuse
+    watched.on_sync = lambda path: None
+
+
+def test_after_a_removal_that_failed_nothing_is_acknowledged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = seglog.open(path)
+    log.append(b"v")
+
+    def denied(place: Path) -> None:
+        raise PermissionError(errno.EACCES, "denied", str(place))
+
+    monkeypatch.setattr(shutil, "rmtree", denied)
+    with pytest.raises(seglog.StorageError):
+        log.remove()
+    for call in (lambda: log.append(b"v"), log.sync, lambda: log.next_offset):
+        with pytest.raises(seglog.LogClosed):
+            call()
+    with seglog.open(path) as again:
+        assert again.next_offset == 0

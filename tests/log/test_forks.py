@@ -1,0 +1,92 @@
+"""What a forked child may do with the logs it inherits: read, and close, without harm to its parent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Every text runs in an interpreter of its own: a fork of the tests' process would take their threads along.
+START = """
+import os, signal, sys, threading, time, seglog
+path, mode = sys.argv[1:]
+def in_a_child(work):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(5)
+        try:
+            work()
+        except BaseException as error:
+            print(repr(error), flush=True)
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+"""
+
+READING = """
+writer = seglog.open(path, seglog.LogConfig(segment_bytes=512, open_segments_max=1))
+for _ in range(100):
+    writer.append(b"v" * 200)
+log = writer if mode == "a" else seglog.open(path, mode="r")
+log.next_offset
+view = log._live.present if mode == "a" else log._present
+views = log._live.catalog.views if mode == "a" else log._views
+guards = [view.cache._guard, views._guard, log._mutex]
+def hold():
+    for guard in guards:
+        guard.acquire()
+    held.set()
+    time.sleep(60)
+held = threading.Event()
+threading.Thread(target=hold, daemon=True).start()
+held.wait()
+print(in_a_child(lambda: print(sum(1 for _ in log.scan()), flush=True)), flush=True)
+os._exit(0)
+"""
+
+LEASES = """
+retention = seglog.Retention(bytes=8192)
+writer = seglog.open(path, seglog.LogConfig(segment_bytes=4096, retention=retention))
+def fill(records=200):
+    for _ in range(records):
+        writer.append(b"v" * 100)
+leases = lambda: sorted(os.listdir(path + "/readers"))
+fill()
+reader = seglog.open(path, mode="r")
+expected = len(list(reader.scan()))
+scan = reader.scan()
+next(scan)
+before = leases()
+print(in_a_child(reader.close), leases() == before)
+fill()
+print(1 + sum(1 for _ in scan) == expected)
+
+def follow():
+    inherited = leases()
+    os.write(ask, b"x")
+    os.read(answered, 1)
+    assert reader.next_offset == 800, reader.next_offset
+    assert len(leases()) == len(inherited) + 1, leases()
+    reader.close()
+    assert leases() == inherited, leases()
+asked, ask = os.pipe()
+answered, answer = os.pipe()
+def serve():
+    os.read(asked, 1)
+    fill(400)
+    os.write(answer, b"x")
+threading.Thread(target=serve, daemon=True).start()
+print(in_a_child(follow))
+"""
+
+
+@pytest.mark.parametrize("mode", ["a", "r"])
+def test_a_child_reads_though_another_thread_held_the_locks_at_the_fork(path: Path, script: Any, mode: str) -> None:
+    assert script(START + READING, path, mode) == "100\n0\n"
+
+
+def test_a_child_that_closes_a_reader_leaves_the_lease_to_its_parent_and_takes_its_own(path: Path, script: Any) -> None:
+    assert script(START + LEASES, path, "r") == "0 True\nTrue\n0\n"

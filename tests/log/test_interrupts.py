@@ -1,0 +1,66 @@
+"""Ctrl-C at any moment of a wait for the medium: whoever waits next gets an answer."""
+
+from __future__ import annotations
+
+import opcode
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import seglog
+from seglog import LogConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Behind these CPython looks whether a signal has come.
+LOOKS = {opcode.opmap[name] for name in ("CALL", "CALL_FUNCTION_EX", "RESUME", "JUMP_BACKWARD")}
+PATIENCE_SECONDS = 5.0
+
+
+def interrupt(call: Callable[[], object], moment: int) -> bool:
+    """Call, and raise KeyboardInterrupt at the given moment within durability.py; return whether there was one."""
+    seen, struck = 0, False
+
+    def watch(frame: Any, event: str, _: object) -> Any:
+        if event == "call" and not frame.f_code.co_filename.endswith("durability.py"):
+            return None
+        frame.f_trace_opcodes = True
+        before = None
+
+        def at(frame: Any, event: str, _: object) -> Any:
+            nonlocal seen, before, struck
+            if event == "opcode":
+                looked, before = before in LOOKS, frame.f_code.co_code[frame.f_lasti]
+                seen += looked
+                if looked and seen == moment:
+                    struck = True
+                    raise KeyboardInterrupt
+            return at
+
+        return at
+
+    old = sys.gettrace()
+    sys.settrace(watch)
+    try:
+        call()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(old)
+    return struck
+
+
+def test_an_interrupt_at_any_moment_of_a_sync_leaves_a_log_that_syncs() -> None:
+    moment, struck = 0, True
+    while struck:
+        moment += 1
+        log = seglog.open(seglog.MemoryStorage(), LogConfig(flush_records=1))
+        struck = interrupt(lambda log=log: log.append(b"v"), moment)  # type: ignore[misc] # mypy cannot infer it
+        other = threading.Thread(target=log.sync, daemon=True)
+        other.start()
+        other.join(PATIENCE_SECONDS)
+        assert not other.is_alive(), f"sync hangs after an interrupt at moment {moment}"
+        assert log.durable_offset == log.next_offset
+        log.close()
+    assert moment > 5, "nothing was interrupted at all"
