@@ -115,7 +115,10 @@ class StreamOverflow(SeglogError, ValueError):
     """A streamed record passed its limit; it was rolled back and nothing of it is visible."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"the stream passed its limit of {limit} bytes and was rolled back")
+        super().__init__(
+            f"the stream passed its limit of {limit} bytes and was rolled back; a record may take what its segment "
+            "has left and segment_overflow_bytes more, or the limit you gave: raise segment_bytes or the limit"
+        )
         self.limit = limit
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import seglog
 from seglog.cli import output
 from seglog.cli.exits import Exit
+from seglog.cli.opened import opened
 from seglog.cli.options import Commands, add_command, add_log, add_quiet, add_yes
 from seglog.cli.progress import progress
 from seglog.cli.units import format_count, format_size, parse_offset
@@ -153,7 +154,7 @@ def _say_repair(args: argparse.Namespace, report: RepairReport, heading: str) ->
 
 
 def _truncate(args: argparse.Namespace) -> int:
-    with seglog.open(args.log, mode="r") as log:  # never creates a log, which "a" would
+    with opened(args.log, mode="r") as log:  # never creates a log, which "a" would
         lowest, end = log.lowest_offset, log.next_offset
     if not lowest <= args.offset <= end:
         raise OffsetOutOfRange(args.offset, lowest, end + 1)
@@ -161,7 +162,7 @@ def _truncate(args: argparse.Namespace) -> int:
     if args.offset < end and not output.confirmed(question, yes=args.yes):
         output.note("nothing was changed")
         return Exit.FAILED
-    with seglog.open(args.log, mode="a") as log:
+    with opened(args.log, mode="a") as log:
         dropped = max(0, log.next_offset - args.offset)
         if dropped:
             log.truncate(args.offset)
@@ -173,11 +174,11 @@ def _truncate(args: argparse.Namespace) -> int:
 
 
 def _expire(args: argparse.Namespace) -> int:
-    with seglog.open(args.log, mode="r") as log:  # never creates a log, which "a" would
+    with opened(args.log, mode="r") as log:  # never creates a log, which "a" would
         if args.dry_run:
             going = _expirable(log)
             return _expired(args, len(going), sum(segment.bytes for segment in going))
-    with seglog.open(args.log, mode="a") as log:
+    with opened(args.log, mode="a") as log:
         before = log.size
         dropped = log.expire()
         return _expired(args, dropped, before - log.size)

@@ -61,13 +61,19 @@ _CONFIG: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
         "N",
         "segments kept open at a time; default 64",
     ),
-    ("--retention-bytes", "retention.bytes", parse_size, "SIZE", "let `expire` keep about this many bytes"),
+    (
+        "--retention-bytes",
+        "retention.bytes",
+        parse_size,
+        "SIZE",
+        "keep about this many bytes: older segments go when one rolls, and at `expire`",
+    ),
     (
         "--retention-age",
         "retention.age",
         parse_duration,
         "DURATION",
-        "let `expire` keep sealed segments this long",
+        "keep sealed segments this long: older ones go when one rolls, and at `expire`",
     ),
 )
 

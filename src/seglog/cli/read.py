@@ -6,10 +6,10 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
-import seglog
 from seglog.cli import output
 from seglog.cli.exits import Exit
 from seglog.cli.formats import encode_record
+from seglog.cli.opened import opened
 from seglog.cli.options import Commands, add_command, add_delimiter, add_durable, add_force, add_log
 from seglog.cli.selection import Selection, add_selection, records, selection_from, tail_start
 from seglog.cli.units import parse_count, parse_offset
@@ -103,7 +103,7 @@ def _encoder(args: argparse.Namespace) -> Callable[[Record], bytes]:
 def _read(args: argparse.Namespace) -> int:
     chosen = _chosen(args)
     with (
-        seglog.open(args.log, mode="r", expose=args.expose) as log,
+        opened(args.log, mode="r", expose=args.expose) as log,
         output.target(args.output, force=args.force) as sink,
     ):
         if args.offset is not None:
@@ -144,7 +144,7 @@ def _write_value(record: Record, sink: BinaryIO) -> None:
 
 def _tail(args: argparse.Namespace) -> int:
     encode, sink = _encoder(args), output.stdout()
-    with seglog.open(args.log, mode="r", expose=args.expose) as log:
+    with opened(args.log, mode="r", expose=args.expose) as log:
         stop = log.next_offset
         if args.records:
             start = tail_start(log.segments, args.records, stop)

@@ -8,10 +8,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-import seglog
 from seglog.cli import output
 from seglog.cli.exits import saying_what_went_in
 from seglog.cli.formats import encode_record
+from seglog.cli.opened import opened
 from seglog.cli.options import (
     Commands,
     add_command,
@@ -157,7 +157,7 @@ def _import(args: argparse.Namespace) -> int:
         source = ingest.open_source(file, kind, columns, delimiter=args.delimiter, key_separator=args.key_separator)
         first = next(source.batches, None)  # a file that is wrong from the start leaves no log behind
         batches = source.batches if first is None else chain([first], source.batches)
-        with seglog.open(args.log, config_from(args), mode="a") as log:
+        with opened(args.log, config_from(args), mode="a") as log:
             counts = _pour(log, source, batches, quiet=args.quiet)
     _summary(args, "imported", counts, time.monotonic() - began)
     return 0
@@ -191,7 +191,7 @@ def _export(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"{kind} is binary and would spoil the terminal; name a file or use a pipe")
     began = time.monotonic()
     with (
-        seglog.open(args.log, mode="r", expose=args.expose) as log,
+        opened(args.log, mode="r", expose=args.expose) as log,
         output.target(args.file, force=args.force) as sink,
         progress("export", unit=" records", quiet=args.quiet) as report,
     ):

@@ -6,10 +6,10 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
-import seglog
 from seglog.cli import output
 from seglog.cli.exits import saying_what_went_in
 from seglog.cli.formats import CHUNK_BYTES, decode_line, split
+from seglog.cli.opened import opened
 from seglog.cli.options import Commands, add_command, add_config, add_delimiter, add_log, config_from
 from seglog.cli.units import parse_delimiter, parse_header, parse_time
 from seglog.errors import InvalidArgument
@@ -75,7 +75,7 @@ def add_parsers(commands: Commands) -> None:
 def _append(args: argparse.Namespace) -> int:
     _check(args)
     with (
-        seglog.open(args.log, config_from(args), mode="a") as log,
+        opened(args.log, config_from(args), mode="a") as log,
         saying_what_went_in(log) if args.lines else contextlib.nullcontext(),
     ):
         heard = True

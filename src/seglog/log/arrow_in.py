@@ -111,7 +111,8 @@ class ArrowBatch:
             raise InvalidArgument(
                 f"{length} bytes at position {position}, offset {relative} must fit {target.size} bytes and 32 bits"
             )
-        entries, found = np.empty((stop - start, 2), np.uint64), np.empty((stop - start, 2), np.int64)
+        room = pa.allocate_buffer(16 * (stop - start))  # Arrow's pool hands out the same pages again
+        entries, found = np.frombuffer(room, np.uint64).reshape(-1, 2), np.empty((stop - start, 2), np.int64)
         place = Place(relative, position, np.uint64(salt))
         count, state, summary = encode(self._rows, start, stop, place, marks_state, target, entries, found)
         summary = Summary(*summary)

@@ -24,7 +24,7 @@ from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.log.catalog import read_manifest
 from seglog.log.rebuild import read_or_rebuild
-from seglog.segment.resync import find_record
+from seglog.segment.resync import Found, find_record
 from seglog.segment.sealed import read_whole, rules_of
 from seglog.segment.survey import Tally, survey
 from seglog.storage import File, Storage
@@ -35,7 +35,8 @@ Progress = Callable[[int, int], None]
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     """One damage. kind: manifest, missing (a store), short, header, record, figures (the manifest's figures do not fit
-    the records) or index (a lookup; derived, costs no data). offset, position: where, if it is about records.
+    the records) or index (a lookup; derived, costs no data). offset, position: where, if it is about records; records:
+    how many are unreadable from there on, as far as can be told.
     """
 
     kind: str
@@ -43,6 +44,7 @@ class Problem:
     detail: str
     offset: int | None = None
     position: int | None = None
+    records: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,8 +139,14 @@ class SegmentCheck:
             return False
         return manifest is not None and all(entry.file != self.entry.file for entry in manifest.segments)
 
-    def _problem(self, kind: str, detail: str, *, offset: int | None = None, position: int | None = None) -> None:
-        self.problems.append(Problem(kind=kind, path=self.path, detail=detail, offset=offset, position=position))
+    def _problem(
+        self, kind: str, detail: str, *, offset: int | None = None, position: int | None = None, records: int = 0
+    ) -> None:
+        if records > 1:
+            detail += f"; {records} records from here on are unreadable"
+        self.problems.append(
+            Problem(kind=kind, path=self.path, detail=detail, offset=offset, position=position, records=records)
+        )
 
     def _check_header(self, store: File) -> None:
         header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
@@ -177,16 +185,23 @@ class SegmentCheck:
             if is_tail and (found is None or store.pread(HEAD_BYTES, position) == ZERO_HEAD):
                 self.tail_bytes = end - position
                 break
-            self._problem("record", reason, offset=expected if self.entry.dense else None, position=position)
+            offset, lost = (expected, self._lost(expected, found)) if self.entry.dense else (None, 1)
+            self._problem("record", reason, offset=offset, position=position, records=lost)
             if found is None:
                 break
             position, expected = found
         self._check_acknowledged(expected)
 
+    def _lost(self, expected: int, found: Found | None) -> int:
+        """Return how many offsets damage in a dense segment takes: up to the record found, or all that were known."""
+        if found is not None:
+            return found.offset - expected
+        known = self.entry.next_offset or self.entry.base_offset + self._durable_records()
+        return max(known - expected, 1)
+
     def _is_tail(self, expected: int) -> bool:
         """Whether whatever stands here was never acknowledged: at most a write under way, or one that was cut off."""
-        passed = expected - self.entry.base_offset if self.entry.dense else self.tally.records
-        return not self.entry.sealed and passed >= self._durable_records()
+        return not self.entry.sealed and expected - self.entry.base_offset >= self._durable_records()
 
     def _durable_records(self) -> int:
         header = read_whole(self.storage, self.entry.name(filename.INDEX))[:DENSE_HEADER_BYTES]
@@ -197,7 +212,8 @@ class SegmentCheck:
             return
         missing = self.entry.base_offset + self._durable_records() - expected
         if missing > 0 and not any(problem.kind == "record" for problem in self.problems):
-            self._problem("record", f"{missing} records known to be on the medium are gone", offset=expected)
+            what = f"{missing} records known to be on the medium are gone"
+            self.problems.append(Problem(kind="record", path=self.path, detail=what, offset=expected, records=missing))
 
     def _check_figures(self) -> None:
         """Compare what was read with what the manifest says of a sealed segment."""
@@ -227,6 +243,8 @@ class SegmentCheck:
             self._problem("index", "the dense index is missing or differs from the store; it is made anew when used")
         if not self.entry.sealed:
             return
+        if self._indexed and self.entry.dense and self._durable_records() == 0 and self.entry.records:
+            self._problem("index", "the dense index's header is damaged; it is made anew when used")
         if decode_times(read_whole(self.storage, self.entry.name(filename.TIMES))) is None:
             self._problem("index", "the time index is missing or damaged; it is made anew when used")
         offsets = read_whole(self.storage, self.entry.name(filename.OFFSETS))

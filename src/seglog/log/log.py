@@ -100,6 +100,10 @@ class Log(ABC):
         view = self._view()
         return view.next_offset - view.lowest_offset
 
+    def __bool__(self) -> bool:
+        """Return True: a log without records is a log all the same."""
+        return True
+
     def __repr__(self) -> str:
         if self._closed:
             return f"<{type(self).__name__} {self.path} closed>"
@@ -254,6 +258,8 @@ class Log(ABC):
         """
         if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float))):
             raise InvalidType(f"timeout must be seconds or None, not {type(timeout).__name__}")
+        if timeout is not None and not timeout >= 0:  # so that NaN is refused as well
+            raise InvalidArgument(f"timeout is {timeout}; it must be a number of seconds, 0 or more, or None")
         return self.tail(start).follow(timeout)
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:

@@ -67,7 +67,7 @@ def open_log(
 
     mode "a": create it, or open it for writing; one process at a time (LogLocked). mode "r": read only, beside a
     writer; LogNotFound where there is none, and expose="durable" shows only what the writer has synced.
-    config: stored with the log; None takes the stored one. clock gives us since the epoch.
+    config: stored with the log, in place of the old one as a whole; None takes that. clock gives us since the epoch.
 
     NotALog for a file or a directory of something else, FormatVersionError for a newer format, CorruptLog for a
     structure that cannot be used; all of them leave everything as it is.

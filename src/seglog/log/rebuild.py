@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from seglog.clock import Clock
 from seglog.config import LogConfig
@@ -70,7 +71,9 @@ def rebuild_manifest(
         published=dict(previous.published) if previous else {},
         rebuilt=True,
     )
-    detail = f"{why}; rebuilt from {len(segments)} stores" + (" and MANIFEST.prev" if previous else "")
+    detail = f"{why}; rebuilt from {len(segments)} stores"
+    detail += " and MANIFEST.prev" if previous or config else "; its config is lost, defaults stand in for it"
+    detail += "".join(f"; no store holds offsets {start} up to {stop}" for start, stop in _gaps(segments))
     return manifest, RecoveryEvent(kind="manifest", path=f"{storage.path}/{filename.MANIFEST}", detail=detail)
 
 
@@ -154,6 +157,13 @@ def _arrange(found: list[_Candidate]) -> list[SegmentEntry]:
         base_offset=last.base_offset, file=last.file, salt=last.salt, created=last.created, dense=last.dense
     )
     return live
+
+
+def _gaps(segments: list[SegmentEntry]) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of offsets between stores; a follower of a compacted log may have left such gaps itself."""
+    for entry, following in pairwise(segments):
+        if entry.next_offset is not None and entry.next_offset < following.base_offset:
+            yield entry.next_offset, following.base_offset
 
 
 def _cut(candidate: _Candidate, limit: int) -> SegmentEntry:

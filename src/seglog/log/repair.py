@@ -25,7 +25,7 @@ from seglog.segment.active import ActiveSegment, create_segment
 from seglog.segment.recovery import TailRecovery
 from seglog.segment.resync import find_record
 from seglog.segment.scan import Rules, StoreWalk
-from seglog.segment.sealed import rules_of
+from seglog.segment.sealed import rules_of, write_lookups
 from seglog.storage import File, Storage, must_sync
 
 
@@ -77,9 +77,9 @@ def plan(report: VerifyReport) -> tuple[tuple[RepairAction, ...], int]:
         if "missing" in kinds:
             actions.append(RepairAction(kind="drop", path=path, detail=f"{details}: the log goes on without it"))
         elif kinds & {"short", "header", "record", "figures"}:
-            damaged = sum(problem.kind == "record" for problem in problems)
-            lost += damaged
-            what = f"{len(problems)} problems ({details}): readable records are copied, the store goes to quarantine/"
+            lost += sum(problem.records for problem in problems)
+            count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+            what = f"{count} ({details}): readable records are copied, the store goes to quarantine/"
             actions.append(RepairAction(kind="salvage", path=path, detail=what))
         elif "manifest" in kinds:
             actions.append(RepairAction(kind="accept", path=path, detail=details))
@@ -141,7 +141,7 @@ class Repair:
                 yield from self._salvage(entry)
             else:
                 if kind == "reindex":
-                    self._drop_lookups(entry)
+                    write_lookups(self.storage, entry, interval=manifest.config.index_interval_bytes)
                 yield entry
         if self._kind(manifest.active) == "salvage":
             recovered = TailRecovery(self.storage, manifest.active, manifest.config.index_interval_bytes).run(0)
@@ -150,9 +150,13 @@ class Repair:
     def _active(self, entry: SegmentEntry) -> SegmentEntry:
         """Return the active entry, or that of a new one where the old store is gone or was salvaged."""
         kind = self._kind(entry)
+        if kind == "reindex":  # recovery writes the index of an active segment anew
+            TailRecovery(self.storage, entry, self.catalog.current.config.index_interval_bytes).run(0)
         if kind not in ("drop", "salvage"):
             return entry
         end = self._end_of_active(entry)
+        if kind == "drop":
+            self.lost += end - entry.base_offset
         fresh = self._new_entry(end, dense=True)
         store = create_segment(self.storage, fresh, self.catalog.current.log_id)
         ActiveSegment.start(self.storage, fresh, store, interval=4096, buffer_bytes=0)
@@ -174,10 +178,6 @@ class Repair:
             created=self.clock(),
             dense=dense,
         )
-
-    def _drop_lookups(self, entry: SegmentEntry) -> None:
-        for kind in (filename.INDEX, filename.OFFSETS, filename.TIMES):
-            self.storage.unlink(entry.name(kind))  # made anew, from the store, when next used
 
     def _quarantine(self, retired: list[SegmentEntry]) -> None:
         """Give every replaced store a second name below quarantine/, so that retiring it destroys nothing."""
@@ -210,7 +210,8 @@ class Repair:
         store = create_segment(self.storage, fresh, self.catalog.current.log_id, span=span)
         target = ActiveSegment.start(self.storage, fresh, store, interval=4096, buffer_bytes=1024 * 1024)
         copied = self._copy(old, rules_of(entry), min(old.size(), entry.bytes or 0), target)
-        self.lost += max((entry.records or 0) - copied, 0)
+        known = span if entry.dense else entry.records or 0
+        self.lost += max(known - copied, 0)
         sealed = target.seal(entry.sealed_at or self.clock())
         if copied:
             yield replace(sealed, next_offset=end_offset)

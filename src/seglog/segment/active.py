@@ -290,13 +290,28 @@ class ActiveSegment:
         for block in blocks:
             self.tally.absorb(block)
             self._extend_sparse(block.marks)
-            if self._dense is not None:
-                self._dense.pending.extend(block.entries)
-            else:
-                self.tally.digest.update(block.entries)
+        self._admit_entries([block.entries for block in blocks], stop - start)
         self.size = position
         self.next_offset += stop - start
         self._publish()
+
+    def _admit_entries(self, entries: list[bytes], records: int) -> None:
+        """Take in the entries of a batch: they go to the index file as they are, since copying many of them costs."""
+        if self._dense is not None and not self._wrote_entries(self._dense, entries, records):
+            for part in entries:
+                self._dense.pending.extend(part)
+            return
+        for part in entries:
+            self.tally.digest.update(part)
+
+    def _wrote_entries(self, dense: DenseLookup, entries: list[bytes], records: int) -> bool:
+        try:
+            self._flush_entries()
+            self._index.pwritev(entries, entry_position(dense.flushed))
+        except StorageError:
+            return False  # derived: they stay pending
+        dense.add_flushed(records, self._index)
+        return True
 
     # --- lookups and durability ---------------------------------------------------------------------------------
 

@@ -59,6 +59,11 @@ class DenseLookup:
         self._index = index or self._index
         self._tail = (len(self), bytearray())
 
+    def add_flushed(self, records: int, index: File) -> None:
+        """Note that as many entries more were written to the index file, behind the others; none may be pending."""
+        self._index = index
+        self._tail = (self._tail[0] + records, bytearray())
+
     def exact(self, relative: int) -> Place | None:
         """Return the entry of a record."""
         first, pending = self._tail

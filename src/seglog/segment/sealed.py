@@ -50,7 +50,7 @@ def open_store(storage: Storage, entry: SegmentEntry, *, writable: bool = False)
             raise
         raise CorruptLog(
             f"{storage.path}/{entry.name()}: the store of offsets {entry.base_offset} up to "
-            f"{entry.next_offset} is missing; run `seglog repair` to go on without it"
+            f"{entry.next_offset or 'the end'} is missing; run `seglog repair` to go on without it"
         ) from error
     header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
     if header is not None and header.salt != entry.salt:
@@ -71,6 +71,18 @@ def open_sealed(storage: Storage, entry: SegmentEntry, *, interval: int, heal: b
         marks=cache(files.times),
         mend=files.new_dense_lookup if entry.dense else None,
     )
+
+
+def write_lookups(storage: Storage, entry: SegmentEntry, *, interval: int) -> None:
+    """Make every lookup file of a sealed segment anew from its store."""
+    for kind in (filename.INDEX, filename.OFFSETS, filename.TIMES):
+        storage.unlink(entry.name(kind))
+    files = _SealedFiles(storage, entry, open_store(storage, entry), rules_of(entry), interval, heal=True)
+    if entry.dense:
+        files.new_dense_lookup()
+    else:
+        files.sparse_lookup()
+    files.times()
 
 
 class _SealedFiles:
