@@ -95,6 +95,15 @@ class LogFollower(Log):
                     self._hold_oldest()
             return self._present
 
+    def _view_at(self, offset: int) -> View:
+        """Return the present view; what was appended since matters only to an offset it does not reach."""
+        with self._mutex:
+            self._check_open()
+            known = offset < self._present.next_offset
+            if known and self._storage.identity(filename.MANIFEST) == self._identity:
+                return self._present
+        return self._view()
+
     def _hold_oldest(self) -> None:
         self._lease.hold(self._views.oldest_version() or 0)
 

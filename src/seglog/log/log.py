@@ -53,6 +53,10 @@ class Log(ABC):
     def _view(self) -> View:
         """Return the present view; for a follower, after a look at what has changed."""
 
+    def _view_at(self, offset: int) -> View:
+        """Return a view that is good for reading `offset`."""
+        return self._view()
+
     @property
     @abstractmethod
     def durable_offset(self) -> int:
@@ -132,7 +136,7 @@ class Log(ABC):
         """
         if type(offset) is not int:
             offset = checked_offset(offset)
-        view = self._view()
+        view = self._view_at(offset)
         if not view.manifest.start <= offset < view.active.next_offset:
             raise OffsetOutOfRange(offset, view.lowest_offset, view.next_offset)
         reader = view.reader_of(offset)
