@@ -7,7 +7,7 @@ StorageError leaves the old structure, LogPoisoned means that nobody knows which
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from seglog.clock import Clock
 from seglog.config import LogConfig
@@ -17,6 +17,7 @@ from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES
 from seglog.log.cache import SegmentCache
 from seglog.log.catalog import Catalog
+from seglog.log.durability import Durability
 from seglog.log.info import SegmentInfo, active_info, sealed_info
 from seglog.log.retention import select_expired
 from seglog.log.view import View
@@ -48,7 +49,7 @@ class LiveSegments:
         self.config = config
         self.last_append = clock()
         self._changing = False
-        self.on_synced: Callable[[int], object] = int  # nobody listens yet
+        self.durability = Durability(active.next_offset)
         self._storage = storage
         self._clock = clock
         self.segment_bytes = config.segment_bytes
@@ -118,7 +119,7 @@ class LiveSegments:
             self._begin(entry, kept, retire=[old.entry])
         else:
             self._begin(entry, [*kept, sealed])
-        self.on_synced(old.next_offset)
+        self.durability.advance(old.next_offset)
         return self.drop_expired(now)
 
     def truncate(self, offset: int) -> None:

@@ -29,7 +29,7 @@ from seglog.errors import (
 )
 from seglog.format.codec import encode_headers, record_length
 from seglog.format.store import HEADER_BYTES
-from seglog.log.durability import Durability, IntervalSync
+from seglog.log.durability import IntervalSync
 from seglog.log.info import SegmentInfo
 from seglog.log.live import LiveSegments
 from seglog.log.log import Log
@@ -68,8 +68,7 @@ class LogWriter(Log):
         self._inherited = False
         self._group = threading.local()
         self._refusal: Callable[[], SeglogError] | None = None
-        self._durability = Durability(live.active.next_offset)
-        live.on_synced = self._durability.advance
+        self._durability = live.durability
         self._flush_records = live.config.flush_records
         self._segment_bytes = live.segment_bytes
         LogWriter._open_writers.add(self)
