@@ -19,6 +19,7 @@ from seglog.format.index import (
     decode_durable_records,
     decode_offsets,
     decode_times,
+    entry_position,
 )
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
@@ -204,8 +205,15 @@ class SegmentCheck:
         return not self.entry.sealed and expected - self.entry.base_offset >= self._durable_records()
 
     def _durable_records(self) -> int:
-        header = read_whole(self.storage, self.entry.name(filename.INDEX))[:DENSE_HEADER_BYTES]
+        header = self._index_bytes(DENSE_HEADER_BYTES, 0)
         return decode_durable_records(header, self.entry.base_offset, self.entry.salt) or 0
+
+    def _index_bytes(self, length: int, position: int) -> bytes:
+        """Return a piece of the index, empty where there is none or it cannot be read."""
+        try:
+            return self.storage.open(self.entry.name(filename.INDEX)).pread(length, position)
+        except StorageError:
+            return b""
 
     def _check_acknowledged(self, expected: int) -> None:
         if self.entry.sealed or not self.entry.dense:
@@ -229,12 +237,7 @@ class SegmentCheck:
         """Note whether the dense index holds these entries; of an active segment it need not hold all."""
         if not self.entry.dense or not self._indexed or not entries:
             return
-        try:
-            index = self.storage.open(self.entry.name(filename.INDEX))
-            start = DENSE_HEADER_BYTES + 16 * (first - self.entry.base_offset)
-            data = index.pread(len(entries), start)
-        except StorageError:
-            data = b""
+        data = self._index_bytes(len(entries), entry_position(first - self.entry.base_offset))
         whole = entries if self.entry.sealed else entries[: len(data)]
         self._indexed = data == whole
 
