@@ -8,7 +8,7 @@ import pytest
 
 pytest.register_assert_rewrite("seglog.testing.storage_contract")
 
-from seglog.storage import LocalStorage, MemoryStorage, Storage  # noqa: E402 - the rewrite must be asked for first
+from seglog.storage import LocalStorage, MemoryStorage, Storage, Subdirectory  # noqa: E402 - the rewrite must be asked for first
 from seglog.testing.faulty import FaultyStorage  # noqa: E402 - as above
 from seglog.testing.storage_contract import StorageContract  # noqa: E402 - as above
 
@@ -32,3 +32,9 @@ class TestFaultyStorage(StorageContract):
     @pytest.fixture
     def storage(self, tmp_path: Path) -> Storage:
         return FaultyStorage(LocalStorage(tmp_path / "log"))
+
+
+class TestSubdirectory(StorageContract):
+    @pytest.fixture
+    def storage(self, tmp_path: Path) -> Storage:
+        return Subdirectory(LocalStorage(tmp_path / "log"), "deep/er")

@@ -7,11 +7,11 @@ StorageError leaves the old structure, LogPoisoned means that nobody knows which
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from seglog.clock import Clock
 from seglog.config import LogConfig
-from seglog.errors import RecordTooLarge, StorageError
+from seglog.errors import CorruptLog, RecordTooLarge, StorageError
 from seglog.format import filename
 from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES
@@ -20,6 +20,7 @@ from seglog.log.catalog import Catalog
 from seglog.log.durability import Durability
 from seglog.log.info import SegmentInfo, active_info, sealed_info
 from seglog.log.retention import select_expired
+from seglog.log.staging import StagedSegment, adopt, placed
 from seglog.log.view import View
 from seglog.segment.active import ActiveSegment, create_segment
 from seglog.segment.cut import cut_entry
@@ -122,6 +123,31 @@ class LiveSegments:
         self.durability.advance(old.next_offset)
         return self.drop_expired(now)
 
+    def publish(self, staged: Sequence[StagedSegment], published: dict[str, int]) -> range:
+        """Add staged segments behind the last record, in one manifest; return the offsets they got."""
+        old, now = self.active, self._clock()
+        sealed, kept = old.seal(now), self.catalog.current.segments[:-1]
+        joining, end = [], old.next_offset
+        for one in staged:
+            number = self.catalog.new_file_number()
+            joining.append(placed(one, base_offset=end, file=number, sealed_at=now))
+            end += one.records
+        try:
+            for one, entry in zip(staged, joining, strict=True):
+                adopt(self._storage, one, entry)
+            before = [*kept] if old.empty else [*kept, sealed]
+            retired = [old.entry] if old.empty else []
+            new = self._new_entry(end, now, dense=True)
+            self._begin(new, [*before, *joining], retire=retired, published=published)
+        except (StorageError, CorruptLog):
+            for entry in joining:
+                self._forget(entry)
+            raise
+        self.durability.advance(end)
+        self.last_append = now
+        self.drop_expired(now)
+        return range(old.next_offset, end)
+
     def truncate(self, offset: int) -> None:
         """Remove the records from `offset` on: the segment that holds it ends earlier, later ones go."""
         self.active.write_buffer()
@@ -204,7 +230,7 @@ class LiveSegments:
 
     def _forget(self, entry: SegmentEntry) -> None:
         """Remove the files of a segment that did not come to be; what stays is set aside by the next opening."""
-        for kind in (filename.STORE, filename.INDEX):
+        for kind in filename.KINDS:
             try:
                 self._storage.unlink(entry.name(kind))
             except StorageError:

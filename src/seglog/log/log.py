@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import TracebackType
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from seglog.log.check import Progress, VerifyReport
     from seglog.log.repair import RepairReport
+    from seglog.log.staging import StagedSegment
     from seglog.log.view import View
     from seglog.storage import Storage
 
@@ -327,6 +328,23 @@ class Log(ABC):
         undone on an error.
         """
         self._refuse("append_batch")
+
+    def publish(self, staged: Sequence[StagedSegment], *, query: str, batch: int) -> range | None:
+        """Add segments that a `Stage` wrote behind the last record, all in one step; return the offsets they got.
+
+        query, batch: which run of which query this is. None, and nothing is done, if that batch (or a later one of the
+        query) was published before: a batch may be handed in again after any failure. The stage stays; remove it after.
+        CorruptLog if a staged file is missing or damaged.
+        """
+        self._refuse("publish")
+
+    def check_staged(self, staged: Sequence[StagedSegment]) -> None:
+        """Raise CorruptLog, without any change, if one of these segments could not be published."""
+        self._refuse("check_staged")
+
+    def published(self, query: str) -> int | None:
+        """Return the number of the last batch that was published for a query, None before the first."""
+        return self._view().manifest.published.get(query)
 
     def truncate(self, offset: int) -> None:
         """Remove the records from `offset` on; the next append gets `offset`."""

@@ -33,6 +33,7 @@ from seglog.log.follower import LogFollower
 from seglog.log.live import LiveSegments
 from seglog.log.log import Log
 from seglog.log.rebuild import read_or_rebuild
+from seglog.log.staging import staged_identities
 from seglog.log.writer import LogWriter
 from seglog.segment.active import create_segment
 from seglog.segment.recovery import TailRecovery
@@ -156,6 +157,7 @@ class _Opening:
         self.config = config
         self.clock = clock
         self.events: list[RecoveryEvent] = []
+        self._staged_stores: set[object] | None = None
 
     def run(self, lock: Lock) -> LogWriter:
         """Open under the lock."""
@@ -244,6 +246,12 @@ class _Opening:
                 path = f"{self.storage.path}/{entry.name()}"
                 self.events.append(RecoveryEvent(kind="damage", path=path, detail=detail, position=size))
 
+    def _staged(self) -> set[object]:
+        """Return the identities of staged stores; asked for an orphan only, so that opening seldom looks there."""
+        if self._staged_stores is None:
+            self._staged_stores = staged_identities(self.storage)
+        return self._staged_stores
+
     def _set_orphans_aside(self, manifest: Manifest) -> int:
         """Move segment files that no manifest names to quarantine/; return a file number above all of them."""
         live = {entry.file for entry in manifest.segments}
@@ -256,8 +264,8 @@ class _Opening:
             highest = max(highest, parsed.number)
             if parsed.number in live or name in retired:
                 continue
-            if parsed.kind != filename.STORE or size <= HEADER_BYTES:
-                self.storage.unlink(name)  # derived, or empty: nothing in it to keep
+            if parsed.kind != filename.STORE or size <= HEADER_BYTES or self.storage.identity(name) in self._staged():
+                self.storage.unlink(name)  # derived, empty, or still in its stage: nothing in it to keep
                 continue
             self.storage.rename(name, f"{filename.QUARANTINE}/{name}")
             detail = f"no manifest names this store; moved to {filename.QUARANTINE}/"

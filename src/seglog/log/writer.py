@@ -5,7 +5,7 @@ Who holds the lock, what is durable and when writing is over is the business of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from seglog.config import MAX_OFFSET
@@ -18,8 +18,9 @@ from seglog.errors import (
     StorageError,
 )
 from seglog.format.codec import encode_headers, record_length
-from seglog.format.store import HEADER_BYTES
+from seglog.log.fill import check_widest, fill
 from seglog.log.locked import LockedLog
+from seglog.log.staging import StagedSegment, after_batch, check_staged, refuse_rebuilt
 from seglog.record import (
     Header,
     Record,
@@ -160,15 +161,13 @@ class LogWriter(LockedLog):
         from seglog.log.arrow import ArrowBatch  # noqa: PLC0415 - pyarrow and numba load when first used
 
         batch = ArrowBatch.prepare(data, now=self._clock())
-        if batch.rows:
-            widest = int(batch.sizes.argmax())
-            self._live.check_size(int(batch.sizes[widest]), row=widest)
+        check_widest(self._live, batch)
         with self._writing():
             first = self._live.active.next_offset
             if first + batch.rows > MAX_OFFSET:
                 self._refuse_offset(first + batch.rows - 1)
             try:
-                self._append_pieces(batch)
+                fill(self._live, batch)
             except LogPoisoned:
                 raise
             except BaseException:
@@ -188,24 +187,26 @@ class LogWriter(LockedLog):
             message = "a batch failed and could not be rolled back; open the log again"
             raise LogPoisoned(error.errno, message, self.path) from error
 
-    def _append_pieces(self, batch: Any) -> None:
-        """Append a batch segment by segment; in one piece if a segment can take it."""
-        if not batch.rows:
-            return
-        total = int(batch.ends[batch.rows])
-        if self._live.age_is_due() or (total <= self._segment_bytes - HEADER_BYTES and not self._live.fits(total)):
-            self._live.roll()
-        row = 0
-        while row < batch.rows:
-            stop = batch.rows_within(row, self._segment_bytes - self._live.active.size)
-            if stop == row and not self._live.active.empty:
-                self._live.roll()
-                continue
-            stop = max(stop, row + 1)  # one record may use the overflow of an empty segment
-            self._live.active.append_batch(batch, row, stop)
-            row = stop
-
     # --- structure ----------------------------------------------------------------------------------------------
+
+    def publish(self, staged: Sequence[StagedSegment], *, query: str, batch: int) -> range | None:
+        """Add whole staged segments to the log in one step; see Log.publish."""
+        with self._writing():
+            manifest = self._live.catalog.current
+            if manifest.published.get(query, -1) >= batch:
+                return None
+            refuse_rebuilt(manifest, self.path)
+            end = self._live.active.next_offset + sum(one.records for one in staged)
+            if end > MAX_OFFSET:
+                self._refuse_offset(end - 1)
+            return self._live.publish(staged, after_batch(manifest.published, query, batch))
+
+    def check_staged(self, staged: Sequence[StagedSegment]) -> None:
+        """Raise where a segment could not be published; see Log.check_staged."""
+        with self._writing():
+            refuse_rebuilt(self._live.catalog.current, self.path)
+            for one in staged:
+                check_staged(self._storage, one)
 
     def truncate(self, offset: int) -> None:
         """Remove the records from `offset` on; see Log.truncate."""

@@ -3,5 +3,6 @@
 from seglog.storage.base import File, Lock, Storage, must_sync
 from seglog.storage.local import LocalStorage
 from seglog.storage.memory import MemoryStorage
+from seglog.storage.subdirectory import Subdirectory
 
-__all__ = ["File", "LocalStorage", "Lock", "MemoryStorage", "Storage", "must_sync"]
+__all__ = ["File", "LocalStorage", "Lock", "MemoryStorage", "Storage", "Subdirectory", "must_sync"]

@@ -85,8 +85,8 @@ class Storage(Protocol):
         """Return the names in a directory, empty where it does not exist."""
         ...
 
-    def sizes(self) -> dict[str, int]:
-        """Return name -> size in bytes of every file at the top of the directory, in one sweep."""
+    def sizes(self, directory: str = "") -> dict[str, int]:
+        """Return name -> size in bytes of every file right in a directory, in one sweep."""
         ...
 
     def open(self, name: str, *, writable: bool = False) -> File:
@@ -119,6 +119,10 @@ class Storage(Protocol):
 
     def try_lock(self, name: str, *, shared: bool = False) -> Lock | None:
         """Lock a name, creating the file; None, at once, where another holder stands against it."""
+        ...
+
+    def remove_directory(self, directory: str) -> None:
+        """Remove a subdirectory and all that is in it; missing is no error."""
         ...
 
     def free_bytes(self) -> int:

@@ -222,9 +222,9 @@ class LocalStorage:
             except FileNotFoundError:
                 return []
 
-    def sizes(self) -> dict[str, int]:
-        """Return name -> size in bytes of the files at the top."""
-        with _naming(self.path), os.scandir(self.path) as entries:
+    def sizes(self, directory: str = "") -> dict[str, int]:
+        """Return name -> size in bytes of the files in a directory."""
+        with _naming(self._at(directory)), os.scandir(self._at(directory)) as entries:
             found: dict[str, int] = {}
             for entry in entries:
                 with suppress(FileNotFoundError):  # a writer unlinked it meanwhile
@@ -308,6 +308,26 @@ class LocalStorage:
                 return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             except OSError:
                 raise denied from None
+
+    def remove_directory(self, directory: str) -> None:
+        """Remove a subdirectory and all that is in it; missing is no error, also where another removes it as well."""
+        with _naming(self._at(directory)):
+            for name in self._leaves(directory):
+                self.unlink(name)
+            for root in self._branches(directory):
+                with suppress(FileNotFoundError):
+                    os.rmdir(root)  # noqa: PTH106 - as the other calls here
+
+    def _leaves(self, directory: str) -> list[str]:
+        return [
+            os.path.relpath(f"{root}/{name}", self.path)
+            for root, _, names in os.walk(self._at(directory))
+            for name in names
+        ]
+
+    def _branches(self, directory: str) -> list[str]:
+        """Return the directories below and including one, the deepest first."""
+        return [root for root, _, _ in os.walk(self._at(directory), topdown=False)]
 
     def free_bytes(self) -> int:
         """Return the bytes an ordinary user may still write."""

@@ -135,10 +135,19 @@ class MemoryStorage:
             rest = [name.removeprefix(prefix) for name in self._nodes if name.startswith(prefix)]
         return sorted({name.partition("/")[0] for name in rest})
 
-    def sizes(self) -> dict[str, int]:
-        """Return name -> size in bytes of the files at the top."""
+    def sizes(self, directory: str = "") -> dict[str, int]:
+        """Return name -> size in bytes of the files in a directory."""
         with self._guard:
-            return {name: len(node.data) for name, node in self._nodes.items() if "/" not in name}
+            return {name: len(self._nodes[self._below(directory, name)].data) for name in self._files(directory)}
+
+    def _files(self, directory: str) -> list[str]:
+        prefix = self._below(directory, "")
+        rest = [name.removeprefix(prefix) for name in self._nodes if name.startswith(prefix)]
+        return [name for name in rest if "/" not in name]
+
+    @staticmethod
+    def _below(directory: str, name: str) -> str:
+        return f"{directory}/{name}" if directory else name
 
     def open(self, name: str, *, writable: bool = False) -> MemoryFile:
         """Open an existing file."""
@@ -191,6 +200,12 @@ class MemoryStorage:
             else:
                 node.exclusive = True
             return MemoryLock(node, shared=shared)
+
+    def remove_directory(self, directory: str) -> None:
+        """Forget every file whose name begins with the directory's."""
+        with self._guard:
+            for name in [name for name in self._nodes if name.startswith(f"{directory}/")]:
+                del self._nodes[name]
 
     def free_bytes(self) -> int:
         """Return what one address space has for us, generously."""

@@ -20,7 +20,8 @@ from seglog.storage.base import Buffer
 READING = frozenset({"exists", "free_bytes", "identity", "map", "names", "open", "pread", "size", "sizes"})
 SYNCING = frozenset({"datasync", "sync_directory"})
 WRITING = SYNCING | {
-    *("create", "link", "make", "pwrite", "pwritev", "remove", "rename", "truncate", "try_lock", "unlink", "write")
+    *("create", "link", "make", "pwrite", "pwritev", "remove", "remove_directory", "rename", "truncate", "try_lock"),
+    *("unlink", "write"),
 }
 
 Spill = Callable[[float], None]
@@ -132,10 +133,10 @@ class FaultyStorage:
         self.meet("names", directory)
         return self._inner.names(directory)
 
-    def sizes(self) -> dict[str, int]:
+    def sizes(self, directory: str = "") -> dict[str, int]:
         """See Storage.sizes."""
-        self.meet("sizes", "")
-        return self._inner.sizes()
+        self.meet("sizes", directory)
+        return self._inner.sizes(directory)
 
     def open(self, name: str, *, writable: bool = False) -> File:
         """See Storage.open."""
@@ -181,6 +182,11 @@ class FaultyStorage:
         lock = _FaultyLock(self, inner, name)
         self._locks.add(lock)
         return lock
+
+    def remove_directory(self, directory: str) -> None:
+        """See Storage.remove_directory."""
+        self.meet("remove_directory", directory)
+        self._inner.remove_directory(directory)
 
     def free_bytes(self) -> int:
         """See Storage.free_bytes."""

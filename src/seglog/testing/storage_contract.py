@@ -159,6 +159,16 @@ class StorageContract:
         made.unlink("file")
         assert made.identity("file") is None
 
+    def test_a_directory_goes_with_all_that_is_in_it_and_nothing_else(self, made: Storage) -> None:
+        made.make(["deep", "deep/er", "deeply"])
+        for name in ("deep/1", "deep/er/2", "deeply/3", "4"):
+            made.create(name)
+        made.remove_directory("deep")
+        made.remove_directory("deep")
+        assert made.names("deep") == []
+        assert made.names("deeply") == ["3"]
+        assert "4" in made.names()
+
     def test_space_is_left(self, made: Storage) -> None:
         assert made.free_bytes() > 0
 

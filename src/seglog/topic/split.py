@@ -9,19 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from seglog.errors import InvalidType
+from seglog.errors import InvalidArgument, InvalidType
 from seglog.log.arrow import partitions_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+PARTITION = "partition"
+
 
 def split_by_partition(data: pa.Table | pa.RecordBatch, partitions: int, turn: int) -> tuple[dict[int, pa.Table], int]:
     """Return each partition's rows in their order (partitions without rows are absent), and the next turn.
 
+    A column `partition` (integers), which the shares lack, names the partition of the rows where it is not null.
     turn: the partition that takes the first row without a key; the next one takes the second, and so on.
-    InvalidType if `data` is no table or its keys are of a type that keys cannot have.
+    InvalidType if `data` is no table or its keys or partitions are of a type that these cannot have, InvalidArgument
+    for a partition that is not there.
     """
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
@@ -30,6 +35,9 @@ def split_by_partition(data: pa.Table | pa.RecordBatch, partitions: int, turn: i
     shares: dict[int, list[pa.RecordBatch]] = {}
     for batch in data.to_batches():  # chunk by chunk: joined, string columns could pass Arrow's 2 GiB
         numbers, turn = _partition_numbers(batch, partitions, turn)
+        if PARTITION in batch.schema.names:
+            numbers = _named_partitions(batch, numbers, partitions)
+            batch = batch.drop_columns([PARTITION])
         for number, rows in _shares(batch, numbers, partitions):
             shares.setdefault(number, []).append(rows)
     return {number: pa.Table.from_batches(shares[number]) for number in sorted(shares)}, turn
@@ -46,6 +54,20 @@ def _partition_numbers(
     keyless = np.flatnonzero(numbers < 0)
     numbers[keyless] = (turn + np.arange(keyless.size)) % partitions
     return numbers, (turn + keyless.size) % partitions
+
+
+def _named_partitions(
+    batch: pa.RecordBatch, numbers: np.ndarray[Any, np.dtype[np.int32]], partitions: int
+) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """Return `numbers`, but where the batch names a partition that one."""
+    column = batch.column(PARTITION)
+    if not pa.types.is_integer(column.type):
+        raise InvalidType(f"column {PARTITION} must hold integers, not {column.type}")
+    named = pc.fill_null(column.cast(pa.int64()), pa.scalar(-1, pa.int64())).to_numpy()
+    wrong = (named >= partitions) | (named < 0) & column.is_valid().to_numpy(zero_copy_only=False)
+    if wrong.any():
+        raise InvalidArgument(f"column {PARTITION} names {named[wrong][0]}; there are 0 to {partitions - 1}")
+    return np.where(named < 0, numbers, named).astype(np.int32)
 
 
 def _shares(

@@ -13,21 +13,26 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
+from seglog.clock import system_clock
 from seglog.errors import CorruptLog, InvalidArgument, InvalidType, NotALog
 from seglog.log.opening import open_log
+from seglog.log.staging import age_out
 from seglog.record import checked_key
+from seglog.storage import LocalStorage, Subdirectory
 from seglog.topic import description as topic_json
 from seglog.topic.partitioner import partition_of
+from seglog.topic.transaction import Transaction, commit, finish, unfinished
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
 
     import pyarrow as pa
 
     from seglog.config import LogConfig
     from seglog.log.log import Log
+    from seglog.log.staging import StagedSegment
     from seglog.topic.description import Description
 
 Mode = Literal["a", "r"]
@@ -41,12 +46,17 @@ class Topic:
     partition only.
     """
 
-    def __init__(self, path: Path, description: Description, logs: list[Log], resources: ExitStack) -> None:
+    def __init__(
+        self, path: Path, description: Description, logs: list[Log], resources: ExitStack, *, unfinished: bool = False
+    ) -> None:
+        """unfinished: whether batches may wait that an interrupted `publish` committed."""
         self.path = path
         self._description = description
         self._logs = logs
         self._resources = resources
         self._turn = 0
+        self._storage = LocalStorage(path)
+        self._unfinished = unfinished
 
     @classmethod
     def create(
@@ -92,7 +102,10 @@ class Topic:
                 resources.enter_context(open_log(_existing_partition(root, partition), mode=mode))
                 for partition in range(description.partitions)
             ]
-            return cls(root, description, logs, resources.pop_all())
+            topic = cls(root, description, logs, resources, unfinished=mode == "a")
+            topic._finish_batches()
+            topic._resources = resources.pop_all()
+            return topic
 
     @property
     def name(self) -> str:
@@ -124,6 +137,7 @@ class Topic:
         headers: Iterable[tuple[str, bytes | None]] = (),
     ) -> tuple[int, int]:
         """Append one record to its partition and return (partition, offset); arguments as `Log.append`."""
+        self._finish_batches()
         key = checked_key(key)
         number = self._turn if key is None else partition_of(key, self.partitions)
         offset = self._logs[number].append(value, key=key, timestamp=timestamp, headers=headers)
@@ -140,6 +154,7 @@ class Topic:
         """
         from seglog.topic.split import split_by_partition  # noqa: PLC0415 - pyarrow and numba load with the first batch
 
+        self._finish_batches()
         parts, turn = split_by_partition(data, self.partitions, self._turn)
         offsets: dict[int, range] = {}
         for number, part in parts.items():
@@ -150,6 +165,36 @@ class Topic:
                 raise
         self._turn = turn
         return offsets
+
+    def publish(
+        self, staged: Mapping[int, Sequence[StagedSegment]], *, query: str, batch: int
+    ) -> dict[int, range] | None:
+        """Add a batch of staged segments (partition -> segments that a `Stage` of that log wrote) all at once.
+
+        Returns partition -> its offsets; None, and nothing is done, if this or a later batch of the query is here
+        already. All partitions get their share or none does, whenever the process dies; readers may see one partition's
+        share a moment before another's. An error whose note says "committed" is no loss: the next opening finishes.
+        """
+        self._finish_batches()
+        if any(_last_batch(log, query) >= batch for log in self._logs):
+            return None
+        transaction = Transaction(query=query, batch=batch, staged={n: share for n, share in staged.items() if share})
+        for number, share in transaction.staged.items():
+            self.partition(number).check_staged(share)
+        self._unfinished = True
+        commit(self._storage, transaction)
+        added = finish(self._storage, transaction, self._logs)
+        self._unfinished = False
+        return added
+
+    def _finish_batches(self) -> None:
+        """Do what an interrupted `publish` left to do, before anything else on the topic."""
+        if self._unfinished:
+            for transaction in unfinished(self._storage):
+                finish(self._storage, transaction, self._logs)
+            self._unfinished = False
+            for number in range(self.partitions):  # only now: an unfinished batch needs its stages, however old
+                age_out(Subdirectory(self._storage, str(number)), system_clock())
 
     def sync(self) -> None:
         """Make everything appended so far durable, in every partition."""
@@ -170,6 +215,11 @@ class Topic:
 
     def __repr__(self) -> str:
         return f"Topic({str(self.path)!r}, name={self.name!r}, partitions={self.partitions})"
+
+
+def _last_batch(log: Log, query: str) -> int:
+    last = log.published(query)
+    return -1 if last is None else last
 
 
 def _check_partitions(partitions: int) -> None:

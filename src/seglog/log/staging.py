@@ -1,0 +1,246 @@
+"""Whole segments on their way into a log: any process writes them beside it, a link and a manifest let them join.
+
+A stage is a directory `staging/<batch>/<us since the epoch>-<random>/` of the log. It needs no lock: whoever writes one
+(a Spark task, a compaction) shares nothing with others. Offsets in a store are relative, so that its place in the log
+is chosen when it joins. What nobody asked for ages out. Nothing here changes a log's structure: that is `LiveSegments`.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from seglog.clock import Clock, system_clock
+from seglog.errors import CorruptLog, InvalidArgument, RecordTooLarge, StorageError
+from seglog.format import filename
+from seglog.format.index import encode_dense_header
+from seglog.format.manifest import Manifest, SegmentEntry
+from seglog.format.store import HEADER_BYTES, decode_header
+from seglog.log.fill import check_widest, fill
+from seglog.log.rebuild import read_or_rebuild
+from seglog.segment.active import ActiveSegment, create_segment
+from seglog.segment.sealed import open_store
+from seglog.storage import Storage, Subdirectory, must_sync
+
+JOB = "job-"  # a query id that begins so is of a job that runs once
+KEPT_US = 24 * 3600 * 1_000_000  # longer than any task writes at one stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagedSegment:
+    """A sealed segment in a stage. directory: of the stage, below the log's; entry: its figures and its name there."""
+
+    directory: str
+    entry: SegmentEntry
+
+    @property
+    def records(self) -> int:
+        """How many records it holds."""
+        return self.entry.records or 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, for a message to another process or a transaction's file."""
+        return {"directory": self.directory, "entry": json.loads(self.entry.line)}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> StagedSegment:
+        """Read what `to_json` gave."""
+        return cls(directory=values["directory"], entry=SegmentEntry.from_values(dict(values["entry"])))
+
+
+def stage_directory(batch: str, now: int) -> str:
+    """Return the name of a new stage for a batch; no two are alike."""
+    if not batch or "/" in batch or batch.startswith("."):
+        raise InvalidArgument(f"{batch!r} cannot name a batch: a directory is named after it")
+    return f"{filename.STAGING}/{batch}/{now}-{secrets.token_hex(4)}"
+
+
+def refuse_rebuilt(manifest: Manifest, path: str) -> None:
+    """Raise CorruptLog while a rebuilt manifest awaits an operator: it may not know the last published batches."""
+    if manifest.rebuilt:
+        raise CorruptLog(
+            f"{path}: the manifest was lost and rebuilt, so nobody knows which batches were published; "
+            "look at the log, then accept it with `seglog repair`"
+        )
+
+
+def after_batch(published: Mapping[str, int], query: str, batch: int) -> dict[str, int]:
+    """Return what is published after a batch: the last one of each query.
+
+    A one-off job's is forgotten with the next publication: it serves only to finish the job's own transaction.
+    """
+    kept = {name: number for name, number in published.items() if not name.startswith(JOB)}
+    return {**kept, query: batch}
+
+
+class Stage:
+    """Writes dense segments of base offset 0, as large as the log's own. Not for two threads at a time.
+
+    A context manager: without `finish` nothing of it stays.
+    """
+
+    def __init__(self, storage: Storage, batch: str, *, clock: Clock = system_clock) -> None:
+        manifest, _ = read_or_rebuild(storage, clock)
+        refuse_rebuilt(manifest, storage.path)
+        self._config = manifest.config
+        self._log_id = manifest.log_id
+        self._clock = clock
+        self._storage = storage
+        self.directory = stage_directory(batch, clock())
+        self._files = Subdirectory(storage, self.directory)
+        self._files.make([filename.TMP])
+        self._sealed: list[StagedSegment] = []
+        self._active: ActiveSegment | None = None
+        self.segment_bytes = manifest.config.segment_bytes
+
+    # --- what `fill` asks for -----------------------------------------------------------------------------------
+
+    @property
+    def active(self) -> ActiveSegment:
+        """The segment that is being filled."""
+        if self._active is None:
+            self._active = self._begin()
+        return self._active
+
+    def age_is_due(self) -> bool:
+        """Never: a stage is finished before a segment's age matters."""
+        return False
+
+    def fits(self, length: int) -> bool:
+        """Whether the active segment takes `length` more bytes."""
+        return self.active.empty or self.active.size + length <= self.segment_bytes
+
+    def check_size(self, length: int, *, row: int | None = None) -> None:
+        """Raise RecordTooLarge for a record that no segment can take."""
+        limit = self._config.store_limit - HEADER_BYTES
+        if length > limit:
+            raise RecordTooLarge(length, limit, row=row)
+
+    def roll(self) -> None:
+        """Seal the active segment: all of it is on the medium."""
+        if self._active is not None and not self._active.empty:
+            entry = self._active.seal(self._clock())
+            self._sealed.append(StagedSegment(directory=self.directory, entry=entry))
+        self._active = None
+
+    def _begin(self) -> ActiveSegment:
+        entry = SegmentEntry(
+            base_offset=0, file=len(self._sealed) + 1, salt=secrets.randbits(64), created=self._clock()
+        )
+        store = create_segment(self._files, entry, self._log_id)
+        interval = self._config.index_interval_bytes
+        return ActiveSegment.start(self._files, entry, store, interval=interval, buffer_bytes=0)
+
+    # --- for its user -------------------------------------------------------------------------------------------
+
+    def append_batch(self, data: Any) -> int:
+        """Append an Arrow table or record batch, columns and errors as `Log.append_batch`; return its rows."""
+        from seglog.log.arrow import ArrowBatch  # noqa: PLC0415 - pyarrow and numba load when first used
+
+        batch = ArrowBatch.prepare(data, now=self._clock())
+        check_widest(self, batch)
+        fill(self, batch)
+        return batch.rows
+
+    def finish(self) -> list[StagedSegment]:
+        """Return the segments once all of them, and their names, survive power loss."""
+        self.roll()
+        must_sync(self._files.sync_directory)
+        finished, self._sealed = self._sealed, []
+        if not finished:
+            self.discard()
+        return finished
+
+    def discard(self) -> None:
+        """Remove the stage and all that is in it."""
+        self._sealed, self._active = [], None
+        self._storage.remove_directory(self.directory)
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        if kind is not None or self._sealed or self._active is not None:
+            self.discard()
+
+
+# --- joining ------------------------------------------------------------------------------------------------------
+
+
+def check_staged(storage: Storage, staged: StagedSegment) -> None:
+    """Raise CorruptLog where a staged store is gone, too short, or another file: it could not join the log."""
+    entry = staged.entry
+    store = open_store(Subdirectory(storage, staged.directory), entry)
+    if decode_header(store.pread(HEADER_BYTES, 0), store.path) is None or store.size() < (entry.bytes or 0):
+        raise CorruptLog(f"{store.path}: the staged store is damaged or cut short; write the batch again")
+
+
+def adopt(storage: Storage, staged: StagedSegment, entry: SegmentEntry) -> None:
+    """Give a staged segment's files their names in the log, never over existing ones; the directory is not synced.
+
+    entry: the place in the log; its base offset may differ from the staged one's if offsets have no gaps. The stage
+    keeps its names, so that a join that was interrupted can be done again.
+    """
+    check_staged(storage, staged)
+    if entry.dense:
+        _rebase_index(storage, staged, entry)
+    for kind in filename.KINDS:
+        source = f"{staged.directory}/{staged.entry.name(kind)}"
+        if kind == filename.STORE or storage.identity(source) is not None:
+            storage.link(source, entry.name(kind))
+
+
+def _rebase_index(storage: Storage, staged: StagedSegment, entry: SegmentEntry) -> None:
+    """Write the log's base offset into the dense index, which is derived: where it cannot be, it is made anew later."""
+    name = f"{staged.directory}/{staged.entry.name(filename.INDEX)}"
+    try:
+        index = storage.open(name, writable=True)
+        index.pwrite(encode_dense_header(entry.base_offset, entry.records or 0, entry.salt), 0)
+    except StorageError:
+        storage.unlink(name)
+
+
+def placed(staged: StagedSegment, *, base_offset: int, file: int, sealed_at: int) -> SegmentEntry:
+    """Return the entry of a staged segment at its place in the log."""
+    length = (staged.entry.next_offset or 0) - staged.entry.base_offset
+    return replace(
+        staged.entry, base_offset=base_offset, next_offset=base_offset + length, file=file, sealed_at=sealed_at
+    )
+
+
+# --- cleaning up --------------------------------------------------------------------------------------------------
+
+
+def remove_stages(storage: Storage, batch: str) -> None:
+    """Remove every stage of a batch."""
+    storage.remove_directory(f"{filename.STAGING}/{batch}")
+
+
+def age_out(storage: Storage, now: int) -> None:
+    """Remove batches all of whose stages are older than KEPT_US: nobody will publish them any more.
+
+    Not for a partition of a topic with an unfinished transaction, however old: that one still needs its stages.
+    """
+    for batch in storage.names(filename.STAGING):
+        begun = [_begun(stage) for stage in storage.names(f"{filename.STAGING}/{batch}")]
+        if all(now - at > KEPT_US for at in begun):
+            remove_stages(storage, batch)
+
+
+def _begun(stage: str) -> int:
+    text = stage.partition("-")[0]
+    return int(text) if text.isdecimal() else 0
+
+
+def staged_identities(storage: Storage) -> set[object]:
+    """Return the identities of all staged stores: what an interrupted join linked is no orphan to keep."""
+    return {
+        storage.identity(f"{filename.STAGING}/{batch}/{stage}/{name}")
+        for batch in storage.names(filename.STAGING)
+        for stage in storage.names(f"{filename.STAGING}/{batch}")
+        for name in storage.names(f"{filename.STAGING}/{batch}/{stage}")
+        if name.endswith("." + filename.STORE)
+    }

@@ -1,0 +1,80 @@
+"""A subdirectory of a storage, as a storage of its own: the same medium under longer names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seglog.storage.base import File, Lock, Storage
+
+
+class Subdirectory:
+    """The part of a storage below `directory`; errors and faults are those of the storage around it."""
+
+    def __init__(self, outer: Storage, directory: str) -> None:
+        self.path = f"{outer.path}/{directory}"
+        self._outer = outer
+        self._directory = directory
+
+    def _at(self, name: str) -> str:
+        return f"{self._directory}/{name}" if name else self._directory
+
+    def exists(self) -> bool:
+        """Whether the directory is there."""
+        parent, _, name = self._directory.rpartition("/")
+        return name in self._outer.names(parent)
+
+    def make(self, directories: Sequence[str]) -> None:
+        """See Storage.make."""
+        self._outer.make([self._directory, *(self._at(name) for name in directories)])
+
+    def names(self, directory: str = "") -> list[str]:
+        """See Storage.names."""
+        return self._outer.names(self._at(directory))
+
+    def sizes(self, directory: str = "") -> dict[str, int]:
+        """See Storage.sizes."""
+        return self._outer.sizes(self._at(directory))
+
+    def open(self, name: str, *, writable: bool = False) -> File:
+        """See Storage.open."""
+        return self._outer.open(self._at(name), writable=writable)
+
+    def create(self, name: str, *, replace: bool = False) -> File:
+        """See Storage.create."""
+        return self._outer.create(self._at(name), replace=replace)
+
+    def rename(self, old: str, new: str) -> None:
+        """See Storage.rename."""
+        self._outer.rename(self._at(old), self._at(new))
+
+    def link(self, old: str, new: str) -> None:
+        """See Storage.link."""
+        self._outer.link(self._at(old), self._at(new))
+
+    def unlink(self, name: str) -> None:
+        """See Storage.unlink."""
+        self._outer.unlink(self._at(name))
+
+    def sync_directory(self, directory: str = "") -> None:
+        """See Storage.sync_directory."""
+        self._outer.sync_directory(self._at(directory))
+
+    def identity(self, name: str) -> object:
+        """See Storage.identity."""
+        return self._outer.identity(self._at(name))
+
+    def try_lock(self, name: str, *, shared: bool = False) -> Lock | None:
+        """See Storage.try_lock."""
+        return self._outer.try_lock(self._at(name), shared=shared)
+
+    def remove_directory(self, directory: str) -> None:
+        """See Storage.remove_directory."""
+        self._outer.remove_directory(self._at(directory))
+
+    def free_bytes(self) -> int:
+        """See Storage.free_bytes."""
+        return self._outer.free_bytes()
+
+    def remove(self) -> None:
+        """See Storage.remove."""
+        self._outer.remove_directory(self._directory)

@@ -1,0 +1,109 @@
+"""One batch into many partitions: all of it or nothing, whenever the process dies.
+
+`txn/<query>-<batch>.json` of a topic names every staged segment of a batch. Its appearance, synced, is the commit: from
+then on the batch belongs to the topic, and each partition publishes its share; where that was interrupted, it is done
+before anything else on the topic (`finish` may be called again and again). The file goes last.
+Source: format.md, "publish many partitions". Knows logs and stages, no Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xxhash import xxh64_hexdigest
+
+from seglog.errors import CorruptLog, InvalidArgument, SeglogError
+from seglog.log.staging import StagedSegment
+from seglog.storage import must_sync
+
+if TYPE_CHECKING:
+    from seglog.log.log import Log
+    from seglog.storage import Storage
+
+DIRECTORY = "txn"
+_TEMPORARY = ".tmp"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transaction:
+    """A batch: which query's, its number (grows), and partition -> staged segments, in the order they are to join."""
+
+    query: str
+    batch: int
+    staged: Mapping[int, Sequence[StagedSegment]]
+
+    def __post_init__(self) -> None:
+        if not self.query or "/" in self.query or self.query.startswith("."):
+            raise InvalidArgument(f"{self.query!r} cannot name a query: a file is named after it")
+
+    @property
+    def file(self) -> str:
+        """The name of its file, below the topic's directory."""
+        return f"{DIRECTORY}/{self.query}-{self.batch}.json"
+
+    def encode(self) -> bytes:
+        """Return the file's bytes: one line of JSON, one of its XXH64."""
+        staged = {str(number): [one.to_json() for one in share] for number, share in self.staged.items()}
+        body = json.dumps({"query": self.query, "batch": self.batch, "staged": staged}).encode()
+        return body + b"\n" + xxh64_hexdigest(body).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, data: bytes, path: str) -> Transaction:
+        """Read a file's bytes; CorruptLog where they are damaged."""
+        body, _, check = data.removesuffix(b"\n").partition(b"\n")
+        if check != xxh64_hexdigest(body).encode():
+            raise CorruptLog(
+                f"{path} is damaged: it names a batch that was committed but not yet added to every partition. "
+                "Restore it, or move it away to give up what is missing of that batch"
+            )
+        values = json.loads(body)
+        staged = {
+            int(number): [StagedSegment.from_json(one) for one in share] for number, share in values["staged"].items()
+        }
+        return cls(query=values["query"], batch=values["batch"], staged=staged)
+
+
+def commit(topic: Storage, transaction: Transaction) -> None:
+    """Make the batch part of the topic, come what may: its file and the file's name are on the medium.
+
+    StorageError: nothing changed. LogPoisoned: nobody knows; opening the topic again tells.
+    """
+    topic.make([DIRECTORY])
+    temporary = f"{DIRECTORY}/{_TEMPORARY}"
+    file = topic.create(temporary, replace=True)
+    file.pwrite(transaction.encode(), 0)
+    must_sync(file.datasync)
+    topic.rename(temporary, transaction.file)
+    must_sync(lambda: topic.sync_directory(DIRECTORY))
+
+
+def unfinished(topic: Storage) -> Iterator[Transaction]:
+    """Yield the batches that were committed but not finished."""
+    for name in topic.names(DIRECTORY):
+        if name != _TEMPORARY:
+            file = topic.open(f"{DIRECTORY}/{name}")
+            yield Transaction.decode(file.pread(file.size(), 0), file.path)
+
+
+def finish(topic: Storage, transaction: Transaction, logs: Sequence[Log]) -> dict[int, range]:
+    """Publish every partition's share where that is still to be done, and forget the transaction.
+
+    Returns partition -> the offsets that were added now. Errors are those of `Log.publish`; it may be tried again.
+    """
+    added: dict[int, range] = {}
+    for number, share in transaction.staged.items():
+        try:
+            offsets = logs[number].publish(share, query=transaction.query, batch=transaction.batch)
+        except SeglogError as error:
+            error.add_note(
+                f"batch {transaction.batch} of query {transaction.query!r} is committed: partition {number} and those "
+                f"behind it get their share when the topic is opened next ({topic.path}/{transaction.file})"
+            )
+            raise
+        if offsets is not None:
+            added[number] = offsets
+    topic.unlink(transaction.file)
+    return added
