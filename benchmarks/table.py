@@ -14,7 +14,7 @@ from statistics import median
 from benchmarks.timing import Figure
 
 COLUMNS = ("name", "ours", "other side", "ratio", "spread", "aim", "met")
-WIDTHS = (22, 11, 36, 6, 12, 5, 4)
+WIDTHS = (38, 11, 36, 6, 12, 5, 4)
 RATES = {"GB": "GB/s"}
 FOOTNOTE = """
 ratio: our speed as a part of the other side's, the median over pairs that ran in turn (A B A B) after a warm-up pair;
