@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 from seglog import errors
 from seglog.config import LogConfig, Retention
 from seglog.errors import (
+    CompactionAborted,
     ConfigError,
     CorruptLog,
     CorruptRecord,
     FormatVersionError,
     InvalidArgument,
     InvalidType,
+    KeyRequired,
     LogClosed,
     LogLocked,
     LogNotFound,
@@ -33,6 +35,7 @@ from seglog.errors import (
     OffsetConflict,
     OffsetError,
     OffsetOutOfRange,
+    PlanStale,
     RecordTooLarge,
     SeglogError,
     StorageError,
@@ -44,6 +47,7 @@ from seglog.log.opening import existing, open_log, storage_at
 from seglog.record import Record
 from seglog.segment.report import RecoveryEvent, RecoveryReport
 from seglog.storage import LocalStorage, MemoryStorage
+from seglog.topic import Topic
 
 if TYPE_CHECKING:
     import os
@@ -80,12 +84,14 @@ def repair(
 
 
 __all__ = [
+    "CompactionAborted",
     "ConfigError",
     "CorruptLog",
     "CorruptRecord",
     "FormatVersionError",
     "InvalidArgument",
     "InvalidType",
+    "KeyRequired",
     "LocalStorage",
     "Log",
     "LogClosed",
@@ -102,6 +108,7 @@ __all__ = [
     "OffsetConflict",
     "OffsetError",
     "OffsetOutOfRange",
+    "PlanStale",
     "Record",
     "RecordTooLarge",
     "RecoveryEvent",
@@ -111,6 +118,7 @@ __all__ = [
     "SegmentInfo",
     "StorageError",
     "StreamOverflow",
+    "Topic",
     "__version__",
     "errors",
     "open",

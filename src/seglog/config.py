@@ -45,8 +45,9 @@ class Retention:
 
     bytes: keep at most about this many bytes of stores (whole segments go, the oldest first).
     age: seconds after a segment was sealed (by the log's own clock) until it may go.
-    compact: keep the latest record per key; the remaining fields steer compaction. They are checked and stored; the
-    compactor itself is not built yet, so until then only bytes and age let anything go.
+    compact: keep the latest record per key: records without one are refused, and `Log.compact` lets go of those that a
+    later one supersedes. The remaining fields steer compaction; min_dirty_ratio and max_compaction_lag are for whoever
+    decides when to compact.
     delete_retention: seconds a tombstone outlives its first compaction. min_compaction_lag,
     max_compaction_lag: seconds since sealing before a segment may, and must, be compacted.
     min_dirty_ratio: share of dirty bytes above which a log is compacted. dedupe_bytes: memory for the key map.

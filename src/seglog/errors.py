@@ -7,10 +7,12 @@
     ├── MissingExtra (ImportError)         an optional dependency is not installed
     ├── OffsetError (IndexError)           OffsetOutOfRange, OffsetCompacted, OffsetConflict
     ├── RecordTooLarge (ValueError)        refused before a byte was written
+    ├── KeyRequired (ValueError)           a log compacted by key takes no record without one
     ├── StreamOverflow (ValueError)        rolled back
     ├── CorruptRecord (ValueError)         one record is damaged: path, offset, position
     ├── CorruptLog (ValueError)            the structure is damaged
     ├── LogTruncated (ValueError)          a reader stood behind a cut
+    ├── CompactionAborted (RuntimeError)   stopped, or PlanStale: the log moved on; nothing was changed; retriable
     ├── FormatVersionError (ValueError)    written by a newer version
     ├── LogNotFound (FileNotFoundError)
     ├── NotALog (OSError)
@@ -111,6 +113,17 @@ class RecordTooLarge(SeglogError, ValueError):
         self.row = row
 
 
+class KeyRequired(SeglogError, ValueError):
+    """The log keeps the latest record per key, so a record without key has no place in it; nothing was written."""
+
+    def __init__(self, *, row: int | None = None) -> None:
+        where = "the record" if row is None else f"row {row} of the batch"
+        super().__init__(
+            f'{where} has no key, and this log is compacted by key (retention.compact); give it one (b"" is a key)'
+        )
+        self.row = row
+
+
 class StreamOverflow(SeglogError, ValueError):
     """A streamed record passed its limit; it was rolled back and nothing of it is visible."""
 
@@ -143,6 +156,16 @@ class CorruptLog(SeglogError, ValueError):
 
 class LogTruncated(SeglogError, ValueError):
     """A reader stood behind the cut of a truncate: what it would read next never belonged to the log."""
+
+
+class CompactionAborted(SeglogError, RuntimeError):
+    """A compaction ended before its end; the log is as it was."""
+
+    retriable = True
+
+
+class PlanStale(CompactionAborted):
+    """What a compaction was planned for is no longer what the log holds: truncated, expired, compacted or repaired."""
 
 
 class FormatVersionError(SeglogError, ValueError):

@@ -115,7 +115,7 @@ EVERYTHING = LogConfig(
 def test_a_config_is_stored_with_its_log_and_used_again(place: Any) -> None:
     with seglog.open(place, EVERYTHING) as log:
         assert log.config == EVERYTHING
-        log.append(b"v")
+        log.append(b"v", key=b"k")
     for mode in ("a", "r"):
         with seglog.open(place, mode=mode) as log:
             assert log.config == EVERYTHING

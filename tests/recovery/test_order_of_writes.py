@@ -124,12 +124,14 @@ def test_recovery_writes_what_it_accepts_again_and_keeps_a_tear_before_it_cuts_i
     position = scene.file().stat().st_size - 4
     seglog.open(writes.storage)
     torn = f"{FIRST}.{position}.torn"
-    accept = ["make", "try_lock LOCK", f"pwrite {FIRST}", f"datasync {FIRST}"]
+    accept = ["make", "try_lock LOCK", "sync_directory", f"pwrite {FIRST}", f"datasync {FIRST}"]
     keep = [f"create tmp/{torn}", f"pwrite tmp/{torn}", f"datasync tmp/{torn}", f"rename {torn}", "sync_directory"]
     assert writes.take() == [*accept, *keep, f"truncate {FIRST}", f"datasync {FIRST}"]
 
 
-def test_a_log_that_was_closed_is_opened_without_a_write(scene: Any, writes: Writes) -> None:
+def test_a_log_that_was_closed_is_opened_without_a_write_but_the_name_of_its_manifest_is_synced(
+    scene: Any, writes: Writes
+) -> None:
     scene.fill([b"one", b"two"])
     seglog.open(writes.storage)
-    assert writes.take(lookups=True) == ["make", "try_lock LOCK"]
+    assert writes.take(lookups=True) == ["make", "try_lock LOCK", "sync_directory"]

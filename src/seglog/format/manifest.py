@@ -30,6 +30,10 @@ class SegmentEntry:
     base_offset <= offsets < next_offset; bytes: the store's valid size (the file may be longer after a truncate);
     salt and digest: u64; timestamps in us; sealed_at by the log's own clock; digest: XXH64 over what the dense
     index of the segment holds; dense: offsets have no gaps.
+
+    Compaction: cleaned_to: no record here is superseded by a record before this offset (None: never compacted).
+    horizons: runs (end offset, time in us), ordered by offset: from then on the tombstones of a run may go; those
+    behind the last run have no time yet.
     """
 
     base_offset: int
@@ -45,6 +49,8 @@ class SegmentEntry:
     max_timestamp: int | None = None
     sealed_at: int | None = None
     digest: int | None = None
+    cleaned_to: int | None = None
+    horizons: tuple[tuple[int, int], ...] = ()
 
     @property
     def sealed(self) -> bool:
@@ -58,7 +64,7 @@ class SegmentEntry:
     @cached_property
     def line(self) -> builtins.bytes:
         """The segment's line in the manifest, made once."""
-        values = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+        values = {name: value for name, value in dataclasses.asdict(self).items() if value not in (None, ())}
         values["salt"] = f"{self.salt:016x}"
         if self.digest is not None:
             values["digest"] = f"{self.digest:016x}"
@@ -70,6 +76,7 @@ class SegmentEntry:
         values["salt"] = int(values["salt"], 16)
         if "digest" in values:
             values["digest"] = int(values["digest"], 16)
+        values["horizons"] = tuple((end, horizon) for end, horizon in values.get("horizons", ()))
         return cls(**values)
 
 

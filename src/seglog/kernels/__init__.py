@@ -1,13 +1,17 @@
 """The compiled hot loops: arrays in, arrays out. No files, no logs, no Arrow; `import seglog` does not load this.
 
-    memory     unaligned loads and stores at an address, and the `kernel` decorator
-    checksum   XXH64
-    murmur2    Kafka's partitioner
-    columns    Arrow column layouts <-> (address, length) per row
-    headers    the headers of a record <-> columns
-    encode     columns -> records, dense entries, marks
-    decode     records -> validated columns
-    scan       records -> what recovery and verify need to know
+    memory      unaligned loads and stores at an address, and the `kernel` decorator
+    checksum    XXH64
+    murmur2     Kafka's partitioner
+    columns     Arrow column layouts <-> (address, length) per row
+    headers     the headers of a record <-> columns
+    encode      columns -> records, dense entries, marks
+    decode      records -> validated columns
+    scan        records -> what recovery and verify need to know
+    fingerprint SipHash-2-4-128 of a key
+    keys        records -> fingerprints, offsets, kinds
+    keymap      fingerprint -> number of the latest record, bounded
+    survivors   records -> those that live on, in another store
 
 Kernels call each other across modules, and numba's cache looks only at the file of the outermost one: after an
 edit run `make clean`, or a stale kernel keeps running beside the new one. (An installation replaces all files.)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from seglog.errors import InvalidArgument, InvalidType
+from seglog.errors import InvalidArgument, InvalidType, KeyRequired
 from seglog.kernels.encode import Place, Rows, encode, measure
 from seglog.kernels.headers import KEY_LONG, KEY_NOT_UTF8, KEY_NULL, measure_headers, write_headers
 from seglog.kernels.layout import ENTRY, MARK, MarksState, Summary
@@ -62,6 +62,7 @@ class ArrowBatch:
         self._owners = (timestamps, key, headers, value)  # the encoder is given their addresses
         arrays = (timestamps, *key[:2], *headers[:2], *value[:2])
         self._rows = Rows(*(array.ctypes.data for array in arrays))
+        self._key_lengths = key[1]
         self.rows = timestamps.size
         self.sizes = np.empty(self.rows, np.int64)
         self.ends = np.empty(self.rows + 1, np.int64)
@@ -83,6 +84,12 @@ class ArrowBatch:
         headers = _header_rows(columns["headers"]) if "headers" in columns else _no_headers(rows)
         timestamps = _timestamps(columns.get("timestamp"), rows, now)
         return cls(timestamps, key, headers, byte_rows(columns["value"], "value"))
+
+    def check_keys(self) -> None:
+        """Raise KeyRequired, which names the row, where one has no key."""
+        missing = self._key_lengths < 0
+        if missing.any():
+            raise KeyRequired(row=int(missing.argmax()))
 
     def rows_within(self, start: int, room: int) -> int:
         """Return the greatest `stop` such that rows start..stop take at most `room` bytes; `start` if none fits."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from seglog.clock import Clock
 from seglog.config import LogConfig
-from seglog.errors import CorruptLog, RecordTooLarge, StorageError
+from seglog.errors import CorruptLog, FormatVersionError, RecordTooLarge, StorageError
 from seglog.format import filename
 from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES
@@ -139,7 +139,7 @@ class LiveSegments:
             retired = [old.entry] if old.empty else []
             new = self._new_entry(end, now, dense=True)
             self._begin(new, [*before, *joining], retire=retired, published=published)
-        except (StorageError, CorruptLog):
+        except (StorageError, CorruptLog, FormatVersionError):
             for entry in joining:
                 self._forget(entry)
             raise
@@ -147,6 +147,29 @@ class LiveSegments:
         self.last_append = now
         self.drop_expired(now)
         return range(old.next_offset, end)
+
+    def swap(
+        self,
+        sealed: Sequence[SegmentEntry],
+        joining: Sequence[tuple[StagedSegment, SegmentEntry]],
+        *,
+        retire: Sequence[SegmentEntry],
+    ) -> None:
+        """Let staged segments take the place of sealed ones, in one manifest; the active segment stays."""
+        self._changing = True
+        try:
+            for staged, entry in joining:
+                adopt(self._storage, staged, entry)
+            must_sync(self._storage.sync_directory)
+            self.catalog.install([*sealed, self.active.entry], retire=retire)
+        except (StorageError, CorruptLog, FormatVersionError):
+            for _, entry in joining:
+                self._forget(entry)
+            self._changing = False
+            raise
+        self.cache.drop(retire)
+        self._show()
+        self._changing = False
 
     def truncate(self, offset: int) -> None:
         """Remove the records from `offset` on: the segment that holds it ends earlier, later ones go."""

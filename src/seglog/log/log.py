@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import TracebackType
@@ -33,7 +33,10 @@ from seglog.segment.report import RecoveryReport
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from seglog.keyed.plan import CompactionPlan
+    from seglog.keyed.rewrite import Outcome
     from seglog.log.check import Progress, VerifyReport
+    from seglog.log.compaction import CompactionReport
     from seglog.log.repair import RepairReport
     from seglog.log.staging import StagedSegment
     from seglog.log.view import View
@@ -142,12 +145,13 @@ class Log(ABC):
             raise OffsetOutOfRange(offset, view.lowest_offset, view.next_offset)
         reader = view.reader_of(offset)
         if offset >= reader.next_offset:  # a gap between two segments
-            raise OffsetCompacted(offset, self._base_after(view, offset))
-        return reader.read(offset)
-
-    @staticmethod
-    def _base_after(view: View, offset: int) -> int:
-        return next((base for base in view.bases if base > offset), view.next_offset)
+            raise OffsetCompacted(offset, view.next_record(offset))
+        try:
+            return reader.read(offset)
+        except OffsetCompacted as error:
+            if error.next_offset < reader.next_offset:
+                raise
+            raise OffsetCompacted(offset, view.next_record(offset)) from None  # it stands in a later segment
 
     def scan(
         self, start: int | None = None, stop: int | None = None, *, on_corrupt: OnCorrupt | None = None
@@ -357,6 +361,34 @@ class Log(ABC):
     def expire(self) -> int:
         """Let go of what retention by time and size no longer keeps; return how many segments went."""
         self._refuse("expire")
+
+    def compact(
+        self,
+        *,
+        progress: Progress | None = None,
+        abort: Callable[[], bool] | None = None,
+        bytes_per_second: float | None = None,
+    ) -> CompactionReport:
+        """Keep of every key its latest record, in the sealed segments; a log needs Retention(compact=True) for it.
+
+        Offsets stay, so gaps come to be; the end stays as well. Tombstones go `delete_retention` after the first
+        compaction that saw them. Appends and readers go on meanwhile. progress(bytes done, bytes in all); abort: asked
+        often, True ends it with CompactionAborted; bytes_per_second: of reading and writing together. After any error
+        the log is as it was: PlanStale where it was truncated or expired meanwhile, StorageError (ENOSPC) where the
+        space does not suffice. A segment with a damaged record is left as it is, and named in the report.
+        """
+        self._refuse("compact")
+
+    def plan_compaction(self) -> CompactionPlan:
+        """Return what `compact` would do now, for `seglog.keyed.rewrite.rewrite` in another process."""
+        self._refuse("plan_compaction")
+
+    def finish_compaction(self, plan: CompactionPlan, outcome: Outcome, directory: str) -> CompactionReport:
+        """Let what `rewrite` wrote into `directory` (a stage of this log) take its place in the log, in one step.
+
+        PlanStale where the plan's segments are no longer the log's. The stage stays; remove it after.
+        """
+        self._refuse("finish_compaction")
 
     def repair(self, progress: Progress | None = None) -> RepairReport:
         """Set damage aside (quarantine) and go on with all that is readable."""

@@ -184,6 +184,8 @@ class _Opening:
         if event is not None:
             self.events.append(event)
             write_manifest(self.storage, manifest, replaces_damaged=True)
+        else:  # whoever installed it may have died before its name was on the medium; what is appended relies on it
+            must_sync(self.storage.sync_directory)
         return manifest
 
     def _never_written(self) -> bool:

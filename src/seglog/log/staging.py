@@ -7,25 +7,29 @@ is chosen when it joins. What nobody asked for ages out. Nothing here changes a 
 
 from __future__ import annotations
 
+import errno
 import json
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from seglog.clock import Clock, system_clock
-from seglog.errors import CorruptLog, InvalidArgument, RecordTooLarge, StorageError
+from seglog.errors import CorruptLog, InvalidArgument, InvalidType, RecordTooLarge, StorageError
 from seglog.format import filename
 from seglog.format.index import encode_dense_header
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.log.fill import check_widest, fill
 from seglog.log.rebuild import read_or_rebuild
+from seglog.record import checked_offset
 from seglog.segment.active import ActiveSegment, create_segment
 from seglog.segment.sealed import open_store
 from seglog.storage import Storage, Subdirectory, must_sync
 
 JOB = "job-"  # a query id that begins so is of a job that runs once
+JOBS_KEPT = 16
 KEPT_US = 24 * 3600 * 1_000_000  # longer than any task writes at one stage
 
 
@@ -51,11 +55,26 @@ class StagedSegment:
         return cls(directory=values["directory"], entry=SegmentEntry.from_values(dict(values["entry"])))
 
 
+def checked_name(name: object, what: str) -> str:
+    """Return the name of a batch or a query (`what`), after which files are named; InvalidType, InvalidArgument."""
+    if not isinstance(name, str):
+        raise InvalidType(f"the name of a {what} must be str, not {type(name).__name__}")
+    if not name or name.startswith(".") or "/" in name or "\0" in name:
+        raise InvalidArgument(f"{name!r} cannot name a {what}: a file is named after it")
+    return name
+
+
+def checked_batch(batch: object) -> int:
+    """Return the number of a batch as a plain int, 0 or more; InvalidType, InvalidArgument."""
+    number = checked_offset(batch, "batch")
+    if number < 0:
+        raise InvalidArgument(f"batch is {number}; batches are numbered from 0 on")
+    return number
+
+
 def stage_directory(batch: str, now: int) -> str:
     """Return the name of a new stage for a batch; no two are alike."""
-    if not batch or "/" in batch or batch.startswith("."):
-        raise InvalidArgument(f"{batch!r} cannot name a batch: a directory is named after it")
-    return f"{filename.STAGING}/{batch}/{now}-{secrets.token_hex(4)}"
+    return f"{filename.STAGING}/{checked_name(batch, 'batch')}/{now}-{secrets.token_hex(4)}"
 
 
 def refuse_rebuilt(manifest: Manifest, path: str) -> None:
@@ -68,12 +87,13 @@ def refuse_rebuilt(manifest: Manifest, path: str) -> None:
 
 
 def after_batch(published: Mapping[str, int], query: str, batch: int) -> dict[str, int]:
-    """Return what is published after a batch: the last one of each query.
+    """Return what is published after a batch: the last one of each query, the newest at the end.
 
-    A one-off job's is forgotten with the next publication: it serves only to finish the job's own transaction.
+    Of one-off jobs only the last JOBS_KEPT are remembered: an id serves to finish the job's own transaction.
     """
-    kept = {name: number for name, number in published.items() if not name.startswith(JOB)}
-    return {**kept, query: batch}
+    known = {name: number for name, number in published.items() if name != query} | {query: batch}
+    jobs = [name for name in known if name.startswith(JOB)]
+    return {name: number for name, number in known.items() if name not in jobs[:-JOBS_KEPT]}
 
 
 class Stage:
@@ -91,10 +111,20 @@ class Stage:
         self._storage = storage
         self.directory = stage_directory(batch, clock())
         self._files = Subdirectory(storage, self.directory)
-        self._files.make([filename.TMP])
+        self._make()
+        self._open = True
+        self._finished = False
         self._sealed: list[StagedSegment] = []
         self._active: ActiveSegment | None = None
         self.segment_bytes = manifest.config.segment_bytes
+
+    def _make(self) -> None:
+        try:
+            self._files.make([filename.TMP])
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            self._files.make([filename.TMP])  # the batch's directory, empty so far, was taken for one nobody needs
 
     # --- what `fill` asks for -----------------------------------------------------------------------------------
 
@@ -137,25 +167,42 @@ class Stage:
     # --- for its user -------------------------------------------------------------------------------------------
 
     def append_batch(self, data: Any) -> int:
-        """Append an Arrow table or record batch, columns and errors as `Log.append_batch`; return its rows."""
+        """Append an Arrow table or record batch, columns and errors as `Log.append_batch`; return its rows.
+
+        After a StorageError or LogPoisoned the stage can only be discarded: it may hold part of the batch.
+        """
+        self._check_open()
         from seglog.log.arrow import ArrowBatch  # noqa: PLC0415 - pyarrow and numba load when first used
 
         batch = ArrowBatch.prepare(data, now=self._clock())
         check_widest(self, batch)
+        if self._config.retention.compact:
+            batch.check_keys()
+        self._open = False
         fill(self, batch)
+        self._open = True
         return batch.rows
 
     def finish(self) -> list[StagedSegment]:
-        """Return the segments once all of them, and their names, survive power loss."""
+        """Return the segments once all of them, and their names, survive power loss. The last call on a stage, also
+        where it fails: a sync that is tried again proves nothing.
+        """
+        self._check_open()
+        self._open = False
         self.roll()
         must_sync(self._files.sync_directory)
-        finished, self._sealed = self._sealed, []
-        if not finished:
+        if not self._sealed:
             self.discard()
-        return finished
+        self._finished = True
+        return self._sealed
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise InvalidArgument(f"{self._files.path}: the stage is finished, or an error ended it; begin another")
 
     def discard(self) -> None:
         """Remove the stage and all that is in it."""
+        self._open = False
         self._sealed, self._active = [], None
         self._storage.remove_directory(self.directory)
 
@@ -163,7 +210,7 @@ class Stage:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
-        if kind is not None or self._sealed or self._active is not None:
+        if not self._finished:
             self.discard()
 
 
@@ -172,8 +219,13 @@ class Stage:
 
 def check_staged(storage: Storage, staged: StagedSegment) -> None:
     """Raise CorruptLog where a staged store is gone, too short, or another file: it could not join the log."""
-    entry = staged.entry
-    store = open_store(Subdirectory(storage, staged.directory), entry)
+    entry, files = staged.entry, Subdirectory(storage, staged.directory)
+    try:
+        store = open_store(files, entry)
+    except CorruptLog as error:
+        raise CorruptLog(
+            f"{files.path}/{entry.name()}: the staged store is missing or another file; write the batch again"
+        ) from error
     if decode_header(store.pread(HEADER_BYTES, 0), store.path) is None or store.size() < (entry.bytes or 0):
         raise CorruptLog(f"{store.path}: the staged store is damaged or cut short; write the batch again")
 
@@ -215,19 +267,27 @@ def placed(staged: StagedSegment, *, base_offset: int, file: int, sealed_at: int
 
 
 def remove_stages(storage: Storage, batch: str) -> None:
-    """Remove every stage of a batch."""
-    storage.remove_directory(f"{filename.STAGING}/{batch}")
+    """Remove every stage of a batch. What the medium refuses, or a task that nobody waits for is still writing, stays;
+    it ages out later.
+    """
+    with suppress(StorageError):
+        storage.remove_directory(f"{filename.STAGING}/{batch}")
 
 
 def age_out(storage: Storage, now: int) -> None:
-    """Remove batches all of whose stages are older than KEPT_US: nobody will publish them any more.
+    """Remove stages older than KEPT_US: nobody will publish them any more.
 
-    Not for a partition of a topic with an unfinished transaction, however old: that one still needs its stages.
+    Not for a partition of a topic with an unfinished transaction, however old: that one still needs its stages. Others
+    may be making new stages meanwhile, also in the directory of a batch that looks empty.
     """
     for batch in storage.names(filename.STAGING):
-        begun = [_begun(stage) for stage in storage.names(f"{filename.STAGING}/{batch}")]
-        if all(now - at > KEPT_US for at in begun):
-            remove_stages(storage, batch)
+        directory = f"{filename.STAGING}/{batch}"
+        for stage in _names(storage, directory):
+            if now - _begun(stage) > KEPT_US:
+                with suppress(StorageError):
+                    storage.remove_directory(f"{directory}/{stage}")
+        with suppress(StorageError):
+            storage.remove_if_empty(directory)
 
 
 def _begun(stage: str) -> int:
@@ -235,12 +295,22 @@ def _begun(stage: str) -> int:
     return int(text) if text.isdecimal() else 0
 
 
+def _names(storage: Storage, directory: str) -> list[str]:
+    """Return the names in a directory; none where it is a file, which only a stranger can have put there."""
+    try:
+        return storage.names(directory)
+    except StorageError as error:
+        if error.errno != errno.ENOTDIR:
+            raise
+        return []
+
+
 def staged_identities(storage: Storage) -> set[object]:
     """Return the identities of all staged stores: what an interrupted join linked is no orphan to keep."""
     return {
         storage.identity(f"{filename.STAGING}/{batch}/{stage}/{name}")
         for batch in storage.names(filename.STAGING)
-        for stage in storage.names(f"{filename.STAGING}/{batch}")
-        for name in storage.names(f"{filename.STAGING}/{batch}/{stage}")
+        for stage in _names(storage, f"{filename.STAGING}/{batch}")
+        for name in _names(storage, f"{filename.STAGING}/{batch}/{stage}")
         if name.endswith("." + filename.STORE)
     }

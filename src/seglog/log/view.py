@@ -87,6 +87,14 @@ class View:
         for reader in self.readers(start, stop):
             yield from reader.scan(max(start, reader.base_offset), min(stop, reader.next_offset), on_corrupt)
 
+    def next_record(self, offset: int) -> int:
+        """Return the offset of the first record at or behind `offset`, the log's next offset where there is none."""
+        for reader in self.readers(offset, self.next_offset):
+            position, found = reader.seek(max(offset, reader.base_offset))
+            if position < reader.size:
+                return found
+        return self.next_offset
+
     def file_of(self, offset: int) -> int:
         """Return the number of the file in which the offset stands."""
         return self.manifest.segments[max(bisect_right(self.bases, offset) - 1, 0)].file

@@ -12,15 +12,23 @@ from seglog.config import MAX_OFFSET
 from seglog.errors import (
     InvalidArgument,
     InvalidType,
+    KeyRequired,
     LogPoisoned,
     OffsetConflict,
     OffsetOutOfRange,
     StorageError,
 )
 from seglog.format.codec import encode_headers, record_length
+from seglog.log.compaction import CompactingLog
 from seglog.log.fill import check_widest, fill
-from seglog.log.locked import LockedLog
-from seglog.log.staging import StagedSegment, after_batch, check_staged, refuse_rebuilt
+from seglog.log.staging import (
+    StagedSegment,
+    after_batch,
+    check_staged,
+    checked_batch,
+    checked_name,
+    refuse_rebuilt,
+)
 from seglog.record import (
     Header,
     Record,
@@ -30,13 +38,14 @@ from seglog.record import (
     checked_offset,
     checked_timestamp,
 )
+from seglog.storage import must_sync
 
 if TYPE_CHECKING:
     from seglog.log.check import Progress
     from seglog.log.repair import RepairReport
 
 
-class LogWriter(LockedLog):
+class LogWriter(CompactingLog):
     """A log that is open for writing."""
 
     # --- appending ----------------------------------------------------------------------------------------------
@@ -55,6 +64,8 @@ class LogWriter(LockedLog):
             value = checked_bytes(value, "value")
         if key is not None:
             key = checked_key(key)
+        elif self._keyed:
+            raise KeyRequired
         timestamp = self._clock() if timestamp is None else checked_timestamp(timestamp)
         packed = encode_headers(checked_headers(headers)) if headers != () else b""
         with self._mutex:
@@ -125,6 +136,8 @@ class LogWriter(LockedLog):
         if isinstance(chunks, (bytes, str, bytearray, memoryview)) or not isinstance(chunks, Iterable):
             raise InvalidType("append_stream takes an iterable of bytes; for one value at hand use append")
         key = checked_key(key)
+        if key is None and self._keyed:
+            raise KeyRequired
         timestamp = self._clock() if timestamp is None else checked_timestamp(timestamp)
         pairs = checked_headers(headers)
         if limit is not None and checked_offset(limit, "limit") < 0:
@@ -162,6 +175,8 @@ class LogWriter(LockedLog):
 
         batch = ArrowBatch.prepare(data, now=self._clock())
         check_widest(self._live, batch)
+        if self._keyed:
+            batch.check_keys()
         with self._writing():
             first = self._live.active.next_offset
             if first + batch.rows > MAX_OFFSET:
@@ -191,22 +206,28 @@ class LogWriter(LockedLog):
 
     def publish(self, staged: Sequence[StagedSegment], *, query: str, batch: int) -> range | None:
         """Add whole staged segments to the log in one step; see Log.publish."""
+        query, batch = checked_name(query, "query"), checked_batch(batch)
         with self._writing():
             manifest = self._live.catalog.current
             if manifest.published.get(query, -1) >= batch:
+                must_sync(self._storage.sync_directory)  # who published it may have died just before this
                 return None
-            refuse_rebuilt(manifest, self.path)
-            end = self._live.active.next_offset + sum(one.records for one in staged)
-            if end > MAX_OFFSET:
-                self._refuse_offset(end - 1)
+            self._check_admits(staged)
             return self._live.publish(staged, after_batch(manifest.published, query, batch))
 
     def check_staged(self, staged: Sequence[StagedSegment]) -> None:
         """Raise where a segment could not be published; see Log.check_staged."""
         with self._writing():
-            refuse_rebuilt(self._live.catalog.current, self.path)
+            self._check_admits(staged)
             for one in staged:
                 check_staged(self._storage, one)
+
+    def _check_admits(self, staged: Sequence[StagedSegment]) -> None:
+        """Raise where the log, whatever the state of the stages, takes no batch or not so many records."""
+        refuse_rebuilt(self._live.catalog.current, self.path)
+        end = self._live.active.next_offset + sum(one.records for one in staged)
+        if end > MAX_OFFSET:
+            self._refuse_offset(end - 1)
 
     def truncate(self, offset: int) -> None:
         """Remove the records from `offset` on; see Log.truncate."""

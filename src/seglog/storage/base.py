@@ -125,6 +125,10 @@ class Storage(Protocol):
         """Remove a subdirectory and all that is in it; missing is no error."""
         ...
 
+    def remove_if_empty(self, directory: str) -> None:
+        """Remove a subdirectory in which nothing is; one that is not empty, or missing, is no error."""
+        ...
+
     def free_bytes(self) -> int:
         """Return the bytes left on the medium."""
         ...

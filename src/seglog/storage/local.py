@@ -329,6 +329,15 @@ class LocalStorage:
         """Return the directories below and including one, the deepest first."""
         return [root for root, _, _ in os.walk(self._at(directory), topdown=False)]
 
+    def remove_if_empty(self, directory: str) -> None:
+        """Remove a subdirectory in which nothing is."""
+        with _naming(self._at(directory)):
+            try:
+                os.rmdir(self._at(directory))  # noqa: PTH106 - as the other calls here
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+                    raise
+
     def free_bytes(self) -> int:
         """Return the bytes an ordinary user may still write."""
         with _naming(self.path):

@@ -71,6 +71,10 @@ class Subdirectory:
         """See Storage.remove_directory."""
         self._outer.remove_directory(self._at(directory))
 
+    def remove_if_empty(self, directory: str) -> None:
+        """See Storage.remove_if_empty."""
+        self._outer.remove_if_empty(self._at(directory))
+
     def free_bytes(self) -> int:
         """See Storage.free_bytes."""
         return self._outer.free_bytes()

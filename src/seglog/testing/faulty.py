@@ -21,7 +21,7 @@ READING = frozenset({"exists", "free_bytes", "identity", "map", "names", "open",
 SYNCING = frozenset({"datasync", "sync_directory"})
 WRITING = SYNCING | {
     *("create", "link", "make", "pwrite", "pwritev", "remove", "remove_directory", "rename", "truncate", "try_lock"),
-    *("unlink", "write"),
+    *("remove_if_empty", "unlink", "write"),
 }
 
 Spill = Callable[[float], None]
@@ -187,6 +187,11 @@ class FaultyStorage:
         """See Storage.remove_directory."""
         self.meet("remove_directory", directory)
         self._inner.remove_directory(directory)
+
+    def remove_if_empty(self, directory: str) -> None:
+        """See Storage.remove_if_empty."""
+        self.meet("remove_if_empty", directory)
+        self._inner.remove_if_empty(directory)
 
     def free_bytes(self) -> int:
         """See Storage.free_bytes."""

@@ -169,6 +169,14 @@ class StorageContract:
         assert made.names("deeply") == ["3"]
         assert "4" in made.names()
 
+    def test_only_an_empty_directory_is_removed_if_empty(self, made: Storage) -> None:
+        made.make(["full", "empty"])
+        made.create("full/1")
+        for name in ("full", "empty", "missing"):
+            made.remove_if_empty(name)
+        assert made.names("full") == ["1"]
+        assert "empty" not in made.names()
+
     def test_space_is_left(self, made: Storage) -> None:
         assert made.free_bytes() > 0
 

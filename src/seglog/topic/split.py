@@ -60,13 +60,17 @@ def _named_partitions(
     batch: pa.RecordBatch, numbers: np.ndarray[Any, np.dtype[np.int32]], partitions: int
 ) -> np.ndarray[Any, np.dtype[np.int32]]:
     """Return `numbers`, but where the batch names a partition that one."""
+    if batch.schema.names.count(PARTITION) > 1:
+        raise InvalidArgument(f"there is more than one column {PARTITION}")
     column = batch.column(PARTITION)
     if not pa.types.is_integer(column.type):
         raise InvalidType(f"column {PARTITION} must hold integers, not {column.type}")
-    named = pc.fill_null(column.cast(pa.int64()), pa.scalar(-1, pa.int64())).to_numpy()
+    signed = column.cast(pa.int64(), safe=False)  # what does not fit becomes negative, and is refused below
+    named = pc.fill_null(signed, pa.scalar(-1, pa.int64())).to_numpy()
     wrong = (named >= partitions) | (named < 0) & column.is_valid().to_numpy(zero_copy_only=False)
     if wrong.any():
-        raise InvalidArgument(f"column {PARTITION} names {named[wrong][0]}; there are 0 to {partitions - 1}")
+        first = column[int(wrong.argmax())]
+        raise InvalidArgument(f"column {PARTITION} names {first}; there are 0 to {partitions - 1}")
     return np.where(named < 0, numbers, named).astype(np.int32)
 
 

@@ -9,6 +9,7 @@ step leaves empty partitions that no reader takes for a topic, and `Topic.create
 
 from __future__ import annotations
 
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from seglog.clock import system_clock
 from seglog.errors import CorruptLog, InvalidArgument, InvalidType, NotALog
 from seglog.log.opening import open_log
-from seglog.log.staging import age_out
+from seglog.log.staging import age_out, checked_batch, checked_name
 from seglog.record import checked_key
 from seglog.storage import LocalStorage, Subdirectory
 from seglog.topic import description as topic_json
@@ -57,6 +58,7 @@ class Topic:
         self._turn = 0
         self._storage = LocalStorage(path)
         self._unfinished = unfinished
+        self._publishing = threading.RLock()
 
     @classmethod
     def create(
@@ -175,22 +177,33 @@ class Topic:
         already. All partitions get their share or none does, whenever the process dies; readers may see one partition's
         share a moment before another's. An error whose note says "committed" is no loss: the next opening finishes.
         """
-        self._finish_batches()
-        if any(_last_batch(log, query) >= batch for log in self._logs):
-            return None
-        transaction = Transaction(query=query, batch=batch, staged={n: share for n, share in staged.items() if share})
-        for number, share in transaction.staged.items():
-            self.partition(number).check_staged(share)
-        self._unfinished = True
-        commit(self._storage, transaction)
-        added = finish(self._storage, transaction, self._logs)
-        self._unfinished = False
-        return added
+        shares = {number: share for number, share in staged.items() if share}
+        transaction = Transaction(query=checked_name(query, "query"), batch=checked_batch(batch), staged=shares)
+        with self._publishing:
+            self._finish_batches()
+            if any(_last_batch(log, query) >= transaction.batch for log in self._logs):
+                return None
+            self._check(transaction)
+            self._unfinished = True
+            commit(self._storage, transaction)
+            added = finish(self._storage, transaction, self._logs)
+            self._unfinished = False
+            return added
+
+    def _check(self, transaction: Transaction) -> None:
+        """Raise where a partition, also one without a share, would refuse: once it is committed none may."""
+        for number in transaction.staged:
+            self.partition(number)
+        for number, log in enumerate(self._logs):
+            log.check_staged(transaction.staged.get(number, ()))
 
     def _finish_batches(self) -> None:
         """Do what an interrupted `publish` left to do, before anything else on the topic."""
-        if self._unfinished:
+        if not self._unfinished:
+            return
+        with self._publishing:  # another thread's may be under way: it is waited for
             for transaction in unfinished(self._storage):
+                commit(self._storage, transaction)  # once more: who died in the middle of it may not have synced it
                 finish(self._storage, transaction, self._logs)
             self._unfinished = False
             for number in range(self.partitions):  # only now: an unfinished batch needs its stages, however old

@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING
 
 from xxhash import xxh64_hexdigest
 
-from seglog.errors import CorruptLog, InvalidArgument, SeglogError
-from seglog.log.staging import StagedSegment
+from seglog.errors import CorruptLog, FormatVersionError, SeglogError
+from seglog.log.staging import StagedSegment, checked_name
 from seglog.storage import must_sync
 
 if TYPE_CHECKING:
     from seglog.log.log import Log
     from seglog.storage import Storage
 
+VERSION = 1
 DIRECTORY = "txn"
+_SUFFIX = ".json"
 _TEMPORARY = ".tmp"
 
 
@@ -36,23 +38,22 @@ class Transaction:
     staged: Mapping[int, Sequence[StagedSegment]]
 
     def __post_init__(self) -> None:
-        if not self.query or "/" in self.query or self.query.startswith("."):
-            raise InvalidArgument(f"{self.query!r} cannot name a query: a file is named after it")
+        checked_name(self.query, "query")
 
     @property
     def file(self) -> str:
         """The name of its file, below the topic's directory."""
-        return f"{DIRECTORY}/{self.query}-{self.batch}.json"
+        return f"{DIRECTORY}/{self.query}-{self.batch}{_SUFFIX}"
 
     def encode(self) -> bytes:
         """Return the file's bytes: one line of JSON, one of its XXH64."""
         staged = {str(number): [one.to_json() for one in share] for number, share in self.staged.items()}
-        body = json.dumps({"query": self.query, "batch": self.batch, "staged": staged}).encode()
+        body = json.dumps({"format": VERSION, "query": self.query, "batch": self.batch, "staged": staged}).encode()
         return body + b"\n" + xxh64_hexdigest(body).encode() + b"\n"
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> Transaction:
-        """Read a file's bytes; CorruptLog where they are damaged."""
+        """Read a file's bytes; CorruptLog where they are damaged, FormatVersionError where they are newer."""
         body, _, check = data.removesuffix(b"\n").partition(b"\n")
         if check != xxh64_hexdigest(body).encode():
             raise CorruptLog(
@@ -60,6 +61,11 @@ class Transaction:
                 "Restore it, or move it away to give up what is missing of that batch"
             )
         values = json.loads(body)
+        if values["format"] != VERSION:
+            raise FormatVersionError(
+                f"{path}: a transaction of format version {values['format']}; this seglog reads version {VERSION}. "
+                "Install a newer seglog; nothing was changed"
+            )
         staged = {
             int(number): [StagedSegment.from_json(one) for one in share] for number, share in values["staged"].items()
         }
@@ -83,7 +89,7 @@ def commit(topic: Storage, transaction: Transaction) -> None:
 def unfinished(topic: Storage) -> Iterator[Transaction]:
     """Yield the batches that were committed but not finished."""
     for name in topic.names(DIRECTORY):
-        if name != _TEMPORARY:
+        if name.endswith(_SUFFIX):
             file = topic.open(f"{DIRECTORY}/{name}")
             yield Transaction.decode(file.pread(file.size(), 0), file.path)
 

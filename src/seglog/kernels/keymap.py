@@ -1,0 +1,168 @@
+"""The map from key to latest record, as two parallel arrays: 16-byte fingerprints and 8-byte numbers of records.
+
+After the proposal "Integrating keyed messages into Kafka" (two arrays, a position taken from the fingerprint), with
+open addressing in place of overwriting: a key that is in the map stays in it, and all 16 bytes are compared. It holds a
+record's number, not its offset, so that the bit of a record that another one supersedes is found at once.
+
+The first word of a fingerprint says which range of fingerprints it belongs to, the second one where in the map it
+stands, so that a map of one range is filled as evenly as a map of all. Keys that follow one another are ordered by
+their second words, so that the search for one that is not there ends as soon as for one that is, however full the map
+(Amble and Knuth, "Ordered hash tables"). Knows nothing of records.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from seglog.kernels.memory import address_of, inlined, kernel, prefetch
+
+GROUP = 16  # keys whose places in memory are asked for together, so that their cache misses overlap
+EMPTY = np.uint64(0)  # both words of a free slot; no fingerprint has two
+
+
+@inlined
+def _home(word: Any, slots: int) -> int:
+    """Return the slot at which the search for a fingerprint begins, from the high half of its second word."""
+    return np.int64(((word >> np.uint64(32)) * np.uint64(slots)) >> np.uint64(32))  # type: ignore[return-value] # as address_of
+
+
+@inlined
+def _is_free(table: Any, slot: int) -> Any:
+    return table[slot, 0] == EMPTY and table[slot, 1] == EMPTY
+
+
+@inlined
+def _find(first: Any, second: Any, table: Any) -> Any:
+    """Return (slot, whether the fingerprint stands there); if not, it is the slot at which it belongs."""
+    slots = table.shape[0]
+    slot, around = _home(second, slots), False
+    while not _is_free(table, slot):
+        there = table[slot, 1]
+        if there == second and table[slot, 0] == first:
+            return slot, True
+        if there > second or around:  # what was pushed on past the last slot stands before what begins here
+            pushed_around = _home(there, slots) > slot
+            if (around and not pushed_around) or (there > second and pushed_around == around):
+                return slot, False
+        slot += 1
+        if slot == slots:
+            slot, around = 0, True
+    return slot, False
+
+
+@inlined
+def _put(slot: int, first: Any, second: Any, number: int, table: Any, numbers: Any) -> None:
+    """Put a key into a slot; what stands there and behind it moves on by one, up to a free slot."""
+    while not _is_free(table, slot):
+        table[slot, 0], first = first, table[slot, 0]
+        table[slot, 1], second = second, table[slot, 1]
+        numbers[slot], number = number, numbers[slot]
+        slot = slot + 1 if slot + 1 < table.shape[0] else 0
+    table[slot, 0], table[slot, 1], numbers[slot] = first, second, number
+
+
+@inlined
+def _ask(start: int, stop: int, fingerprints: Any, table: Any, numbers: Any) -> None:
+    """Have the memory fetched that rows start..stop will look at."""
+    for row in range(start, stop):
+        home = _home(fingerprints[row, 1], table.shape[0])
+        prefetch(address_of(table) + 16 * home)
+        prefetch(address_of(numbers) + 8 * home)
+
+
+@inlined
+def _set_bit(bits: Any, number: int) -> int:
+    """Set a record's bit; return 1 if it was not set before."""
+    byte, bit = bits[number >> 3], np.uint8(1 << (number & 7))
+    bits[number >> 3] = byte | bit
+    return 1 if byte & bit == 0 else 0
+
+
+@kernel
+def set_bits(chosen: Any, first: int, bits: Any) -> int:
+    """Set the bits of the records `first` and following where `chosen` (bool) is true; return how many were not set."""
+    count = 0
+    for row in range(chosen.size):
+        if chosen[row]:
+            count += _set_bit(bits, first + row)
+    return count
+
+
+@kernel
+def insert(
+    fingerprints: Any, keyed: Any, first: int, table: Any, numbers: Any, low: Any, high: Any, room: int, died: Any
+) -> Any:
+    """Note the latest records of the keys of a range, and in `died` those they supersede.
+
+    fingerprints: uint64[rows, 2]; keyed: uint8, 0 for a row without key; first: the number of the first row, ascending
+    from call to call. low, high: the range, inclusive, of the first words that are taken in. table: uint64[slots, 2],
+    EMPTY where free; numbers: int64[slots]; died: uint8, a bit for every number. Returns (rows taken, keys added, bits
+    that were not set before); stops before the key that would be one more than `room` new ones.
+    """
+    added, dead = 0, 0
+    for start in range(0, keyed.size, GROUP):
+        stop = min(start + GROUP, keyed.size)
+        _ask(start, stop, fingerprints, table, numbers)
+        for row in range(start, stop):
+            one, two = fingerprints[row, 0], fingerprints[row, 1]
+            if keyed[row] == 0 or one < low or one > high:
+                continue
+            slot, known = _find(one, two, table)
+            if known:
+                dead += _set_bit(died, numbers[slot])
+                numbers[slot] = first + row
+                continue
+            if added == room:
+                return row, added, dead
+            _put(slot, one, two, first + row, table, numbers)
+            added += 1
+    return keyed.size, added, dead
+
+
+@kernel
+def look_up(fingerprints: Any, keyed: Any, table: Any, low: Any, high: Any, known: Any) -> None:
+    """Fill known (bool, one per row) with whether the map holds the row's key; arguments as for `insert`."""
+    for start in range(0, keyed.size, GROUP):
+        stop = min(start + GROUP, keyed.size)
+        _ask(start, stop, fingerprints, table, table)
+        for row in range(start, stop):
+            one, two = fingerprints[row, 0], fingerprints[row, 1]
+            known[row] = keyed[row] != 0 and low <= one <= high and _find(one, two, table)[1]
+
+
+@inlined
+def _stays(home: int, hole: int, slot: int) -> bool:
+    """Whether what stands at `slot` cannot move to `hole`, because its search begins behind the hole."""
+    if hole <= slot:
+        return hole < home <= slot
+    return hole < home or home <= slot
+
+
+@inlined
+def _remove(hole: int, table: Any, numbers: Any) -> None:
+    """Free a slot, and move up what was pushed on by it, so that no search ends early."""
+    slots = table.shape[0]
+    slot = hole
+    while True:
+        slot = slot + 1 if slot + 1 < slots else 0
+        if _is_free(table, slot):
+            break
+        if not _stays(_home(table[slot, 1], slots), hole, slot):
+            table[hole, 0], table[hole, 1], numbers[hole] = table[slot, 0], table[slot, 1], numbers[slot]
+            hole = slot
+    table[hole, 0], table[hole, 1] = EMPTY, EMPTY
+
+
+@kernel
+def evict(table: Any, numbers: Any, high: Any) -> int:
+    """Remove every key whose first word is greater than `high`; return how many. At least one slot must be free."""
+    removed, slot = 0, 0
+    while slot < table.shape[0]:
+        if table[slot, 0] > high:
+            _remove(slot, table, numbers)  # what moves here is looked at next
+            removed += 1
+        else:
+            slot += 1
+    return removed

@@ -1,0 +1,147 @@
+"""Records -> the records that live on, in another store: verified, copied, their heads hashed anew.
+
+The hash of a value does not depend on the store (docs/format.md, "Store"), so that it is taken once: to verify a
+record where it stands and to seal it where it goes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from seglog.kernels.checksum import xxh64_at
+from seglog.kernels.layout import (
+    CHECKED_FROM,
+    GROUP,
+    NO_HIGH,
+    NO_LOW,
+    NULL,
+    OK,
+    VALUE_BASE,
+    MarksState,
+    Summary,
+)
+from seglog.kernels.memory import (
+    address_of,
+    copy_short,
+    inlined,
+    kernel,
+    load_i64,
+    load_u8,
+    load_u32,
+    store_i64,
+    store_u64,
+)
+from seglog.kernels.validate import Cursor, check, frame
+
+MAX_RELATIVE = 2**32 - 1
+
+
+class Target(NamedTuple):
+    """Where survivors go.
+
+    shift: what is added to a relative offset. position: of the next record in the new store; records: how many stand
+    there already. limit: position that no record may pass but the first. salt: np.uint64, the new store's.
+    """
+
+    shift: int
+    position: int
+    records: int
+    limit: int
+    salt: Any
+
+
+class Copied(NamedTuple):
+    """How far a copy came.
+
+    position, expected, ordinal: where reading stands now; rows, length: records and bytes written; marks: how many;
+    state; summary; reason: OK or why no valid record stands at `position`; blocked: relative offset, in the source, of
+    the record there if it needs another store, else -1.
+    """
+
+    position: int
+    expected: int
+    ordinal: int
+    rows: int
+    length: int
+    marks: int
+    state: MarksState
+    summary: Summary
+    reason: int
+    blocked: int
+
+
+@inlined
+def is_dead(bits: Any, ordinal: int) -> Any:
+    """Whether a record's bit is set; no bits at all: every record lives."""
+    return bits.size > 0 and (load_u8(address_of(bits) + (ordinal >> 3)) >> (ordinal & 7)) & 1 != 0
+
+
+@inlined
+def _move(record: int, length: int, metadata_len: int, value_hash: Any, target: int, offset: int, salt: Any) -> Any:
+    """Copy a record to address `target` with another offset and salt; return its checksum."""
+    copy_short(target, record, length)
+    store_i64(target + 16, offset | (load_u32(record + 20) << 32))
+    checksum = xxh64_at(target + CHECKED_FROM, VALUE_BASE - CHECKED_FROM + metadata_len, salt ^ value_hash)
+    store_u64(target, checksum)
+    return checksum
+
+
+@kernel
+def copy_survivors(
+    window: Any,
+    start: int,
+    cursor: Cursor,
+    dead: Any,
+    ordinal: int,
+    target: Target,
+    marks: MarksState,
+    out: Any,
+    entries: Any,
+    found: Any,
+) -> Any:
+    """Verify the records from the cursor on and copy those that live to `out`; return a Copied.
+
+    window: uint8, the store's bytes from position `start` up to cursor.end. dead: uint8, a bit for every record of the
+    store, or empty; ordinal: the number of the next one. out: uint8, at least as long as what is left of the window.
+    entries: uint64[*, 2]; found: int64[*, 2], marks: both with room for every record of the window.
+    """
+    base, room = address_of(window) - start, address_of(out)
+    position, expected, reason, blocked = cursor.position, cursor.expected, OK, -1
+    spans, hashes = np.empty((GROUP, 2), np.int64), np.empty(GROUP, np.uint64)
+    rows, length, count, tombstones = 0, 0, 0, 0
+    next_position, newest, low, high = marks.next_position, marks.max_timestamp, NO_LOW, NO_HIGH
+    while position < cursor.end and reason == OK and blocked < 0:
+        framed, after = frame(base, position, cursor.end, cursor.end, 1, spans, hashes)
+        for one in range(framed):
+            record, size = base + position, spans[one, 1]
+            reason = check(record, spans[one, 0], hashes[one], expected, cursor)[0]
+            if reason != OK:
+                break
+            relative = load_u32(record + 16)
+            if not is_dead(dead, ordinal):
+                place = target.position + length
+                offset = relative + target.shift
+                if offset > MAX_RELATIVE or (target.records + rows > 0 and place + size > target.limit):
+                    blocked = relative
+                    break
+                timestamp = load_i64(record + 24)
+                checksum = _move(record, size, spans[one, 0], hashes[one], room + length, offset, target.salt)
+                entries[rows, 0], entries[rows, 1] = checksum, np.uint64(size | (place << 32))
+                if place >= next_position:
+                    found[count, 0], found[count, 1] = newest, offset | (place << 32)
+                    next_position = (place // marks.interval + 1) * marks.interval
+                    count += 1
+                low, high, newest = min(low, timestamp), max(high, timestamp), max(newest, timestamp)
+                tombstones += load_u32(record + 12) == NULL
+                rows += 1
+                length += size
+            position, expected, ordinal = position + size, relative + 1, ordinal + 1
+        else:
+            reason = after
+            if framed == 0:
+                break
+    state = MarksState(marks.interval, next_position, newest)
+    summary = Summary(tombstones, low, high)
+    return Copied(position, expected, ordinal, rows, length, count, state, summary, reason, blocked)

@@ -1,0 +1,151 @@
+"""Which records died: the dirty keys are mapped, range by range, and what they supersede is noted, one bit a record.
+
+A dirty record is found dead while its successor is mapped, a clean one when it is looked up: every clean record stands
+before every dirty one, so that one whose key is in the map at all is superseded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from seglog.errors import CorruptRecord
+from seglog.format.manifest import SegmentEntry
+from seglog.format.store import HEADER_BYTES
+from seglog.kernels.keymap import set_bits
+from seglog.kernels.keys import TOMBSTONE, UNKEYED
+from seglog.keyed.ahead import Ahead
+from seglog.keyed.keymap import KeyMap, Keys
+from seglog.keyed.pace import Pace
+from seglog.keyed.plan import CompactionPlan, Measured, has_due, record_bytes
+from seglog.keyed.reader import ROWS, KeyReader, SourceReader
+from seglog.storage import Storage
+
+Array = np.ndarray[Any, Any]
+NONE_DIED = np.empty(0, np.uint8)
+
+
+@dataclass
+class Toll:
+    """How many records died, and why."""
+
+    superseded: int = 0
+    tombstones: int = 0
+    unkeyed: int = 0
+
+
+class Deaths:
+    """Which records of one source died. `bits`: one a record, little end first, empty where none can have."""
+
+    def __init__(self, entry: SegmentEntry, bits: Array = NONE_DIED) -> None:
+        self.entry = entry
+        self.bits = bits
+
+    def add(self, first: int, dead: Array) -> int:
+        """Note the deaths (bool) among records number `first` and following; return how many were not noted before."""
+        if not dead.any():
+            return 0
+        if not self.bits.size:
+            self.bits = np.zeros(bit_bytes(self.entry), np.uint8)
+        return int(set_bits(dead, first, self.bits))
+
+    @property
+    def measured(self) -> Measured:
+        """The source's figures; the bytes that live are an estimate by the number of records."""
+        records, dead = self.entry.records or 0, int(np.bitwise_count(self.bits).sum(dtype=np.int64))
+        live_bytes = record_bytes(self.entry) * (records - dead) // max(records, 1)
+        return Measured(entry=self.entry, live_bytes=live_bytes, dead=dead)
+
+
+def bit_bytes(entry: SegmentEntry) -> int:
+    """Return the bytes that a bit for every record takes."""
+    return ((entry.records or 0) + 7) // 8
+
+
+class Search:
+    """Finds the deaths of one pass. deaths: of each source, in order; toll: of all; keys: mapped; rounds: ranges."""
+
+    def __init__(self, storage: Storage, plan: CompactionPlan, seed: tuple[int, int], pace: Pace, ahead: Ahead) -> None:
+        self.toll = Toll()
+        self.keys = 0
+        self.rounds = 0
+        self._storage = storage
+        self._plan = plan
+        self._pace = pace
+        self._ahead = ahead
+        self._reader = KeyReader(seed)
+        self._known = np.empty(ROWS, np.bool_)
+        dirty = plan.dirty
+        records = sum(source.records or 0 for source in dirty)
+        self._map = KeyMap(records, plan.config.retention.dedupe_bytes)
+        self._bits = np.zeros(sum(bit_bytes(source) for source in dirty), np.uint8)  # of all dirty sources
+        clean = plan.sources[: len(plan.sources) - len(dirty)]
+        self._clean = [Deaths(source) for source in clean]
+        self._dirty = list(self._shares(dirty))
+
+    def _shares(self, dirty: tuple[SegmentEntry, ...]) -> Iterator[Deaths]:
+        """Yield the dirty sources with their parts of the bits: whole bytes, so that a record's number is its bit."""
+        start = 0
+        for source in dirty:
+            stop = start + bit_bytes(source)
+            yield Deaths(source, self._bits[start:stop])
+            start = stop
+
+    @property
+    def deaths(self) -> list[Deaths]:
+        """The deaths of every source, in order."""
+        return [*self._clean, *self._dirty]
+
+    def run(self) -> None:
+        """Go over all ranges of keys; CorruptRecord where a source cannot be walked through."""
+        while True:
+            byte = 0
+            for deaths in self._dirty:
+                for number, keys in self._runs(deaths.entry):
+                    self._note_others(deaths, number, keys)
+                    self.toll.superseded += self._map.add(keys, 8 * byte + number, self._bits)
+                byte += deaths.bits.size
+            for deaths in self._clean:
+                if not self._map.count and not has_due(deaths.entry, self._plan.made_at):
+                    self._pace.skip(record_bytes(deaths.entry))
+                    continue
+                for number, keys in self._runs(deaths.entry):
+                    self.toll.superseded += deaths.add(number, self._map.holds(keys, self._known))
+                    self._note_others(deaths, number, keys)
+            self.keys += self._map.count
+            self.rounds += 1
+            if not self._map.next_range():
+                return
+            self._pace.total += pass_bytes(self._plan)
+
+    def _runs(self, entry: SegmentEntry) -> Iterator[tuple[int, Keys]]:
+        """Yield (number of the first record, keys) for every run of a source's records."""
+        source, number = SourceReader(self._storage, entry), 0
+        for passed, keys in self._ahead(self._reader.runs(source)):
+            if number + keys.kinds.size > (entry.records or 0):
+                raise CorruptRecord(source.path, None, HEADER_BYTES, "it holds more records than the manifest says")
+            yield number, keys
+            number += keys.kinds.size
+            self._pace.step(passed)
+
+    def _note_others(self, deaths: Deaths, number: int, keys: Keys) -> None:
+        """Note who dies of something else than a successor."""
+        if self.rounds == 0:
+            self.toll.unkeyed += deaths.add(number, keys.kinds == UNKEYED)
+        if deaths.entry.horizons:
+            self.toll.tombstones += deaths.add(number, self._expired(deaths.entry, keys))
+
+    def _expired(self, entry: SegmentEntry, keys: Keys) -> Array:
+        """Return which records are tombstones whose time has come."""
+        ends = np.array([end for end, _ in entry.horizons], np.int64)
+        due = np.array([horizon <= self._plan.made_at for _, horizon in entry.horizons] + [False])
+        expired: Array = (keys.kinds == TOMBSTONE) & due[ends.searchsorted(keys.offsets, side="right")]
+        return expired
+
+
+def pass_bytes(plan: CompactionPlan) -> int:
+    """Return how many bytes one range of keys makes a pass read."""
+    return sum(record_bytes(source) for source in plan.sources)

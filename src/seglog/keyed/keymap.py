@@ -1,0 +1,100 @@
+"""The bounded map of one pass: key -> latest record, for one range of fingerprints at a time.
+
+24 bytes a slot (seglog.kernels.keymap), sized to the dirty keys and capped. When it is full, the range is halved and
+what no longer belongs to it leaves; the other half has its turn in a later round. So a map of any size considers every
+key, and a key that was considered is never lost.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from seglog.kernels.keymap import evict, insert, look_up
+
+SLOT_BYTES = 24
+MAX_LOAD = 0.9  # 26.7 bytes a key when full
+LEAST_SLOTS = 16
+MOST_SLOTS = 2**32 - 1
+LAST = 2**64 - 1
+
+Array = np.ndarray[Any, Any]
+
+
+class Keys(NamedTuple):
+    """A run of records: fingerprints uint64[rows, 2], kinds uint8 (seglog.kernels.keys), offsets int64."""
+
+    fingerprints: Array
+    kinds: Array
+    offsets: Array
+
+
+class KeyMap:
+    """Maps the keys whose fingerprints begin with low..high. `count`: how many it holds, at most `limit`."""
+
+    def __init__(self, records: int, most_bytes: int) -> None:
+        """Make room for the keys of `records` records, of at most `most_bytes` bytes."""
+        slots = min(ceil(records / MAX_LOAD) + 1, most_bytes // SLOT_BYTES, MOST_SLOTS)
+        slots = max(slots, LEAST_SLOTS)
+        self._fingerprints = np.zeros((slots, 2), np.uint64)
+        self._numbers = np.empty(slots, np.int64)
+        self.limit = int(slots * MAX_LOAD)
+        self.count = 0
+        self.low = 0
+        self.high = LAST
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both arrays."""
+        return int(self._fingerprints.nbytes + self._numbers.nbytes)
+
+    def add(self, keys: Keys, first: int, died: Array) -> int:
+        """Note the latest records of a run, the first of which has the number `first`, and whom they supersede.
+
+        Runs come in order. died: uint8, a bit for every number; returns how many were not set before. May narrow the
+        range: what is known of keys outside it is forgotten, not the deaths they brought.
+        """
+        taken = dead = 0
+        low = np.uint64(self.low)
+        while taken < keys.kinds.size:
+            rows, added, more = insert(
+                keys.fingerprints[taken:],
+                keys.kinds[taken:],
+                first + taken,
+                self._fingerprints,
+                self._numbers,
+                low,
+                np.uint64(self.high),
+                self.limit - self.count,
+                died,
+            )
+            taken += rows
+            dead += more
+            self.count += added
+            if taken < keys.kinds.size:
+                self._narrow()
+        return dead
+
+    def _narrow(self) -> None:
+        """Give up the upper half of the range, to make room."""
+        self.high = self.low + (self.high - self.low) // 2
+        self.count -= evict(self._fingerprints, self._numbers, np.uint64(self.high))
+
+    def holds(self, keys: Keys, known: Array) -> Array:
+        """Return which records have a key that is in the map (bool, a row each); fills `known`."""
+        known = known[: keys.kinds.size]
+        low, high = np.uint64(self.low), np.uint64(self.high)
+        look_up(keys.fingerprints, keys.kinds, self._fingerprints, low, high, known)
+        return known
+
+    def next_range(self) -> bool:
+        """Begin the range behind this one, as wide as it; return False where there is none."""
+        if self.high == LAST:
+            return False
+        width = self.high - self.low + 1
+        self.low, self.high = self.high + 1, min(self.high + width, LAST)
+        self._fingerprints.fill(0)
+        self.count = 0
+        return True

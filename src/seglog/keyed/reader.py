@@ -1,0 +1,115 @@
+"""A store read from its beginning to its end in windows of whole records, for the kernels.
+
+Reads with pread: a pass touches bytes nobody has looked at for a long time, and a read error must be an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from seglog.errors import CorruptRecord
+from seglog.format.codec import HEAD_BYTES, NATIVE, InvalidRecord
+from seglog.format.manifest import SegmentEntry
+from seglog.format.store import HEADER_BYTES
+from seglog.kernels.keys import read_keys
+from seglog.kernels.layout import BEYOND, OK, REASONS, SHORT
+from seglog.kernels.scan import as_bytes
+from seglog.kernels.validate import Cursor
+from seglog.keyed.keymap import Keys
+from seglog.segment.sealed import open_store
+from seglog.storage import Storage
+
+WINDOW_BYTES = 1024 * 1024
+ROWS = WINDOW_BYTES // HEAD_BYTES  # no window of this size holds more records
+
+Array = np.ndarray[Any, Any]
+
+
+class Window:
+    """A source's bytes from position `start` on; `cursor` stands at the first record that was not taken yet."""
+
+    def __init__(self, data: Array, start: int, expected: int, entry: SegmentEntry) -> None:
+        self.data = data
+        self.start = start
+        self.end = start + data.size
+        self.position = start
+        self.expected = expected
+        self._dense = entry.dense
+        self._salt = np.uint64(entry.salt)
+
+    @property
+    def cursor(self) -> Cursor:
+        """Where reading stands, as the kernels take it; expected is relative to the segment's base."""
+        return Cursor(self.position, self.end, self.expected, self._dense, self._salt)
+
+
+class SourceReader:
+    """Reads the records of one source. `path`: its store."""
+
+    def __init__(self, storage: Storage, entry: SegmentEntry) -> None:
+        self.entry = entry
+        self._store = open_store(storage, entry)
+        self._end = entry.bytes or HEADER_BYTES
+        self.path = self._store.path
+
+    def windows(self, take: Callable[[Window], int]) -> Iterator[int]:
+        """Hand every window to `take`, which moves its cursor and returns why no record stands there, as in layout.
+
+        Yields the bytes passed with each. CorruptRecord where no valid record stands.
+        """
+        position, expected, size = HEADER_BYTES, 0, WINDOW_BYTES
+        while position < self._end:
+            data = as_bytes(self._store.pread(min(size, self._end - position), position))
+            window = Window(data, position, expected, self.entry)
+            reason = take(window)
+            if reason not in (OK, SHORT, BEYOND):  # those two may only mean that the window ends within a record
+                raise self._corrupt(window, REASONS[reason])
+            size = WINDOW_BYTES
+            if window.position == position:
+                size = self._longer(window)
+            yield window.position - position
+            position, expected = window.position, window.expected
+
+    def _longer(self, window: Window) -> int:
+        """Return the length of a record that does not fit its window; CorruptRecord where it cannot be."""
+        left = self._end - window.position
+        try:
+            needed = NATIVE.length_at(bytes(window.data[:HEAD_BYTES]), 0)
+        except InvalidRecord as error:
+            raise self._corrupt(window, str(error)) from error
+        if window.data.size < min(left, HEAD_BYTES) or needed <= window.data.size or needed > left:
+            raise self._corrupt(window, REASONS[BEYOND])
+        return needed
+
+    def _corrupt(self, window: Window, reason: str) -> CorruptRecord:
+        offset = self.entry.base_offset + window.expected if self.entry.dense else None
+        return CorruptRecord(self.path, offset, window.position, reason)
+
+
+class KeyReader:
+    """Reads keys into two sets of arrays by turns: what it yields is valid until the next but one is asked for."""
+
+    def __init__(self, seed: tuple[int, int]) -> None:
+        self._seed = np.uint64(seed[0]), np.uint64(seed[1])
+        self._rooms = [
+            Keys(np.empty((ROWS, 2), np.uint64), np.empty(ROWS, np.uint8), np.empty(ROWS, np.int64)) for _ in range(2)
+        ]
+        self._rows = 0
+
+    def _take(self, window: Window) -> int:
+        self._rooms.reverse()
+        fingerprints, kinds, offsets = self._rooms[0]
+        self._rows, window.position, window.expected, reason = read_keys(
+            window.data, window.start, window.cursor, *self._seed, fingerprints, offsets, kinds
+        )
+        return int(reason)
+
+    def runs(self, source: SourceReader) -> Iterator[tuple[int, Keys]]:
+        """Yield (bytes passed, keys) for every run of records; offsets are absolute. No checksum is looked at."""
+        for passed in source.windows(self._take):
+            keys = Keys(*(array[: self._rows] for array in self._rooms[0]))
+            keys.offsets[:] += source.entry.base_offset
+            yield passed, keys

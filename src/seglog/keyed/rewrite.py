@@ -1,0 +1,216 @@
+"""One pass: from a plan to the segments that would take the sources' place. Reads the log's files, changes none.
+
+Works in any process that sees the files, beside the log's writer and its readers. Every source record that decides
+anything is verified before the pass ends: those of a segment that is copied while they are copied, those of a dirty
+segment that is not copied on their own. A source with a damaged record is left out, as it is, and the pass begins anew
+without it: nothing before it is then taken for considered by what stands in it or behind.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from seglog.errors import CorruptRecord, StorageError
+from seglog.format.manifest import SegmentEntry
+from seglog.format.store import HEADER_BYTES
+from seglog.keyed.ahead import Ahead
+from seglog.keyed.copying import GroupCopy, verify
+from seglog.keyed.died import Deaths, Search, pass_bytes
+from seglog.keyed.output import lookup_bytes
+from seglog.keyed.pace import Pace, Progress
+from seglog.keyed.plan import CompactionPlan, Measured, after_pass, group, is_rewritten, record_bytes
+from seglog.keyed.reader import SourceReader
+from seglog.storage import Storage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What becomes of neighbouring sources. sources: their file numbers; entries: what takes their place.
+
+    staged: whether the entries are new segments, named below the output storage; else they are the sources themselves
+    with other figures.
+    """
+
+    sources: tuple[int, ...]
+    entries: tuple[SegmentEntry, ...]
+    staged: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        entries = [json.loads(entry.line) for entry in self.entries]
+        return {"sources": list(self.sources), "entries": entries, "staged": self.staged}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Part:
+        """Read what `to_json` gave."""
+        entries = tuple(SegmentEntry.from_values(dict(entry)) for entry in values["entries"])
+        return cls(sources=tuple(values["sources"]), entries=entries, staged=values["staged"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a pass came to. parts: in order, every source in one of them. superseded, tombstones, unkeyed: records that
+    are gone, and why; keys: different ones among the dirty records; rounds: over how many ranges of them.
+    damaged: errors of the sources that were left as they are.
+    """
+
+    parts: tuple[Part, ...]
+    superseded: int
+    tombstones: int
+    unkeyed: int
+    keys: int
+    rounds: int
+    damaged: tuple[CorruptRecord, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, for a message to another process."""
+        damaged = [[error.path, error.offset, error.position, error.reason] for error in self.damaged]
+        counts = {name: getattr(self, name) for name in ("superseded", "tombstones", "unkeyed", "keys", "rounds")}
+        return {**counts, "parts": [part.to_json() for part in self.parts], "damaged": damaged}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Outcome:
+        """Read what `to_json` gave."""
+        parts = tuple(Part.from_json(part) for part in values["parts"])
+        damaged = tuple(CorruptRecord(*fields) for fields in values["damaged"])
+        return cls(**{**values, "parts": parts, "damaged": damaged})
+
+
+def rewrite(
+    plan: CompactionPlan,
+    sources: Storage,
+    output: Storage,
+    *,
+    progress: Progress | None = None,
+    abort: Callable[[], bool] | None = None,
+    bytes_per_second: float | None = None,
+) -> Outcome:
+    """Carry out a plan: read the sources of the log in `sources`, write what replaces them into `output`.
+
+    output: empty, made, for this pass alone; its directory is synced when this returns. progress, abort and
+    bytes_per_second: see Pace. CompactionAborted; StorageError, with ENOSPC before anything is written where the space
+    does not suffice; CorruptLog where a source is gone. After an error the caller removes what stands in `output`.
+    """
+    damaged: dict[str, CorruptRecord] = {}
+    while True:
+        sound = replace(plan, sources=tuple(one for one in plan.sources if _path(sources, one) not in damaged))
+        total = 2 * pass_bytes(sound)  # to find what died, and to copy or verify
+        pace = Pace(total, progress=progress, abort=abort, bytes_per_second=bytes_per_second)
+        try:
+            with Ahead() as ahead:
+                return _Pass(plan, sound, sources, output, pace, ahead).run(tuple(damaged.values()))
+        except CorruptRecord as error:
+            damaged[error.path] = _first_damage(plan, sources, error, pace)
+            for name in output.names():
+                output.unlink(name)
+
+
+def _path(storage: Storage, entry: SegmentEntry) -> str:
+    return f"{storage.path}/{entry.name()}"
+
+
+def _first_damage(plan: CompactionPlan, sources: Storage, error: CorruptRecord, pace: Pace) -> CorruptRecord:
+    """Return the first damage of an error's source: keys are read unverified, so that it may tell of a later one."""
+    source = next(one for one in plan.sources if _path(sources, one) == error.path)
+    try:
+        verify(SourceReader(sources, source), pace)
+    except CorruptRecord as first:
+        return first
+    return error
+
+
+class _Pass:
+    """One pass over the sources that are sound."""
+
+    def __init__(
+        self,
+        plan: CompactionPlan,
+        sound: CompactionPlan,
+        sources: Storage,
+        output: Storage,
+        pace: Pace,
+        ahead: Ahead,
+    ) -> None:
+        self._plan = plan
+        self._sound = sound
+        self._sources = sources
+        self._output = output
+        self._pace = pace
+        self._ahead = ahead
+        self._made = 0
+        left_out = [source.base_offset for source in plan.sources if source not in sound.sources]
+        self._cleaned_to = min(left_out, default=plan.end)  # what stands behind a damaged source is not for sure
+
+    def run(self, damaged: tuple[CorruptRecord, ...]) -> Outcome:
+        """Find what died, copy what lives where something did."""
+        seed = secrets.randbits(64), secrets.randbits(64)
+        search = Search(self._sources, self._sound, seed, self._pace, self._ahead)
+        search.run()
+        groups = self._groups(search.deaths)
+        self._check_space(groups)
+        parts = tuple(part for members in groups for part in self._parts(members))
+        self._output.sync_directory()
+        return Outcome(
+            parts=parts,
+            superseded=search.toll.superseded,
+            tombstones=search.toll.tombstones,
+            unkeyed=search.toll.unkeyed,
+            keys=search.keys,
+            rounds=search.rounds,
+            damaged=damaged,
+        )
+
+    def _groups(self, found: Sequence[Deaths]) -> list[list[Deaths]]:
+        """Return the sources in groups that are copied together; one that was left out parts its neighbours."""
+        deaths = {one.entry.file: one for one in found}
+        groups: list[list[Deaths]] = []
+        stretch: list[Measured] = []
+        for source in (*self._plan.sources, None):
+            if source is not None and source.file in deaths:
+                stretch.append(deaths[source.file].measured)
+                continue
+            grouped = group(stretch, self._plan.config.segment_bytes)
+            groups += [[deaths[one.entry.file] for one in members] for members in grouped]
+            stretch = []
+            if source is not None:
+                groups.append([Deaths(source)])
+        return groups
+
+    def _check_space(self, groups: Sequence[Sequence[Deaths]]) -> None:
+        """Raise ENOSPC where what would be written, as estimated, does not fit."""
+        interval, needed = self._plan.config.index_interval_bytes, 0
+        for members in groups:
+            if _is_copied(members):
+                size = HEADER_BYTES + sum(one.measured.live_bytes for one in members)
+                needed += size + lookup_bytes(size, interval)
+        free = self._output.free_bytes() if needed else 0
+        if needed > free:
+            message = f"a compaction would write {needed} bytes, {free} are free; make room or raise min_dirty_ratio"
+            raise StorageError(errno.ENOSPC, message, self._output.path)
+
+    def _parts(self, members: Sequence[Deaths]) -> Iterator[Part]:
+        after = [after_pass(one.entry, self._plan, self._cleaned_to) for one in members]
+        if _is_copied(members):
+            yield self._copied(members, after)
+            return
+        for one, entry in zip(members, after, strict=True):
+            if one.entry in self._sound.dirty:  # its keys were believed
+                verify(SourceReader(self._sources, one.entry), self._pace)
+            else:
+                self._pace.skip(record_bytes(one.entry))
+            yield Part(sources=(one.entry.file,), entries=(entry,), staged=False)
+
+    def _copied(self, members: Sequence[Deaths], after: Sequence[SegmentEntry]) -> Part:
+        copy = GroupCopy(self._plan, after, self._output, number=self._made + 1, pace=self._pace)
+        copy.run([(SourceReader(self._sources, one.entry), one) for one in members], self._ahead)
+        self._made += len(copy.sealed)
+        return Part(sources=tuple(one.entry.file for one in members), entries=tuple(copy.sealed), staged=True)
+
+
+def _is_copied(members: Sequence[Deaths]) -> bool:
+    return is_rewritten([one.measured for one in members])

@@ -1,0 +1,231 @@
+"""Compacting a log that is open for writing: planned under the mutex, carried out beside it, swapped by one manifest.
+
+Appends, readers and followers go on meanwhile. What a pass does to records is the business of `seglog.keyed`.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from seglog.clock import Clock
+from seglog.errors import (
+    CompactionAborted,
+    ConfigError,
+    CorruptLog,
+    CorruptRecord,
+    InvalidArgument,
+    PlanStale,
+    StorageError,
+)
+from seglog.format.manifest import Manifest, SegmentEntry
+from seglog.keyed.plan import CompactionPlan, make_plan
+from seglog.log.live import LiveSegments
+from seglog.log.locked import LockedLog
+from seglog.log.staging import StagedSegment, remove_stages, stage_directory
+from seglog.segment.report import RecoveryReport
+from seglog.storage import Lock, Storage, Subdirectory
+
+if TYPE_CHECKING:
+    from seglog.keyed.pace import Progress
+    from seglog.keyed.rewrite import Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactionReport:
+    """What a compaction did. end: the cleanable end: records before it were considered.
+
+    segments_before, segments_after, records_before, records_after, bytes_before, bytes_after: of the segments up to
+    there. superseded, tombstones, unkeyed: records that went because a later one has their key, because their time had
+    come, because they have no key. rewritten: how many segments were copied; keys: different ones among the records
+    that had not been considered before; rounds: over how many ranges of keys (more than one: the map was full).
+    damaged: one error for each segment that was left as it is because a record in it does not verify.
+    """
+
+    end: int
+    segments_before: int
+    segments_after: int
+    records_before: int
+    records_after: int
+    bytes_before: int
+    bytes_after: int
+    superseded: int = 0
+    tombstones: int = 0
+    unkeyed: int = 0
+    rewritten: int = 0
+    keys: int = 0
+    rounds: int = 0
+    damaged: tuple[CorruptRecord, ...] = ()
+
+
+@dataclass(frozen=True)
+class Swap:
+    """What an outcome means to a manifest. segments: the sealed ones of the log; joining: staged ones and what they
+    are there; retired: what they take the place of.
+    """
+
+    segments: tuple[SegmentEntry, ...]
+    joining: tuple[tuple[StagedSegment, SegmentEntry], ...]
+    retired: tuple[SegmentEntry, ...]
+
+
+def is_current(manifest: Manifest, plan: CompactionPlan) -> bool:
+    """Whether a plan's sources are still what the log begins with, every one as it was."""
+    sealed = manifest.segments[:-1]
+    return manifest.log_id == plan.log_id and sealed[: len(plan.sources)] == plan.sources
+
+
+def make_swap(
+    manifest: Manifest, plan: CompactionPlan, outcome: Outcome, directory: str, new_number: Callable[[], int]
+) -> Swap:
+    """Return the swap; PlanStale where the plan's sources are no longer the log's."""
+    if not is_current(manifest, plan):
+        raise PlanStale("the log was truncated, expired, compacted or repaired meanwhile; plan anew")
+    if [number for part in outcome.parts for number in part.sources] != [source.file for source in plan.sources]:
+        raise InvalidArgument("the outcome belongs to another plan")
+    segments: list[SegmentEntry] = []
+    joining: list[tuple[StagedSegment, SegmentEntry]] = []
+    replaced: set[int] = set()
+    for part in outcome.parts:
+        if not part.staged:
+            segments += part.entries
+            continue
+        replaced.update(part.sources)
+        for entry in part.entries:
+            segments.append(replace(entry, file=new_number()))
+            joining.append((StagedSegment(directory=directory, entry=entry), segments[-1]))
+    retired = tuple(source for source in plan.sources if source.file in replaced)
+    return Swap((*segments, *manifest.segments[len(plan.sources) : -1]), tuple(joining), retired)
+
+
+def report_of(plan: CompactionPlan, after: Sequence[SegmentEntry]) -> CompactionReport:
+    """Return what is known of a pass from what it left of its sources."""
+    return CompactionReport(
+        end=plan.end,
+        segments_before=len(plan.sources),
+        segments_after=len(after),
+        records_before=sum(source.records or 0 for source in plan.sources),
+        records_after=sum(entry.records or 0 for entry in after),
+        bytes_before=sum(source.bytes or 0 for source in plan.sources),
+        bytes_after=sum(entry.bytes or 0 for entry in after),
+    )
+
+
+def full_report(plan: CompactionPlan, outcome: Outcome) -> CompactionReport:
+    """Return the report of a pass."""
+    return replace(
+        report_of(plan, [entry for part in outcome.parts for entry in part.entries]),
+        superseded=outcome.superseded,
+        tombstones=outcome.tombstones,
+        unkeyed=outcome.unkeyed,
+        rewritten=sum(len(part.sources) for part in outcome.parts if part.staged),
+        keys=outcome.keys,
+        rounds=outcome.rounds,
+        damaged=outcome.damaged,
+    )
+
+
+class CompactingLog(LockedLog):
+    """A log held for writing that can be compacted by key."""
+
+    def __init__(
+        self, storage: Storage, lock: Lock, live: LiveSegments, clock: Clock, recovery: RecoveryReport
+    ) -> None:
+        super().__init__(storage, lock, live, clock, recovery)
+        self._keyed = live.config.retention.compact
+        self._compacting = threading.Lock()
+
+    def plan_compaction(self) -> CompactionPlan:
+        """Return what a compaction would do now; see Log.plan_compaction."""
+        with self._writing():
+            if not self._keyed:
+                raise ConfigError("the log is not compacted by key: open it with Retention(compact=True)")
+            durable = self._durability.durable_offset
+            return make_plan(self._live.catalog.current, self._clock(), durable=durable)
+
+    def finish_compaction(self, plan: CompactionPlan, outcome: Outcome, directory: str) -> CompactionReport:
+        """Swap in what `rewrite` made of a plan; see Log.finish_compaction."""
+        with self._writing():
+            catalog = self._live.catalog
+            swap = make_swap(catalog.current, plan, outcome, directory, catalog.new_file_number)
+            if swap.segments != catalog.current.segments[:-1]:
+                self._live.swap(swap.segments, swap.joining, retire=swap.retired)
+        return full_report(plan, outcome)
+
+    def compact(
+        self,
+        *,
+        progress: Progress | None = None,
+        abort: Callable[[], bool] | None = None,
+        bytes_per_second: float | None = None,
+    ) -> CompactionReport:
+        """Keep of every key its latest record; see Log.compact."""
+        if bytes_per_second is not None and not bytes_per_second > 0:
+            raise InvalidArgument(f"bytes_per_second is {bytes_per_second}; it must be greater than 0, or None")
+        if not self._compacting.acquire(blocking=False):
+            raise CompactionAborted("a compaction of this log is under way already; wait for its end")
+        try:
+            plan = self.plan_compaction()
+            if plan.idle:
+                return report_of(plan, plan.sources)
+            return self._carry_out(plan, progress, abort, bytes_per_second)
+        finally:
+            self._compacting.release()
+
+    def _carry_out(
+        self,
+        plan: CompactionPlan,
+        progress: Progress | None,
+        abort: Callable[[], bool] | None,
+        bytes_per_second: float | None,
+    ) -> CompactionReport:
+        batch = f"compact-{secrets.token_hex(8)}"
+        directory = stage_directory(batch, plan.made_at)
+        try:
+            outcome = self._rewrite(plan, directory, progress, abort, bytes_per_second)
+            return self.finish_compaction(plan, outcome, directory)
+        except (StorageError, CorruptLog) as error:
+            self._refuse_if_gone(plan)  # the reason of the error, if somebody has taken the log away
+            raise error
+        finally:
+            self._remove_stage(batch)
+
+    def _rewrite(
+        self,
+        plan: CompactionPlan,
+        directory: str,
+        progress: Progress | None,
+        abort: Callable[[], bool] | None,
+        bytes_per_second: float | None,
+    ) -> Outcome:
+        from seglog.keyed.rewrite import rewrite  # noqa: PLC0415 - numba loads when first used
+
+        def stopped() -> bool:
+            self._refuse_if_gone(plan)
+            return abort is not None and abort()
+
+        view = self._live.present  # so that the sources are not unlinked while they are read
+        output = Subdirectory(self._storage, directory)
+        output.make([])
+        outcome = rewrite(
+            plan, self._storage, output, progress=progress, abort=stopped, bytes_per_second=bytes_per_second
+        )
+        del view
+        return outcome
+
+    def _remove_stage(self, batch: str) -> None:
+        """Remove what a pass wrote; by what stays the next opening knows files that were linked but never named."""
+        if self._closed or self._live.settled:
+            with suppress(StorageError):  # it goes when it has aged
+                remove_stages(self._storage, batch)
+
+    def _refuse_if_gone(self, plan: CompactionPlan) -> None:
+        """Raise where the log was closed or its segments have changed, so that the pass is for nothing."""
+        if self._refusal is not None:
+            raise self._refusal()
+        if not is_current(self._live.catalog.current, plan):
+            raise PlanStale("the log was truncated, expired or repaired while it was compacted; it is as that left it")

@@ -1,0 +1,150 @@
+"""A compacted log against a dict: whatever is appended, rolled, compacted, reopened, no key's latest value is lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+import seglog
+from seglog import LogConfig, Retention
+from seglog.testing.faulty import Crashed, Fault, FaultyStorage
+
+KEYS = st.sampled_from([b"", b"a", b"b", b"c", b"key of more than sixteen bytes", b"d" * 40])
+VALUES = st.none() | st.binary(max_size=80)
+DAY = 86_400_000_000
+
+
+class CompactedLog(RuleBasedStateMachine):
+    """model: offset -> (key, value) of every record ever appended and not cut; what compaction may do is derived."""
+
+    @initialize(
+        segment_bytes=st.sampled_from([512, 700, 4096]),
+        dedupe_bytes=st.sampled_from([1024, 2**20]),
+        lag=st.sampled_from([0, 5]),
+        delete_retention=st.sampled_from([0, 10]),
+    )
+    def begin(self, segment_bytes: int, dedupe_bytes: int, lag: int, delete_retention: int) -> None:
+        retention = Retention(
+            compact=True, dedupe_bytes=dedupe_bytes, min_compaction_lag=lag, delete_retention=delete_retention
+        )
+        self.config = LogConfig(
+            segment_bytes=segment_bytes, segment_age=1, index_interval_bytes=64, retention=retention
+        )
+        self.now = DAY
+        self.storage = seglog.MemoryStorage()
+        self.faulty = FaultyStorage(self.storage)
+        self.model: dict[int, tuple[bytes, bytes | None]] = {}
+        self.log = self.open()
+        self.compacted_to = 0
+        self.reader = seglog.open(self.storage, mode="r")
+
+    def open(self) -> seglog.Log:
+        return seglog.open(self.faulty, self.config, clock=lambda: self.now)
+
+    @rule(key=KEYS, value=VALUES)
+    def append(self, key: bytes, value: bytes | None) -> None:
+        self.model[self.log.append(value, key=key, timestamp=len(self.model))] = (key, value)
+
+    @rule(rows=st.lists(st.tuples(KEYS, VALUES), min_size=1, max_size=30))
+    def append_batch(self, rows: list[tuple[bytes, bytes | None]]) -> None:
+        table = pa.table(
+            {
+                "key": pa.array([row[0] for row in rows], pa.binary()),
+                "value": pa.array([row[1] for row in rows], pa.binary()),
+            }
+        )
+        self.model.update(zip(self.log.append_batch(table), rows, strict=True))
+
+    @rule(seconds=st.sampled_from([2, 4, 11]))
+    def seal(self, seconds: int) -> None:
+        self.now += seconds * 1_000_000
+        self.log.expire()
+
+    @rule()
+    def compact(self) -> None:
+        report = self.log.compact()
+        assert report.damaged == ()
+        self.compacted_to = max(self.compacted_to, report.end)
+
+    @rule()
+    def compact_twice(self) -> None:
+        self.compact()
+        names = [one.name for one in self.log.segments]
+        if self.config.retention.delete_retention:
+            assert self.log.compact().rounds == 0
+            assert [one.name for one in self.log.segments] == names
+
+    @rule(at=st.integers(1, 60), keep=st.sampled_from([0.0, 0.5, 1.0]))
+    def compact_and_die(self, at: int, keep: float) -> None:
+        end = self.log.plan_compaction().end
+        self.faulty.fault = Fault(at=at, keep=keep)
+        try:
+            self.compact()
+        except Crashed:
+            self.faulty = FaultyStorage(self.storage)
+            self.log = self.open()
+            assert self.log.recovery.clean
+        else:
+            self.compacted_to = max(self.compacted_to, end)
+        self.faulty.fault = None
+
+    @rule()
+    def reopen(self) -> None:
+        self.log.close()
+        self.log = self.open()
+        assert self.log.recovery.clean
+
+    @precondition(lambda self: len(self.model) > 3)
+    @rule(data=st.data())
+    def truncate(self, data: Any) -> None:
+        end = self.log.next_offset
+        offset = data.draw(st.integers(max(end - 3, self.compacted_to), end))
+        self.log.truncate(offset)
+        self.model = {at: row for at, row in self.model.items() if at < offset}
+
+    def kept(self) -> dict[int, tuple[bytes, bytes | None]]:
+        return {record.offset: (record.key, record.value) for record in self.log.scan()}
+
+    @invariant()
+    def what_is_there_was_appended_there(self) -> None:
+        kept = self.kept()
+        assert kept.items() <= self.model.items()
+        assert list(kept) == sorted(kept)
+
+    @invariant()
+    def the_latest_value_of_every_key_is_there(self) -> None:
+        kept = self.kept()
+        latest = {key: (at, value) for at, (key, value) in self.model.items()}
+        for key, (at, value) in latest.items():
+            if value is not None:
+                assert kept[at] == (key, value)
+        state = dict(kept.values())
+        live = {key: value for key, value in state.items() if value is not None}
+        assert live == {key: value for key, (_, value) in latest.items() if value is not None}
+
+    @invariant()
+    def before_the_cleanable_end_every_key_is_there_once(self) -> None:
+        keys = [key for at, (key, _) in self.kept().items() if at < self.compacted_to]
+        assert len(keys) == len(set(keys))
+
+    @invariant()
+    def the_end_is_where_it_was_and_the_reader_sees_the_same(self) -> None:
+        assert self.log.next_offset == max(self.model, default=self.log.next_offset - 1) + 1
+        assert [record.offset for record in self.reader.scan()] == list(self.kept())
+
+    @invariant()
+    def all_of_it_verifies(self) -> None:
+        assert self.log.verify().ok
+
+    def teardown(self) -> None:
+        if hasattr(self, "log"):
+            self.reader.close()
+            self.log.close()
+
+
+TestCompactedLog = CompactedLog.TestCase
+TestCompactedLog.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
