@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ from seglog.demo import output, queries, story
 from seglog.demo.expected import compute
 from seglog.demo.flights import data_directory
 from seglog.demo.progress import Steps
+from seglog.demo.stream import STOP_AFTER, Streamed
 from seglog.errors import InvalidArgument
 from seglog.topic import Topic
 
@@ -30,7 +32,11 @@ def test_the_demo_checks_its_results_and_writes_a_report_twice_over(
     assert demo.run(tmp_path / "out", limit=LIMIT) == 0
     assert demo.run(tmp_path / "out", limit=LIMIT // 10) == 0
 
-    assert str(tmp_path / "out" / "report.html") in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert str(tmp_path / "out" / "report.html") in told
+    batches = re.findall(r"(\d+) micro-batches, stopped on purpose; (\d+) after the restart", told)
+    assert all(int(first) >= STOP_AFTER and int(second) > 0 for first, second in batches)
+    assert len(batches) == 2
     with Topic.open(tmp_path / "out" / output.TOPIC, mode="r") as topic:
         assert sum(len(topic.partition(number)) for number in range(topic.partitions)) == LIMIT // 10
     assert len(pq.read_table(tmp_path / "out" / output.AIRCRAFT)) > 1000
@@ -66,6 +72,7 @@ def test_every_kind_of_tampering_is_found() -> None:
             {key: value for key, value in states.items() if value},  # type: ignore[misc] # None: take it out
             {},
             {**right.delays, **delays},  # type: ignore[dict-item] # tampered on purpose
+            Streamed(3, 9),
         )
         return story._check(Steps(1), archive, 1000, results)
 

@@ -18,6 +18,7 @@ from seglog.demo import charts, expected, flights, output
 from seglog.demo.compare import compare
 from seglog.demo.expected import AircraftState, DelayStatistics
 from seglog.demo.report import Run, render, size
+from seglog.demo.stream import Streamed
 from seglog.errors import InvalidArgument
 from seglog.log.info import SegmentInfo
 
@@ -216,6 +217,7 @@ def run(**changes: object) -> Run:
             ("UA", 7): DelayStatistics(2, 0, None, None),
             ("<X>", 7): DelayStatistics(5, 5, -0.4, 0.0),
         },
+        streamed=Streamed(3, 9),
         carriers={"UA": "United & Sons"},
         segments=[[segment(0), segment(1, sealed=False)], [segment(0)]],
         records=30,

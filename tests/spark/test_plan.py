@@ -9,21 +9,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.errors import InvalidArgument
+from seglog.spark import bounds
+from seglog.spark.extents import Extent, LogSnapshot
+from seglog.spark.loss import position_at
 from seglog.spark.options import ReadOptions
-from seglog.spark.plan import TASK_BYTES, TASKS, Extent, LogSnapshot, OffsetRange, plan_read
+from seglog.spark.plan import TASK_BYTES, TASKS, OffsetRange, ReadPlan, Share, plan_read
+from seglog.spark.pushdown import EVERYTHING, Restriction
 
 MIB = 1024 * 1024
 
 
 def snapshot(*segments: tuple[int, int, int], partition: int = 0, lowest: int | None = None) -> LogSnapshot:
-    extents = tuple(Extent(*segment) for segment in segments)
+    extents = tuple(Extent(*segment, file=number) for number, segment in enumerate(segments, 1))
     low = extents[0].start if lowest is None else lowest
     return LogSnapshot("t", partition, f"/t/{partition}", low, extents[-1].stop if extents else low, extents)
 
 
+def plan(*snapshots: LogSnapshot, restriction: Restriction = EVERYTHING, least: int = 0, **options: str) -> ReadPlan:
+    parsed = ReadOptions.parse({"path": "/t", **options})
+    starts, stops = (ends(snapshots, parsed, lambda log, moment: None) for ends in (bounds.starts, bounds.stops))
+    bounds.check_order(snapshots, starts, stops, parsed)
+    shares = [
+        Share(log, start, stop, position_at(log, stop))
+        for log, start, stop in zip(snapshots, starts, stops, strict=True)
+    ]
+    return plan_read(shares, parsed, restriction, least_bytes=least)
+
+
 def planned(*snapshots: LogSnapshot, **options: str) -> list[tuple[int, int, int]]:
-    ranges = plan_read(snapshots, ReadOptions.parse({"path": "/t", **options}))
-    return [(part.partition, part.start, part.stop) for part in ranges]
+    return [(part.partition, part.start, part.stop) for part in plan(*snapshots, **options).ranges]
 
 
 def offsets(**by_partition: int) -> str:
@@ -120,10 +134,61 @@ def test_every_offset_is_read_once_and_in_order(sizes: list[list[tuple[int, int]
             extents.append(Extent(end, end + records, size))
             end += records
         logs.append(LogSnapshot("t", partition, f"/t/{partition}", 0, end, tuple(extents)))
-    options = {"path": "/t", "minPartitions": str(least), "maxRecordsPerPartition": str(most)}
-    parts = plan_read(logs, ReadOptions.parse(options))
+    parts = plan(*logs, minPartitions=str(least), maxRecordsPerPartition=str(most)).ranges
 
     read = [(part.partition, offset) for part in parts for offset in range(part.start, part.stop)]
     assert read == [(log.partition, offset) for log in logs for offset in range(log.next_offset)]
     assert all(isinstance(part, OffsetRange) and 0 < part.stop - part.start <= most for part in parts)
     assert len(parts) >= min(least, len(read))
+
+
+def test_small_neighbours_of_a_micro_batch_are_one_task() -> None:
+    log = snapshot((0, 10, 1000), (10, 20, 1000), (20, 30, 5000))
+    assert [(part.start, part.stop) for part in plan(log, least=3000).ranges] == [(0, 20), (20, 30)]
+
+
+def test_each_range_knows_the_file_its_last_record_stands_in() -> None:
+    log = snapshot((0, 10, MIB), (10, 30, MIB), (30, 40, MIB))
+    assert [part.position.file for part in plan(log, endingOffsets=offsets(p0=35)).ranges] == [1, 2, 3]
+
+
+def test_filters_narrow_ranges_and_the_figures_tell_what_was_saved() -> None:
+    logs = [snapshot((0, 10, 1000), (10, 20, 1000), partition=number) for number in range(2)]
+    found = plan(*logs, restriction=Restriction(offsets=((5, 8), (19, 25)), partitions=((1, 2),)))
+    assert [(part.partition, part.start, part.stop) for part in found.ranges] == [(1, 5, 8), (1, 19, 20)]
+    figures = found.figures
+    assert (figures.logs, figures.logs_skipped, figures.segments, figures.segments_skipped) == (1, 1, 2, 2)
+    assert (figures.bytes, figures.bytes_skipped, figures.records, figures.tasks) == (400, 3600, 4, 2)
+
+
+def test_a_segment_whose_timestamps_are_out_of_question_is_left_out() -> None:
+    extents = (Extent(0, 10, 100, 1, 10, 0, 99), Extent(10, 20, 100, 2, 10, 50, 150), Extent(20, 30, 100, 3))
+    log = LogSnapshot("t", 0, "/t/0", 0, 30, extents)
+    found = plan(log, restriction=Restriction(timestamps=((100, 110),)))
+    assert [(part.start, part.stop) for part in found.ranges] == [(10, 20), (20, 30)]
+
+
+# --- where reading starts and ends
+
+
+def test_a_time_becomes_the_offset_of_its_first_record() -> None:
+    logs = [snapshot((5, 10, MIB))]
+    options = ReadOptions.parse({"path": "/t", "startingTimestamp": "3", "endingTimestamp": "4"})
+    asked = {3000: 7, 4000: 9}
+    assert bounds.starts(logs, options, lambda log, moment: asked[moment]) == [7]
+    assert bounds.stops(logs, options, lambda log, moment: asked[moment]) == [9]
+
+
+def test_where_no_record_is_so_late_the_strategy_decides_the_start_and_an_end_is_the_logs() -> None:
+    logs = [snapshot((5, 10, MIB))]
+    late = {"path": "/t", "startingTimestamp": "3", "endingTimestamp": "4"}
+    with pytest.raises(InvalidArgument, match=r"option startingTimestamp: .* has no record of 3 ms or later"):
+        bounds.starts(logs, ReadOptions.parse(late), lambda log, moment: None)
+    options = ReadOptions.parse({**late, "startingOffsetsByTimestampStrategy": "latest"})
+    assert bounds.starts(logs, options, lambda log, moment: None) == [10]
+    assert bounds.stops(logs, options, lambda log, moment: None) == [10]
+
+
+def test_offsets_outside_the_log_are_moved_into_it_where_loss_may_be() -> None:
+    bounded = {"startingOffsets": offsets(p0=2), "endingOffsets": offsets(p0=50)}
+    assert planned(snapshot((5, 10, MIB)), failOnDataLoss="false", **bounded) == [(0, 5, 10)]

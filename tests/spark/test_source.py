@@ -191,7 +191,12 @@ def test_starting_and_ending_offsets_bound_each_partition(spark: SparkSession, t
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"subscribe": "orders"}, "option subscribe is unknown"),
+        ({"colour": "red"}, "option colour is unknown"),
+        ({"subscribe": "bills"}, "option subscribe: there is no topic 'bills'"),
+        ({"assign": '{"orders": [3]}'}, "option assign: topic 'orders' has no partition 3"),
+        ({"startingOffsets": "latest"}, "option startingOffsets is 'latest'"),
+        ({"url": "http://localhost:3000"}, "options path and url are both given"),
+        ({"startingTimestamp": "99999999999999"}, "option startingTimestamp: partition 0"),
         ({"includeHeaders": "perhaps"}, "option includeHeaders"),
         ({"startingOffsets": '{"orders": {"0": 5}}'}, "option startingOffsets: partition 1"),
         ({"endingOffsets": '{"orders": {"0": 9999, "1": -1, "2": -1}}'}, "option endingOffsets: offset 9999"),
@@ -250,9 +255,8 @@ def test_what_retention_removed_since_planning_is_an_error_and_not_a_gap(tmp_pat
     with seglog.open(tmp_path / "log", keep) as log:
         log.expire()
         assert log.lowest_offset > 0
-    with pytest.raises(seglog.OffsetOutOfRange) as caught:
+    with pytest.raises(seglog.OffsetOutOfRange, match="expired before they were read"):
         list(reader_of(tmp_path / "log").read(planned[0]))
-    assert "when the read was planned" in caught.value.__notes__[0]
 
 
 def test_what_a_truncate_removed_since_planning_is_an_error(tmp_path: Path) -> None:
@@ -260,7 +264,7 @@ def test_what_a_truncate_removed_since_planning_is_an_error(tmp_path: Path) -> N
         log.append_batch(pa.table({"value": [b"v"] * 10}))
         planned = reader_of(tmp_path / "log").partitions()
         log.truncate(4)
-    with pytest.raises(seglog.OffsetOutOfRange, match="offset 9"):
+    with pytest.raises(seglog.LogTruncated, match="truncated below offset 10; it ends at 4"):
         list(reader_of(tmp_path / "log").read(planned[0]))
 
 

@@ -3,7 +3,8 @@ report.
 
     flights    CSV -> events                  expected   the results from the CSV alone (no seglog)
     ingest     events -> topic                compare    two results row by row
-    queries    topic -> results, with Spark   report, charts, report.html   what people look at
+    stream     topic -> table, with Spark     queries    table -> results, with Spark
+    report, charts, report.html               what people look at
     output     which files are replaced       progress   what is seen meanwhile
 
 `run` is the whole of it, told step by step in `story`. Importing this package loads none of them.

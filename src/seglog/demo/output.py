@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MARKER = ".seglog-demo"
-TOPIC, AIRCRAFT, DELAYS, REPORT = "flights", "aircraft.parquet", "delays.parquet", "report.html"
-_OWN = (REPORT, DELAYS, AIRCRAFT, TOPIC)
+TOPIC, TABLE, CHECKPOINT = "flights", "events.parquet", "checkpoint"
+AIRCRAFT, DELAYS, REPORT = "aircraft.parquet", "delays.parquet", "report.html"
+_OWN = (REPORT, DELAYS, AIRCRAFT, CHECKPOINT, TABLE, TOPIC)
 
 
 def prepare(output: Path) -> None:

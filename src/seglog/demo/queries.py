@@ -1,12 +1,10 @@
-"""What Spark works out from the topic: the latest state of every aircraft, and delays by carrier and hour.
+"""What Spark works out from the table of events: the latest state of every aircraft, and delays by carrier and hour.
 
-Both read `spark.read.format("seglog")` and write Parquet. They know the events' fields and nothing of the
-CSV.
+They know the events' fields, and nothing of the CSV. How the table came to be is in `stream`.
 """
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from seglog.topic import Topic
-
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -31,41 +27,34 @@ _VALUE = (
 )
 
 
-def read_topic(spark: SparkSession, topic: Topic) -> DataFrame:
-    """Return the topic's records up to now.
-
-    The end is pinned: a query that reads the topic twice, as `latest_states` does, plans each read by itself,
-    and an append between the two must not make them disagree.
-    """
-    ends = {str(number): topic.partition(number).next_offset for number in range(topic.partitions)}
-    return spark.read.format("seglog").option("endingOffsets", json.dumps({topic.name: ends})).load(str(topic.path))
+def read_table(spark: SparkSession, table: Path) -> DataFrame:
+    """Return what `stream.into_table` wrote: key, partition, offset, timestamp, and the fields of the event."""
+    return spark.read.parquet(str(table))
 
 
-def latest_states(records: DataFrame) -> DataFrame:
-    """Return the last record of every key. A key never leaves its partition, so its greatest offset is its
+def event() -> Column:
+    """Return the event in a record's value."""
+    return sql.from_json(sql.col("value").cast("string"), _VALUE).alias("event")
+
+
+def latest_states(events: DataFrame) -> DataFrame:
+    """Return the last event of every key. A key never leaves its partition, so its greatest offset is its
     latest.
 
-    Finding the offsets first and the values by a semi-join moves only keys and offsets through the shuffle.
+    Finding the offsets first and the rest by a semi-join moves only keys and offsets through the shuffle.
     """
-    keyed = records.where("key IS NOT NULL")
+    keyed = events.where("key IS NOT NULL")
     last = keyed.groupBy("partition", "key").agg(sql.max("offset").alias("offset"))
     states = keyed.join(sql.broadcast(last.select("partition", "offset")), ["partition", "offset"], "left_semi")
     return states.select(
         sql.col("key").cast("string").alias("aircraft"),
-        "partition",
-        "offset",
-        sql.col("timestamp").alias("event_time"),
-        _event(),
-    ).select(
-        "aircraft", "partition", "offset", "event_time",
-        "event.carrier", "event.flight", "event.origin", "event.dest",
-        "event.scheduled", "event.dep_delay", "event.arr_delay",
+        "partition", "offset", sql.col("timestamp").alias("event_time"),
+        "carrier", "flight", "origin", "dest", "scheduled", "dep_delay", "arr_delay",
     )  # fmt: skip
 
 
-def delay_statistics(records: DataFrame) -> DataFrame:
+def delay_statistics(events: DataFrame) -> DataFrame:
     """Return flights, departures, mean departure delay and share of late ones by carrier and hour."""
-    events = records.select(sql.from_json(sql.col("value").cast("string"), _VALUE).alias("event")).select("event.*")
     late = sql.when(sql.col("dep_delay").isNotNull(), (sql.col("dep_delay") > LATE_MINUTES).cast("int"))
     return events.groupBy("carrier", "hour").agg(
         sql.count(sql.lit(1)).alias("flights"),
@@ -73,10 +62,6 @@ def delay_statistics(records: DataFrame) -> DataFrame:
         sql.avg("dep_delay").alias("mean_delay"),
         sql.avg(late).alias("late_share"),
     )
-
-
-def _event() -> Column:
-    return sql.from_json(sql.col("value").cast("string"), _VALUE).alias("event")
 
 
 def write_parquet(frame: DataFrame, path: Path, order: list[str]) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from seglog.demo.expected import AircraftState, DelayStatistics
+    from seglog.demo.stream import Streamed
     from seglog.log.info import SegmentInfo
 
 _LAST_SEEN = 10
@@ -27,12 +28,14 @@ class Run(NamedTuple):
     """Everything a report tells of.
 
     places: tail number -> (partition, offset) of its latest record; segments: by partition; bytes: of all
-    stores; seconds: step title -> seconds; ingest_seconds: of appending alone.
+    stores; streamed: micro-batches before and after the restart; seconds: step title -> seconds;
+    ingest_seconds: of appending alone.
     """
 
     states: Mapping[str, AircraftState]
     places: Mapping[str, tuple[int, int]]
     delays: Mapping[tuple[str, int], DelayStatistics]
+    streamed: Streamed
     carriers: Mapping[str, str]
     segments: Sequence[Sequence[SegmentInfo]]
     records: int
@@ -50,6 +53,8 @@ def render(run: Run) -> str:
     blocks = [[_block(number, info) for info in lane if info.records] for number, lane in enumerate(run.segments)]
     return template.substitute(
         partitions=len(run.segments),
+        first=run.streamed.first,
+        second=run.streamed.second,
         verdict=f"All {len(run.states) + len(run.delays):,} result rows equal what the CSV alone gives",
         tiles=_tiles(run, seconds),
         heat=_heat(run),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import seglog
-from seglog.demo import flights, ingest, output, queries
+from seglog.demo import flights, ingest, output, queries, stream
 from seglog.demo.compare import compare
 from seglog.demo.expected import compute
 from seglog.demo.progress import Steps
@@ -22,18 +22,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from seglog.demo.expected import AircraftState, DelayStatistics
+    from seglog.demo.stream import Streamed
     from seglog.topic import Topic
 
-STEPS = 9
+STEPS = 10
 _APPEND = f"Append them to a topic of {ingest.PARTITIONS} partitions, sync"
 
 
 class Results(NamedTuple):
-    """What Spark wrote, read back. places: tail number -> (partition, offset) of its latest record."""
+    """What Spark wrote, read back. places: tail number -> (partition, offset) of its latest record; streamed: the
+    micro-batches that it came in.
+    """
 
     states: dict[str, AircraftState]
     places: dict[str, tuple[int, int]]
     delays: dict[tuple[str, int], DelayStatistics]
+    streamed: Streamed
 
 
 def tell(directory: Path, *, limit: int | None = None) -> int:
@@ -76,12 +80,15 @@ def _ask_spark(steps: Steps, topic: Topic, directory: Path) -> Results:
     with ExitStack() as resources:
         with steps.step("Start Spark"):
             spark = resources.enter_context(borrowed_session("seglog demo"))
-        records = queries.read_topic(spark, topic)
+        with steps.step("Spark: stream the topic into a table, restarting once in the middle"):
+            streamed = stream.into_table(spark, topic, directory / output.TABLE, directory / output.CHECKPOINT)
+            steps.say(f"{streamed.first} micro-batches, stopped on purpose; {streamed.second} after the restart")
+        events = queries.read_table(spark, directory / output.TABLE)
         with steps.step("Spark: the latest state of every aircraft"):
-            queries.write_parquet(queries.latest_states(records), aircraft, ["aircraft"])
+            queries.write_parquet(queries.latest_states(events), aircraft, ["aircraft"])
         with steps.step("Spark: delays by carrier and hour"):
-            queries.write_parquet(queries.delay_statistics(records), delays, ["carrier", "hour"])
-    return Results(queries.read_states(aircraft), queries.read_places(aircraft), queries.read_delays(delays))
+            queries.write_parquet(queries.delay_statistics(events), delays, ["carrier", "hour"])
+    return Results(queries.read_states(aircraft), queries.read_places(aircraft), queries.read_delays(delays), streamed)
 
 
 def _check(steps: Steps, archive: Path, limit: int | None, results: Results) -> list[str]:
@@ -104,6 +111,7 @@ def _report(steps: Steps, topic: Topic, results: Results, carriers: dict[str, st
             states=results.states,
             places=results.places,
             delays=results.delays,
+            streamed=results.streamed,
             carriers=carriers,
             segments=[log.segments for log in logs],
             records=sum(info.records for log in logs for info in log.segments),

@@ -1,59 +1,55 @@
-"""Arrow batches of a log -> Arrow batches as Spark takes them: its columns, its exact types, small enough for
-the JVM.
+"""Arrow batches of a log -> Arrow batches as Spark takes them: its columns, its exact types, the rows that are wanted.
 
-Spark compares types exactly, hence no large_*, *_view or non-nullable field. Knows no log and no option.
+Spark compares types exactly, hence no large_*, *_view or non-nullable field. Takes batches whose keys and values are
+views into the store, and copies only what is asked for. Knows no log and no option.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from seglog.kernels.columns import gather
+from seglog.log.arrow_columns import chunk_rows
+from seglog.spark.options import all_columns
+from seglog.spark.pushdown import ALL, EVERYTHING
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from seglog.spark.pushdown import Intervals, Restriction
+
+# About what the JVM takes in best: larger batches only cost it memory.
 BATCH_ROWS = 10_000
-BATCH_BYTES = 8 * 1024 * 1024  # the JVM copies a batch whole: larger ones only cost memory
+BATCH_BYTES = 8 * 1024 * 1024
 CREATE_TIME = 0
 
+Array = np.ndarray[Any, Any]
+
 _HEADERS_TYPE = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
+_TYPES = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    "headers": _HEADERS_TYPE,
+}
 
 
-def arrow_schema(*, include_headers: bool) -> pa.Schema:
-    """Return the schema of the batches that Spark takes for `spark_schema`."""
-    fields = [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", tz="UTC")),
-        ("timestampType", pa.int32()),
-    ]
-    return pa.schema([*fields, ("headers", _HEADERS_TYPE)] if include_headers else fields)
+def arrow_schema(columns: Sequence[str] | None = None, *, include_headers: bool = False) -> pa.Schema:
+    """Return the schema of the batches that Spark takes for `schema.spark_schema` of the same columns."""
+    return pa.schema([(name, _TYPES[name]) for name in columns or all_columns(include_headers=include_headers)])
 
 
 def to_spark(batch: pa.RecordBatch, topic: str, partition: int, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch of a log (values="binary") with the columns of `schema`, one of `arrow_schema`'s."""
-    rows = batch.num_rows
-    constant = {
-        "topic": pa.repeat(pa.scalar(topic, pa.string()), rows),
-        "partition": pa.repeat(pa.scalar(partition, pa.int32()), rows),
-        "timestampType": pa.repeat(pa.scalar(CREATE_TIME, pa.int32()), rows),
-    }
-    columns = []
-    for field in schema:
-        column = constant[field.name] if field.name in constant else batch.column(field.name)
-        columns.append(_headers(column) if field.name == "headers" else column)
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _headers(column: pa.Array) -> pa.Array:
-    empty = pc.equal(pc.list_value_length(column), 0)
-    return pc.if_else(empty, pa.scalar(None, column.type), column).cast(_HEADERS_TYPE)
+    """Return a batch of a log with the columns of `schema`, one of `arrow_schema`'s."""
+    return SparkColumns(topic, partition, schema.names).all_rows(batch)
 
 
 def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -67,3 +63,89 @@ def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         stop = max(start + 1, int(np.searchsorted(ends, before + BATCH_BYTES, side="right")))
         yield batch.slice(start, stop - start)
         start, before = stop, int(ends[stop - 1])
+
+
+class SparkColumns:
+    """Makes the columns of one partition's batches."""
+
+    def __init__(
+        self, topic: str, partition: int, columns: Sequence[str], restriction: Restriction = EVERYTHING
+    ) -> None:
+        self._constants = {"topic": topic, "partition": partition, "timestampType": CREATE_TIME}
+        self._made = {name: pa.array([], _TYPES[name]) for name in self._constants}
+        self._schema = arrow_schema(columns)
+        self._restriction = restriction
+
+    def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
+        """Return the rows of a log's batch that are wanted as Spark takes them; None where none is."""
+        rows = self._wanted(batch)
+        if rows is not None and not rows.any():
+            return None
+        return self._converted(batch, rows)
+
+    def all_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return all rows of a log's batch as Spark takes them."""
+        return self._converted(batch, None)
+
+    def _converted(self, batch: pa.RecordBatch, rows: Array | None) -> pa.RecordBatch:
+        count = batch.num_rows if rows is None else int(np.count_nonzero(rows))
+        columns = [self._column(field.name, batch, rows, count) for field in self._schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _wanted(self, batch: pa.RecordBatch) -> Array | None:
+        """Return a bool a row: whether it is wanted; None where all are."""
+        rows = None
+        if self._restriction.offsets != ALL:
+            rows = _inside(batch.column("offset").to_numpy(), self._restriction.offsets)
+        if self._restriction.timestamps != ALL:
+            timestamps = batch.column("timestamp").cast(pa.int64()).to_numpy()
+            late = _inside(timestamps, self._restriction.timestamps)
+            rows = late if rows is None else rows & late
+        return None if rows is None or rows.all() else rows
+
+    def _column(self, name: str, batch: pa.RecordBatch, rows: Array | None, count: int) -> pa.Array:
+        if name in self._constants:
+            return self._constant(name, count)
+        column = batch.column(name)
+        if name in ("key", "value"):
+            return _binary(column, name, rows)
+        if rows is not None:
+            column = column.filter(pa.array(rows))
+        return _headers(column) if name == "headers" else column
+
+    def _constant(self, name: str, count: int) -> pa.Array:
+        """Return a column that is the same in every row: made once, for a full batch."""
+        if len(self._made[name]) < count:
+            self._made[name] = pa.repeat(pa.scalar(self._constants[name], _TYPES[name]), max(count, BATCH_ROWS))
+        return self._made[name].slice(0, count)
+
+
+def _inside(numbers: Array, intervals: Intervals) -> Array:
+    """Return a bool a number: whether it lies in one of the intervals."""
+    if not intervals:
+        return np.zeros(len(numbers), np.bool_)
+    lows = np.array([low for low, _ in intervals], np.int64)
+    lasts = np.array([high - 1 for _, high in intervals], np.int64)
+    near = np.searchsorted(lows, numbers, side="right") - 1
+    found: Array = (near >= 0) & (numbers <= lasts[near])
+    return found
+
+
+def _binary(column: pa.Array, name: str, rows: Array | None) -> pa.Array:
+    """Return views as plain binary, the rows that are wanted copied once."""
+    found = chunk_rows(column, name)
+    addresses, lengths = found.addresses, found.lengths
+    if rows is not None:
+        addresses, lengths = addresses[rows], lengths[rows]
+    valid = lengths >= 0
+    nulls = len(valid) - int(np.count_nonzero(valid))
+    bits = None if nulls == 0 else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    offsets = np.empty(len(lengths) + 1, np.int32)
+    data = pa.allocate_buffer(int(lengths.sum()) + nulls)  # a null's length is -1
+    gather(addresses, lengths, offsets, data.address)
+    return pa.Array.from_buffers(pa.binary(), len(lengths), [bits, pa.py_buffer(offsets), data], nulls)
+
+
+def _headers(column: pa.Array) -> pa.Array:
+    empty = pc.equal(pc.list_value_length(column), 0)
+    return pc.if_else(empty, pa.scalar(None, column.type), column).cast(_HEADERS_TYPE)

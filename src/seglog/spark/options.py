@@ -1,149 +1,286 @@
-"""The options of format "seglog", from strings to frozen values: names and meaning follow Spark's Kafka
-source.
+"""The options of reading format "seglog", from strings to frozen values: names and meaning follow Spark's Kafka source.
 
-Pure: no file is looked at here, so that one mistake gives one error that names the option, before anything
-runs.
+Pure: no file is looked at here, so that one mistake gives one error that names the option, before anything runs.
+Names are understood in any case.
 
 | option | value | default |
 |---|---|---|
-| path | a log or a topic directory | (required) |
+| path | a log, a topic or a broker directory; `file:` is understood | (required) |
+| assign | JSON {"topic": [0, 1]} | exactly one of these three |
+| subscribe | topics, with commas between them | on a broker directory; |
+| subscribePattern | a regular expression for whole topic names | none needed elsewhere |
 | includeHeaders | true, false | false |
-| startingOffsets | earliest, or JSON {"topic": {"0": 23, "1": -2}}; -2 is earliest | earliest |
-| endingOffsets | latest, or JSON {"topic": {"0": 50, "1": -1}}; -1 is latest; exclusive | latest |
+| columns | columns, with commas between them: the others are not even read out | all |
+| startingTimestamp | ms since the epoch, for every partition | |
+| startingOffsetsByTimestamp | JSON {"topic": {"0": 1700000000000}}, ms | |
+| startingOffsets | earliest, latest (stream), JSON {"topic": {"0": 23, "1": -2}} | batch earliest, stream latest |
+| startingOffsetsByTimestampStrategy | where no record is so late: error, latest | error |
+| endingTimestamp, endingOffsetsByTimestamp | as for the start; where no record is so late: the end; batch only | |
+| endingOffsets | latest, JSON {"topic": {"0": 50, "1": -1}}; exclusive; batch only | latest |
+| failOnDataLoss | true; false warns and goes on at what is there | true |
 | minPartitions | at least so many input partitions | one a segment |
 | maxRecordsPerPartition | at most so many offsets an input partition | no limit |
+| maxOffsetsPerTrigger | at most so many records a micro-batch, exactly; stream only | no limit |
+| minOffsetsPerTrigger | no micro-batch of fewer records, until maxTriggerDelay has passed; stream only | no limit |
+| maxTriggerDelay | 500ms, 30s, 15m, 1h; stream only | 15m |
+
+-2 is earliest and -1 latest. Of several starts the first in this table counts, and likewise of several ends. As in
+Kafka's source an end is refused in a stream, and the three limits on a trigger are ignored in batch, with a warning.
+`url` (reading from a server) belongs to a later version.
 """
 
 from __future__ import annotations
 
-import json
+import logging
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from seglog.errors import InvalidArgument
+from seglog.spark.option_values import (
+    boolean,
+    canonical,
+    choice,
+    count,
+    duration,
+    json_object,
+    local_path,
+    partition_number,
+    word_list,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 EARLIEST = -2
 LATEST = -1
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 
-_NAMES = (
+Mode = Literal["batch", "stream", "any"]
+
+_SELECTIONS = ("assign", "subscribe", "subscribePattern")
+_STARTS = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+_ENDS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+_TRIGGERS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+NAMES = (
     "path",
+    *_SELECTIONS,
     "includeHeaders",
-    "startingOffsets",
-    "endingOffsets",
+    "columns",
+    *_STARTS,
+    "startingOffsetsByTimestampStrategy",
+    *_ENDS,
+    "failOnDataLoss",
     "minPartitions",
     "maxRecordsPerPartition",
+    *_TRIGGERS,
 )
-_CANONICAL = {name.lower(): name for name in _NAMES}
+# Understood so that the error can say more than "unknown".
+_REFUSED = ("url", "paths")
+_LOG = logging.getLogger("seglog.spark")
+
+
+def all_columns(*, include_headers: bool) -> tuple[str, ...]:
+    """Return the columns of a read that asks for no others."""
+    return COLUMNS if include_headers else COLUMNS[:-1]
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetBound:
-    """Where reading starts or ends. everywhere: EARLIEST or LATEST for every partition; else None and
-    `by_topic`.
+class Bound:
+    """Where reading starts or ends: one value for every partition, or (everywhere is None) those of `by_topic`.
 
-    by_topic: topic name -> partition -> offset (>= 0), EARLIEST or LATEST. option: the name to blame in an
-    error.
+    option: the name to blame in an error. by_time: the values are ms since the epoch; else offsets, EARLIEST or LATEST.
     """
 
     option: str
     everywhere: int | None
     by_topic: Mapping[str, Mapping[int, int]]
+    by_time: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which topics, and of them which partitions, are read. option: the one that says so, None for all there are.
+
+    topics: names for assign (with their partitions) and subscribe; pattern for subscribePattern.
+    """
+
+    option: str | None = None
+    topics: tuple[str, ...] = ()
+    partitions: Mapping[str, tuple[int, ...]] | None = None
+    pattern: str | None = None
+
+    def wants(self, topic: str) -> bool:
+        """Whether a topic of this name is read."""
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, topic) is not None
+        return self.option is None or topic in self.topics
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The options of one batch read. min_partitions, max_records_per_partition: None means not asked for."""
+    """The options of one read or one streaming query. None means not asked for; max_trigger_delay in seconds."""
 
     path: str
+    selection: Selection
     include_headers: bool
-    start: OffsetBound
-    stop: OffsetBound
+    columns: tuple[str, ...]
+    start: Bound
+    stop: Bound
+    late_start: str
+    fail_on_data_loss: bool
     min_partitions: int | None
     max_records_per_partition: int | None
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay: float
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> ReadOptions:
-        """Read option strings; names in any case. InvalidArgument that names the option that cannot be."""
-        given = _canonical(options)
-        if not given.get("path"):
-            raise InvalidArgument("option path is missing: load(path) wants the directory of a log or a topic")
+    def parse(cls, options: Mapping[str, str], mode: Mode = "batch") -> ReadOptions:
+        """Read option strings; InvalidArgument that names the option that cannot be.
+
+        mode "any": where it is not known yet whether batch or stream is asked for, only what holds for both is checked.
+        """
+        given = canonical(options, (*NAMES, *_REFUSED))
+        include_headers = boolean(given, "includeHeaders", default=False)
+        _check_mode(given, mode)
+        least, most = count(given, "minOffsetsPerTrigger"), count(given, "maxOffsetsPerTrigger")
+        if least is not None and most is not None and least > most:
+            raise InvalidArgument(f"option minOffsetsPerTrigger is {least}, above maxOffsetsPerTrigger, {most}")
         return cls(
-            path=given["path"],
-            include_headers=_boolean(given, "includeHeaders", default=False),
-            start=_bound(given, "startingOffsets", default=EARLIEST),
-            stop=_bound(given, "endingOffsets", default=LATEST),
-            min_partitions=_count(given, "minPartitions"),
-            max_records_per_partition=_count(given, "maxRecordsPerPartition"),
+            path=_path(given),
+            selection=_selection(given),
+            include_headers=include_headers,
+            columns=_columns(given, include_headers=include_headers),
+            start=_bound(given, _STARTS, _start_words(mode)),
+            stop=_bound(given, _ENDS, {"latest": LATEST}),
+            late_start=choice(given, "startingOffsetsByTimestampStrategy", ("error", "latest"), "error"),
+            fail_on_data_loss=boolean(given, "failOnDataLoss", default=True),
+            min_partitions=count(given, "minPartitions"),
+            max_records_per_partition=count(given, "maxRecordsPerPartition"),
+            max_offsets_per_trigger=most,
+            min_offsets_per_trigger=least,
+            max_trigger_delay=duration(given, "maxTriggerDelay", "15m"),
         )
 
 
-def _canonical(options: Mapping[str, str]) -> dict[str, str]:
-    given = {}
-    for name, value in options.items():
-        if name.lower() not in _CANONICAL:
-            raise InvalidArgument(f"option {name} is unknown; format seglog takes {', '.join(_NAMES)}")
-        given[_CANONICAL[name.lower()]] = value
-    return given
+def _check_mode(given: Mapping[str, str], mode: Mode) -> None:
+    if mode == "stream":
+        for name in _ENDS:
+            if name in given:
+                raise InvalidArgument(f"option {name} is for batch reads; a stream has no end")
+    elif mode == "batch":
+        for name in _TRIGGERS:
+            if name in given:
+                _LOG.warning("option %s is for streams; a batch read ignores it", name)
 
 
-def _boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
-    text = given.get(name)
-    if text is None:
-        return default
-    if text.lower() not in ("true", "false"):
-        raise InvalidArgument(f"option {name} is {text!r}; it must be true or false")
-    return text.lower() == "true"
+def _path(given: Mapping[str, str]) -> str:
+    if "url" in given:
+        if "path" in given:
+            raise InvalidArgument("options path and url are both given; one of them says what to read")
+        raise InvalidArgument("option url: the HTTP client is not part of this version of seglog; use path")
+    path = local_path(given)
+    if not path:
+        raise InvalidArgument("option path is missing: load(path) wants the directory of a log, a topic or a broker")
+    return path
 
 
-def _count(given: Mapping[str, str], name: str) -> int | None:
-    text = given.get(name)
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdecimal() and int(text) > 0):
-        raise InvalidArgument(f"option {name} is {text!r}; it must be a whole number from 1 up")
-    return int(text)
+def _selection(given: Mapping[str, str]) -> Selection:
+    named = [name for name in _SELECTIONS if name in given]
+    if len(named) > 1:
+        raise InvalidArgument(f"options {' and '.join(named)} are given; only one of them may say what to read")
+    if not named:
+        return Selection()
+    if named == ["subscribePattern"]:
+        return Selection("subscribePattern", pattern=_pattern(given["subscribePattern"]))
+    if named == ["subscribe"]:
+        return Selection("subscribe", topics=word_list(given, "subscribe") or ())
+    assigned = {topic: _numbers(topic, numbers) for topic, numbers in (json_object(given, "assign") or {}).items()}
+    if not assigned:
+        raise InvalidArgument('option assign names nothing; it must be JSON {"topic": [0, 1]}')
+    return Selection("assign", topics=tuple(assigned), partitions=assigned)
 
 
-def _bound(given: Mapping[str, str], name: str, *, default: int) -> OffsetBound:
-    text = given.get(name, "").strip()
-    word = "earliest" if default == EARLIEST else "latest"
-    if text.lower() in ("", word):
-        return OffsetBound(name, default, {})
-    if not text.startswith("{"):
-        raise InvalidArgument(f'option {name} is {text!r}; in batch it must be {word} or JSON {{"topic": {{"0": 23}}}}')
-    return OffsetBound(name, None, _offsets(name, text, default))
-
-
-def _offsets(name: str, text: str, default: int) -> dict[str, dict[int, int]]:
+def _pattern(text: str) -> str:
     try:
-        topics = json.loads(text)
-    except ValueError as error:
-        raise InvalidArgument(f"option {name} is no JSON: {error}") from error
-    by_topic: dict[str, dict[int, int]] = {}
-    for topic, partitions in topics.items():
+        re.compile(text)
+    except re.error as error:
+        raise InvalidArgument(f"option subscribePattern is no regular expression: {error}") from error
+    if not text:
+        raise InvalidArgument("option subscribePattern is empty; `.*` matches every topic")
+    return text
+
+
+def _numbers(topic: str, numbers: Any) -> tuple[int, ...]:
+    sound = isinstance(numbers, list) and all(type(number) is int and number >= 0 for number in numbers)
+    if not sound or not numbers or len(set(numbers)) < len(numbers):
+        raise InvalidArgument(f"option assign: topic {topic!r} has {numbers!r}; it wants a list of partitions, [0, 1]")
+    return tuple(sorted(numbers))
+
+
+def _columns(given: Mapping[str, str], *, include_headers: bool) -> tuple[str, ...]:
+    words = word_list(given, "columns")
+    if words is None:
+        return all_columns(include_headers=include_headers)
+    known = {name.lower(): name for name in COLUMNS}
+    for word in words:
+        if word.lower() not in known:
+            raise InvalidArgument(f"option columns: there is no column {word!r}, only {', '.join(COLUMNS)}")
+    columns = tuple(known[word.lower()] for word in words)
+    if "headers" in columns and not include_headers:
+        raise InvalidArgument("option columns names headers; set includeHeaders to true as well")
+    if len(set(columns)) < len(columns):
+        raise InvalidArgument(f"option columns is {given['columns']!r}; it names a column twice")
+    return columns
+
+
+def _start_words(mode: Mode) -> dict[str, int]:
+    """Return what a start may be called, the default first."""
+    if mode == "stream":
+        return {"latest": LATEST, "earliest": EARLIEST}
+    return {"earliest": EARLIEST} if mode == "batch" else {"earliest": EARLIEST, "latest": LATEST}
+
+
+def _bound(given: Mapping[str, str], names: tuple[str, str, str], words: Mapping[str, int]) -> Bound:
+    """Return the bound that counts; names: by time for all, by time, by offset. All that are given must be sound."""
+    overall, by_time, by_offset = names
+    moment = count(given, overall, least=0)
+    times = None if by_time not in given else _by_topic(given, by_time, {})
+    offsets = _offset_bound(given, by_offset, words)
+    if moment is not None:
+        return Bound(overall, moment, {}, by_time=True)
+    return offsets if times is None else Bound(by_time, None, times, by_time=True)
+
+
+def _offset_bound(given: Mapping[str, str], name: str, words: Mapping[str, int]) -> Bound:
+    default = next(iter(words))
+    text = given.get(name, default).strip().lower()
+    if text in words:
+        return Bound(name, words[text], {})
+    if not text.startswith("{"):
+        named = " or ".join(words)
+        raise InvalidArgument(f'option {name} is {text!r}; it must be {named}, or JSON {{"topic": {{"0": 23}}}}')
+    return Bound(name, None, _by_topic(given, name, words))
+
+
+def _by_topic(given: Mapping[str, str], name: str, words: Mapping[str, int]) -> dict[str, dict[int, int]]:
+    values: dict[str, dict[int, int]] = {}
+    for topic, partitions in (json_object(given, name) or {}).items():
         if not isinstance(partitions, dict):
-            raise InvalidArgument(f'option {name}: topic {topic!r} wants an object {{"partition": offset}}')
-        by_topic[topic] = {
-            _partition(name, partition): _offset(name, partition, offset, default)
-            for partition, offset in partitions.items()
+            raise InvalidArgument(f'option {name}: topic {topic!r} wants an object, {{"partition": number}}')
+        values[topic] = {
+            partition_number(name, partition): _value(name, partition, value, words)
+            for partition, value in partitions.items()
         }
-    return by_topic
+    return values
 
 
-def _partition(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        raise InvalidArgument(f"option {name}: {text!r} is no partition number")
-    return int(text)
-
-
-def _offset(name: str, partition: str, offset: object, default: int) -> int:
-    """Return an offset that makes sense at this end; -2 only starts a batch and -1 only ends one, as in
-    Kafka's.
-    """
-    if type(offset) is not int or (offset < 0 and offset != default):
-        word = "-2 (earliest)" if default == EARLIEST else "-1 (latest)"
-        raise InvalidArgument(f"option {name}: partition {partition} has {offset!r}; an offset from 0 up, or {word}")
-    return offset
+def _value(name: str, partition: str, value: Any, words: Mapping[str, int]) -> int:
+    """Return an offset or a time that makes sense here: -2 never ends a read and -1 never starts one in batch."""
+    if type(value) is not int or (value < 0 and value not in words.values()):
+        special = "".join(f", or {number} ({word})" for word, number in words.items())
+        raise InvalidArgument(
+            f"option {name}: partition {partition} has {value!r}; it must be a whole number from 0 up{special}"
+        )
+    return value

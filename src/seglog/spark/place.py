@@ -1,42 +1,230 @@
-"""From a path to what can be read there: a topic's partitions, or one log. Takes the snapshot a read is
-planned on.
+"""From a path to the logs that are read: which partitions there are, and what each of them holds now.
+
+This is where planning looks at the disk. It decides nothing but what option path and the selection say.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
-from seglog.errors import LogNotFound, NotALog
+from seglog.errors import InvalidArgument, LogNotFound, NotALog
+from seglog.format import filename
 from seglog.log.opening import open_log
-from seglog.spark.plan import Extent, LogSnapshot
+from seglog.spark.extents import Extent, LogSnapshot, Partition
 from seglog.topic import description
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
 
-def snapshots(path: str) -> list[LogSnapshot]:
-    """Return what every partition behind `path` holds now, in order of partition.
+    from seglog.format.manifest import SegmentEntry
+    from seglog.log.log import Log
+    from seglog.log.view import View
+    from seglog.spark.options import Selection
 
-    A log alone is partition 0 of a topic named like its directory. All partitions are looked at in one go, so
-    the read ends at one moment. Raises LogNotFound or NotALog that names the option, and what opening a log
-    raises.
+OPEN_LOGS = 200  # a follower holds three files; more partitions than this are opened anew for every look
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The log of one partition."""
+
+    topic: str
+    partition: int
+    path: str
+
+    @property
+    def key(self) -> Partition:
+        """Topic and partition."""
+        return self.topic, self.partition
+
+
+def places(path: str, selection: Selection) -> list[Place]:
+    """Return the partitions behind `path` that are selected, in order of topic and partition.
+
+    A log alone is partition 0 of a topic named like its directory. Raises LogNotFound or NotALog that names option
+    path, InvalidArgument that names the option of the selection, and what reading a topic.json raises.
     """
     root = Path(path).absolute()
+    topics = dict(_topics(root, selection))
+    for name in selection.topics:
+        if name not in topics:
+            raise InvalidArgument(f"option {selection.option}: there is no topic {name!r} at {root}")
+    wanted = sorted(name for name in topics if selection.wants(name))
+    return [place for name in wanted for place in _selected(topics[name], selection)]
+
+
+def _topics(root: Path, selection: Selection) -> Iterator[tuple[str, list[Place]]]:
+    """Yield every topic's name and partitions: of a topic, a log or a broker directory."""
     if description.is_topic(root):
-        topic = description.read(root)
-        return [_snapshot(topic.name, number, root / str(number)) for number in range(topic.partitions)]
-    try:
-        return [_snapshot(root.name, 0, root)]
-    except LogNotFound as error:
-        raise LogNotFound(f"option path: there is neither a log nor a topic at {root}") from error
-    except NotALog as error:
-        raise NotALog(f"option path: {root} is neither a log nor a topic: {error}") from error
+        yield _topic(root)
+        return
+    if _is_log(root):
+        yield root.name, [Place(root.name, 0, str(root))]
+        return
+    found: dict[str, Path] = {}
+    for directory in _topic_directories(root, selection):
+        name, partitions = _topic(directory)
+        if name in found:
+            raise NotALog(f"option path: two topics at {root} are called {name!r}: {found[name]} and {directory}")
+        found[name] = directory
+        yield name, partitions
 
 
-def _snapshot(topic: str, partition: int, path: Path) -> LogSnapshot:
-    with open_log(path, mode="r") as log:
-        next_offset = log.next_offset
-        extents = tuple(
-            Extent(segment.base_offset, min(segment.next_offset, next_offset), segment.bytes)
-            for segment in log.segments
-            if segment.base_offset < min(segment.next_offset, next_offset)
+def _topic(root: Path) -> tuple[str, list[Place]]:
+    topic = description.read(root)
+    return topic.name, [Place(topic.name, number, str(root / str(number))) for number in range(topic.partitions)]
+
+
+def _is_log(root: Path) -> bool:
+    if (root / filename.MANIFEST).is_file() or (root / filename.MANIFEST_PREVIOUS).is_file():
+        return True
+    return root.is_dir() and any(filename.parse_segment_file(entry.name) for entry in root.iterdir())
+
+
+def _topic_directories(root: Path, selection: Selection) -> list[Path]:
+    """Return the topics of a broker directory; where there is none yet a selection says that one is meant."""
+    if root.is_file():
+        raise NotALog(f"option path: {root} is a file, not the directory of a log, a topic or a broker")
+    if not root.is_dir():
+        raise LogNotFound(f"option path: there is neither a log, a topic nor a broker at {root}")
+    found = [entry for entry in sorted(root.iterdir()) if entry.is_dir() and description.is_topic(entry)]
+    if selection.option is not None:
+        return found
+    if found:
+        raise InvalidArgument(
+            f"option path: {root} is a broker; say which topics by one of assign, subscribe and subscribePattern"
         )
-        return LogSnapshot(topic, partition, str(path), log.lowest_offset, next_offset, extents)
+    if any(root.iterdir()):
+        raise NotALog(f"option path: {root} is neither a log, a topic nor a broker")
+    raise LogNotFound(f"option path: there is neither a log, a topic nor a broker at {root}")
+
+
+def _selected(partitions: list[Place], selection: Selection) -> list[Place]:
+    if selection.partitions is None:
+        return partitions
+    topic = partitions[0].topic
+    wanted = selection.partitions[topic]
+    if wanted[-1] >= len(partitions):
+        raise InvalidArgument(
+            f"option assign: topic {topic!r} has no partition {wanted[-1]}, only 0 to {len(partitions) - 1}"
+        )
+    return [partitions[number] for number in wanted]
+
+
+class Logs:
+    """The logs that somebody looks at, open for reading; a context manager. Keeps those that were used last open."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[str, Log] = OrderedDict()
+
+    def get(self, path: str) -> Log:
+        """Return the log at a path, opened where needed; good until OPEN_LOGS others were asked for."""
+        if path not in self._open:
+            self._open[path] = open_log(path, mode="r")
+            if len(self._open) > OPEN_LOGS:
+                self._open.popitem(last=False)[1].close()
+        self._open.move_to_end(path)
+        return self._open[path]
+
+    def look(self, place: Place) -> LogSnapshot:
+        """Return what a partition's log holds now; what opening it raises."""
+        try:
+            return snapshot_of(view_of(self.get(place.path)), place)
+        except BaseException:
+            self.forget(place.path)
+            raise
+
+    def forget(self, path: str) -> None:
+        """Close a log, if it is open."""
+        log = self._open.pop(path, None)
+        if log is not None:
+            log.close()
+
+    def close(self) -> None:
+        """Close all of them."""
+        for path in list(self._open):
+            self.forget(path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def view_of(log: Log) -> View:
+    """Return the present view of a log: manifest and segments that fit each other, pinned while it is held."""
+    return log._view()
+
+
+def snapshot_of(view: View, place: Place) -> LogSnapshot:
+    """Return what a view of a partition's log holds. The active segment's records are not read for it."""
+    manifest, end = view.manifest, view.next_offset
+    extents = [_sealed(entry) for entry in manifest.segments[:-1]]
+    active = manifest.active
+    extents.append(
+        Extent(
+            active.base_offset,
+            end,
+            view.active.size,
+            active.file,
+            end - active.base_offset if active.dense else None,
+            dense=active.dense,
+        )
+    )
+    return LogSnapshot(
+        place.topic,
+        place.partition,
+        place.path,
+        manifest.start,
+        end,
+        tuple(extent for extent in extents if extent.start < extent.stop),
+        f"{manifest.log_id:016x}",
+        manifest.epoch,
+        manifest.config.initial_offset,
+    )
+
+
+def _sealed(entry: SegmentEntry) -> Extent:
+    return Extent(
+        entry.base_offset,
+        entry.next_offset or entry.base_offset,
+        entry.bytes or 0,
+        entry.file,
+        entry.records,
+        entry.min_timestamp,
+        entry.max_timestamp,
+        entry.dense,
+    )
+
+
+def look_at_all(logs: Logs, wanted: list[Place]) -> list[LogSnapshot]:
+    """Return what every partition holds now, looked at in one go, so that a read ends at one moment.
+
+    LogNotFound or NotALog, naming option path, where a log is not there.
+    """
+    found = []
+    for place in wanted:
+        try:
+            found.append(logs.look(place))
+        except LogNotFound as error:
+            raise LogNotFound(f"option path: there is no log at {place.path}") from error
+        except NotALog as error:
+            raise NotALog(f"option path: {place.path} is no log: {error}") from error
+    return found
+
+
+def look_at_those_left(logs: Logs, wanted: list[Place]) -> list[LogSnapshot]:
+    """Return what every partition that is there holds now; one that has gone is left out."""
+    found = []
+    for place in wanted:
+        with suppress(LogNotFound, NotALog):
+            found.append(logs.look(place))
+    return found

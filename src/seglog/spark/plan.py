@@ -1,7 +1,7 @@
-"""Which input partitions a read has: the segments of a snapshot cut and joined into ranges of offsets.
+"""Which input partitions a read has: the segments of snapshots cut and joined into ranges of offsets.
 
-Pure: a snapshot and options in, ranges out. Rules, in this order:
-1. each log is read from its start to its stop, which must lie inside what the log holds;
+Pure: what is to be read in, ranges out. Rules, in this order:
+1. each log is read from its start to its stop, without what a pushed filter rules out;
 2. ranges follow segments; neighbours are joined while that leaves about TASKS tasks, each up to TASK_BYTES;
 3. a range above TASK_BYTES or maxRecordsPerPartition is cut into equal parts;
 4. if there are fewer ranges than minPartitions, the longest are cut further.
@@ -9,17 +9,19 @@ Pure: a snapshot and options in, ranges out. Rules, in this order:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from seglog.errors import InvalidArgument
-from seglog.spark.options import EARLIEST, LATEST
+from seglog.spark.loss import Position
+from seglog.spark.pushdown import EVERYTHING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from seglog.spark.options import OffsetBound, ReadOptions
+    from seglog.spark.extents import Extent, LogSnapshot
+    from seglog.spark.options import ReadOptions
+    from seglog.spark.pushdown import Restriction
 
 TASK_BYTES = 128 * 1024 * 1024  # as Spark's own files: large enough that a task's fixed cost vanishes
 # A Python task costs Spark some 60 ms of a core before it reads a byte (84 empty ones: 2.6 s on two cores), so
@@ -29,29 +31,23 @@ TASKS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
-    """One segment in a snapshot: offsets start .. stop (exclusive), and the bytes of its records."""
+class Share:
+    """What is read of one log: offsets start .. stop (exclusive).
 
+    position: where the reading ends, by which a task can tell that what it reads is what was planned. first: a filter
+    wants no record before it.
+    """
+
+    snapshot: LogSnapshot
     start: int
     stop: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class LogSnapshot:
-    """What one log held when the read was planned. next_offset is exclusive; extents are in order."""
-
-    topic: str
-    partition: int
-    path: str
-    lowest_offset: int
-    next_offset: int
-    extents: tuple[Extent, ...]
+    position: Position
+    first: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets start .. stop (exclusive) of one log; bytes is an estimate."""
+    """Offsets start .. stop (exclusive) of one log; bytes is an estimate. position: as in Share, for `stop`."""
 
     topic: str
     partition: int
@@ -59,82 +55,71 @@ class OffsetRange:
     start: int
     stop: int
     bytes: int
+    position: Position
 
 
-def plan_read(snapshots: Sequence[LogSnapshot], options: ReadOptions) -> list[OffsetRange]:
-    """Return the ranges to read, in order of partition and offset, without empty ones.
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a plan reads and what it need not: logs, segments, bytes of stores (of a part in proportion), tasks.
 
-    Raises InvalidArgument that names startingOffsets or endingOffsets where these do not fit the snapshots.
+    records: offsets in the ranges, an upper bound of the records where compaction left gaps.
     """
-    starts, stops = _resolve(snapshots, options.start), _resolve(snapshots, options.stop)
-    ranges: list[OffsetRange] = []
-    for snapshot, start, stop in zip(snapshots, starts, stops, strict=True):
-        if start > stop:
-            raise InvalidArgument(
-                f"option {options.start.option}: partition {snapshot.partition} of topic {snapshot.topic!r} "
-                f"starts at {start}, behind its end {stop} ({options.stop.option})"
-            )
-        ranges += _clip(snapshot, start, stop)
-    ranges = _join(ranges)
-    ranges = [part for whole in ranges for part in _cut_to_size(whole, options.max_records_per_partition)]
-    return _cut_to_count(ranges, options.min_partitions or 1)
+
+    logs: int
+    logs_skipped: int
+    segments: int
+    segments_skipped: int
+    bytes: int
+    bytes_skipped: int
+    records: int
+    tasks: int
 
 
-def _resolve(snapshots: Sequence[LogSnapshot], bound: OffsetBound) -> list[int]:
-    if bound.everywhere is None:
-        _check_names(snapshots, bound)
-    offsets = []
-    for snapshot in snapshots:
-        wanted = bound.everywhere
-        if wanted is None:
-            wanted = bound.by_topic[snapshot.topic][snapshot.partition]
-        known = {EARLIEST: snapshot.lowest_offset, LATEST: snapshot.next_offset}
-        offset = known.get(wanted, wanted)
-        if not snapshot.lowest_offset <= offset <= snapshot.next_offset:
-            raise InvalidArgument(
-                f"option {bound.option}: offset {offset} is outside partition {snapshot.partition} of topic "
-                f"{snapshot.topic!r}, which holds {snapshot.lowest_offset} up to, not including, "
-                f"{snapshot.next_offset}"
-            )
-        offsets.append(offset)
-    return offsets
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """The ranges to read, in order of partition and offset, none empty; and figures of them."""
+
+    ranges: list[OffsetRange]
+    figures: Figures
 
 
-def _check_names(snapshots: Sequence[LogSnapshot], bound: OffsetBound) -> None:
-    """Demand exactly the partitions that exist, as Kafka's source does: a forgotten one would be lost in
-    silence.
-    """
-    there = {(snapshot.topic, snapshot.partition) for snapshot in snapshots}
-    named = {(topic, partition) for topic, partitions in bound.by_topic.items() for partition in partitions}
-    for topic, partition in sorted(named - there):
-        raise InvalidArgument(f"option {bound.option}: there is no partition {partition} of topic {topic!r} here")
-    for topic, partition in sorted(there - named):
-        raise InvalidArgument(
-            f"option {bound.option}: partition {partition} of topic {topic!r} is missing; name all of them, "
-            "-2 stands for earliest and -1 for latest"
-        )
+def plan_read(
+    shares: Sequence[Share], options: ReadOptions, restriction: Restriction = EVERYTHING, *, least_bytes: int = 0
+) -> ReadPlan:
+    """Divide what is to be read; neighbours below `least_bytes` together are always joined."""
+    pieces = [piece for share in shares for piece in _pieces(share, restriction)]
+    target = min(TASK_BYTES, max(sum(piece.bytes for piece in pieces) // TASKS, least_bytes))
+    ranges = _cut_to_count(
+        [part for whole in _join(pieces, target) for part in _cut_to_size(whole, options.max_records_per_partition)],
+        options.min_partitions or 1,
+    )
+    return ReadPlan(ranges, _figures(shares, pieces, len(ranges)))
 
 
-def _clip(snapshot: LogSnapshot, start: int, stop: int) -> list[OffsetRange]:
-    """Return the parts of a snapshot's segments inside start .. stop; bytes shrink in proportion."""
-    ranges = []
+def _pieces(share: Share, restriction: Restriction) -> Iterable[OffsetRange]:
+    """Yield what is read of each segment; bytes shrink in proportion."""
+    snapshot = share.snapshot
+    if not restriction.admits(snapshot.topic, snapshot.partition):
+        return
     for extent in snapshot.extents:
-        low, high = max(extent.start, start), min(extent.stop, stop)
-        if low < high:
-            share = extent.bytes * (high - low) // (extent.stop - extent.start)
-            ranges.append(OffsetRange(snapshot.topic, snapshot.partition, snapshot.path, low, high, share))
-    return ranges
+        if restriction.may_be_in(extent):
+            low, high = restriction.hull(max(extent.start, share.start, share.first), min(extent.stop, share.stop))
+            if low < high:
+                yield _piece(share, extent, low, high)
 
 
-def _join(ranges: list[OffsetRange]) -> list[OffsetRange]:
-    target = min(TASK_BYTES, sum(part.bytes for part in ranges) // TASKS)
+def _piece(share: Share, extent: Extent, low: int, high: int) -> OffsetRange:
+    size = extent.bytes * (high - low) // (extent.stop - extent.start)
+    position = replace(share.position, offset=high, file=extent.file) if high < share.stop else share.position
+    return OffsetRange(share.snapshot.topic, share.snapshot.partition, share.snapshot.path, low, high, size, position)
+
+
+def _join(pieces: list[OffsetRange], target: int) -> list[OffsetRange]:
     joined: list[OffsetRange] = []
-    for part in ranges:
+    for part in pieces:
         last = joined[-1] if joined else None
-        if last is not None and last.path == part.path and last.bytes + part.bytes <= target:
-            joined[-1] = OffsetRange(
-                last.topic, last.partition, last.path, last.start, part.stop, last.bytes + part.bytes
-            )
+        if last is not None and (last.path, last.stop) == (part.path, part.start) and last.bytes + part.bytes <= target:
+            joined[-1] = replace(part, start=last.start, bytes=last.bytes + part.bytes)
         else:
             joined.append(part)
     return joined
@@ -149,9 +134,7 @@ def _cut_to_size(whole: OffsetRange, max_records: int | None) -> list[OffsetRang
 
 
 def _cut_to_count(ranges: list[OffsetRange], least: int) -> list[OffsetRange]:
-    """Cut ranges in proportion to their length so that there are at least `least`, if there are offsets
-    enough.
-    """
+    """Cut ranges in proportion to their length so that there are at least `least`, if there are offsets enough."""
     if not ranges or len(ranges) >= least:
         return ranges
     total = sum(part.stop - part.start for part in ranges)
@@ -159,11 +142,33 @@ def _cut_to_count(ranges: list[OffsetRange], least: int) -> list[OffsetRange]:
 
 
 def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
-    """Cut a range into `parts` of equal length (+-1), fewer if it has fewer offsets; none is empty."""
+    """Cut a range into `parts` of equal length (+-1), fewer if it has fewer offsets; none is empty.
+
+    All keep the position of the whole: as long as its end is still there, so are they.
+    """
     length = whole.stop - whole.start
     parts = max(1, min(parts, length))
     edges = [whole.start + length * number // parts for number in range(parts + 1)]
-    return [
-        OffsetRange(whole.topic, whole.partition, whole.path, low, high, whole.bytes // parts)
-        for low, high in pairwise(edges)
-    ]
+    return [replace(whole, start=low, stop=high, bytes=whole.bytes // parts) for low, high in pairwise(edges)]
+
+
+def _figures(shares: Sequence[Share], pieces: list[OffsetRange], tasks: int) -> Figures:
+    segments, size = _considered(shares)
+    read, read_bytes = len({(piece.path, piece.position.file) for piece in pieces}), sum(p.bytes for p in pieces)
+    logs = len({piece.path for piece in pieces})
+    return Figures(
+        logs=logs,
+        logs_skipped=len(shares) - logs,
+        segments=read,
+        segments_skipped=segments - read,
+        bytes=read_bytes,
+        bytes_skipped=size - read_bytes,
+        records=sum(piece.stop - piece.start for piece in pieces),
+        tasks=tasks,
+    )
+
+
+def _considered(shares: Sequence[Share]) -> tuple[int, int]:
+    """Return (segments, bytes) of what the options ask for, before any filter."""
+    parts = [piece for share in shares for piece in _pieces(replace(share, first=0), EVERYTHING)]
+    return len(parts), sum(piece.bytes for piece in parts)

@@ -1,29 +1,38 @@
 """The batch reader: planned on the driver on one snapshot, read on executors as Arrow batches.
 
-Spark pickles these classes by reference and calls them in processes of its own, so they hold options and
-nothing else. How a read is divided is in `plan`.
+Spark pickles these classes by reference and calls them in processes of its own, so they hold options and nothing else.
+How a read is divided is in `plan`, what a task does in `scan`.
+
+A plan reads the log as it stood when Spark planned it. A query that names the same path twice (a union, a join with
+itself) plans two reads, one after the other, and each has a moment of its own: what is appended between the two is in
+one of them only. Where they must agree give both the same endingOffsets.
 """
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from seglog.errors import OffsetOutOfRange
-from seglog.log.opening import open_log
-from seglog.spark.batches import BATCH_ROWS, arrow_schema, pieces, to_spark
-from seglog.spark.place import snapshots
-from seglog.spark.plan import plan_read
+from seglog.spark import bounds
+from seglog.spark.loss import position_at
+from seglog.spark.place import Logs, look_at_all, places
+from seglog.spark.plan import OffsetRange, ReadPlan, Share, plan_read
+from seglog.spark.pushdown import EVERYTHING, LOWEST, Restriction, push
+from seglog.spark.scan import RangeScan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
-    from seglog.log.log import Log
+    from seglog.spark.extents import LogSnapshot
     from seglog.spark.options import ReadOptions
-    from seglog.spark.plan import OffsetRange
+
+_LOG = logging.getLogger("seglog.spark")
 
 
 class RangePartition(InputPartition):
@@ -37,32 +46,67 @@ class SeglogReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
+        self.restriction = EVERYTHING
 
     def partitions(self) -> list[InputPartition]:
         """Return the ranges of one snapshot, taken now; what is appended later is not read."""
-        return [RangePartition(part) for part in plan_read(snapshots(self.options.path), self.options)]
+        return [RangePartition(part) for part in self.plan().ranges]
+
+    def plan(self) -> ReadPlan:
+        """Look at the logs and divide what is to be read; tells its figures at level INFO."""
+        with Logs() as logs:
+            shares = shares_of(logs, self.options, self.restriction)
+        plan = plan_read(shares, self.options, self.restriction)
+        _LOG.info("planned to read %s: %s", self.options.path, plan.figures)
+        return plan
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one range in offset order."""
-        part: OffsetRange | None = partition.value
-        if part is None:  # Spark's stand-in where a plan has no range at all
-            return
-        schema = arrow_schema(include_headers=self.options.include_headers)
-        with open_log(part.path, mode="r") as log:
-            _check_still_there(log, part)
-            for batch in log.batches(part.start, part.stop, max_records=BATCH_ROWS, values="binary"):
-                for piece in pieces(batch):
-                    yield to_spark(piece, part.topic, part.partition, schema)
+        return read_range(partition, self.options, self.restriction)
 
 
-def _check_still_there(log: Log, part: OffsetRange) -> None:
-    """Refuse a range that the log let go of since it was planned: reading on would hide the loss."""
-    lowest, after = log.lowest_offset, log.next_offset
-    if lowest <= part.start and part.stop <= after:
-        return
-    error = OffsetOutOfRange(part.start if part.start < lowest else part.stop - 1, lowest, after)
-    error.add_note(
-        f"{part.path} held offsets {part.start} up to {part.stop} when the read was planned; since then retention "
-        "or a truncate removed some. Run the query again"
-    )
-    raise error
+class PushdownReader(SeglogReader):
+    """As SeglogReader, where Spark hands filters down.
+
+    Spark refuses a reader with this method where the setting spark.sql.python.filterPushdown.enabled is off.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
+        """Take the filters that can be kept exactly; return the others, which Spark checks."""
+        self.restriction, left = push(filters)
+        return left
+
+
+def read_range(
+    partition: InputPartition, options: ReadOptions, restriction: Restriction = EVERYTHING
+) -> Iterator[pa.RecordBatch]:
+    """Return the Arrow batches of one input partition, none for Spark's stand-in where a plan has no range at all."""
+    if partition.value is None:
+        return iter(())
+    return iter(RangeScan(partition.value, options.columns, restriction, fail_on_data_loss=options.fail_on_data_loss))
+
+
+def shares_of(logs: Logs, options: ReadOptions, restriction: Restriction) -> list[Share]:
+    """Return what a batch read takes of every log as it stands now. InvalidArgument that names a bad option."""
+    snapshots = look_at_all(logs, places(options.path, options.selection))
+
+    def first_at(snapshot: LogSnapshot, timestamp: int) -> int | None:
+        return logs.get(snapshot.path).offset_at(timestamp)
+
+    starts = bounds.starts(snapshots, options, first_at)
+    stops = bounds.stops(snapshots, options, first_at)
+    bounds.check_order(snapshots, starts, stops, options)
+    shares = [
+        Share(snapshot, start, stop, position_at(snapshot, stop))
+        for snapshot, start, stop in zip(snapshots, starts, stops, strict=True)
+    ]
+    return [_from_first_wanted(share, restriction, first_at) for share in shares]
+
+
+def _from_first_wanted(share: Share, restriction: Restriction, first_at: bounds.FirstAt) -> Share:
+    """Start where the first record stands that is as late as the filters ask: all before it are older."""
+    snapshot, times = share.snapshot, restriction.timestamps
+    if not times or times[0][0] == LOWEST or not restriction.admits(snapshot.topic, snapshot.partition):
+        return share
+    first = first_at(snapshot, times[0][0])
+    return replace(share, first=share.stop if first is None else first)

@@ -1,11 +1,12 @@
-"""What Spark sees of a record: the columns of its Kafka source, so that a job moves by changing the format's
-name.
+"""What Spark sees of a record: the columns of its Kafka source, so that a job moves by changing the format's name.
 
-timestampType is always 0 (CreateTime): a log keeps the time its writer gave. headers is null for a record
-without any, as in Kafka's source. How Arrow batches of these columns are made is in `batches`.
+timestampType is always 0 (CreateTime): a log keeps the time its writer gave. headers is null for a record without any,
+as in Kafka's source. How Arrow batches of these columns are made is in `batches`.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from pyspark.sql.types import (
     ArrayType,
@@ -18,19 +19,28 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from seglog.spark.options import all_columns
 
-def spark_schema(*, include_headers: bool) -> StructType:
-    """Return the schema as Spark has it. Built field by field: a DDL string would need a running JVM to
-    parse.
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+_TYPES = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": ArrayType(_HEADER),
+}
+
+
+def spark_schema(columns: Sequence[str] | None = None, *, include_headers: bool = False) -> StructType:
+    """Return the schema of these columns, in their order; None: of all, headers only where they are asked for.
+
+    Built field by field: a DDL string would need a running JVM to parse.
     """
-    header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-    fields = [
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType()),
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
-        StructField("timestamp", TimestampType()),
-        StructField("timestampType", IntegerType()),
-    ]
-    return StructType([*fields, StructField("headers", ArrayType(header))] if include_headers else fields)
+    names = columns or all_columns(include_headers=include_headers)
+    return StructType([StructField(name, _TYPES[name]) for name in names])

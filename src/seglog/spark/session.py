@@ -32,6 +32,8 @@ DEFAULTS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     # Plain microseconds: Spark's own default, INT96, is deprecated and reads as nanoseconds elsewhere.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Off by default in Spark: format "seglog" then reads what filters on offset, timestamp or partition rule out.
+    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING}",
 }
 

@@ -6,13 +6,21 @@ neither Arrow nor compiled code. What the options mean is in `options`.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 
 from seglog.errors import InvalidArgument
 from seglog.spark.options import ReadOptions
 from seglog.spark.schema import spark_schema
+from seglog.spark.write_options import WriteOptions, check_columns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -27,15 +35,59 @@ class SeglogDataSource(DataSource):
         return "seglog"
 
     def schema(self) -> StructType:
-        """Return the columns; every option is checked here, when `load` is called."""
-        return spark_schema(include_headers=ReadOptions.parse(self.options).include_headers)
+        """Return the columns; what holds for batch and stream is checked here, when `load` is called."""
+        return spark_schema(ReadOptions.parse(self.options, mode="any").columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the batch reader; InvalidArgument for a schema that is not the source's own."""
-        options = ReadOptions.parse(self.options)
-        own = spark_schema(include_headers=options.include_headers)
-        if schema != own:
-            raise InvalidArgument(f"format seglog has its own schema, leave .schema() out: {own.simpleString()}")
-        from seglog.spark.reader import SeglogReader  # noqa: PLC0415 - see above: loaded when used
+        """Return the batch reader; InvalidArgument for a bad option, or a schema that is not the source's own."""
+        options = ReadOptions.parse(self.options, mode="batch")
+        _check_schema(schema, options)
+        from seglog.spark.reader import PushdownReader, SeglogReader  # noqa: PLC0415 - see above: loaded when used
 
-        return SeglogReader(options)
+        return PushdownReader(options) if _filters_follow() else SeglogReader(options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return the streaming reader; errors as in `reader`."""
+        options = ReadOptions.parse(self.options, mode="stream")
+        _check_schema(schema, options)
+        from seglog.spark.stream_reader import SeglogStreamReader  # noqa: PLC0415 - see above: loaded when used
+
+        return SeglogStreamReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return the batch sink; InvalidArgument for bad options, columns, or mode "overwrite"."""
+        options = WriteOptions.parse(self.options)
+        check_columns(schema)
+        if overwrite:
+            raise InvalidArgument('mode overwrite is not for a log: use mode("append"), or truncate the log before')
+        from seglog.spark.sink import BatchSink  # noqa: PLC0415 - see above: loaded when used
+
+        return BatchSink(options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802 - as above
+        """Return the streaming sink. Output mode complete appends the whole result each time, as Kafka's sink does."""
+        options = WriteOptions.parse(self.options, streaming=True)
+        check_columns(schema)
+        from seglog.spark.sink import StreamSink  # noqa: PLC0415 - see above: loaded when used
+
+        return StreamSink(options)
+
+
+def _check_schema(schema: StructType, options: ReadOptions) -> None:
+    own = spark_schema(options.columns)
+    if schema != own:
+        raise InvalidArgument(f"format seglog has its own schema, leave .schema() out: {own.simpleString()}")
+
+
+def _filters_follow() -> bool:
+    """Whether Spark is going to hand filters down to the reader.
+
+    It does where its setting is on and the query has filters, in a process that runs this module of its; and it refuses
+    a reader that takes filters where the setting is off, which no reader is told.
+    """
+    return "pyspark.sql.worker.data_source_pushdown_filters" in {*sys.modules, _main_module()}
+
+
+def _main_module() -> str | None:
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return None if spec is None else spec.name

@@ -1,0 +1,37 @@
+"""How many records of each partition a micro-batch takes where it may not take all: exactly the limit, shared out.
+
+Pure. As Kafka's source, each partition gets a share in proportion to what waits there; unlike it, the shares add up to
+the limit. A partition in which little waits is not starved: one record of each goes first, in turn where the limit is
+smaller than their number.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def shares(waiting: Sequence[int], limit: int, turn: int) -> list[int]:
+    """Return how many records to take of each partition: min(limit, all that wait) together.
+
+    turn: a number that moves on from batch to batch; says whose turn it is where there is not one record for each.
+    """
+    if sum(waiting) <= limit:
+        return list(waiting)
+    busy = [number for number, records in enumerate(waiting) if records]
+    first = turn % len(busy)
+    busy = busy[first:] + busy[:first]
+    taken = [0] * len(waiting)
+    for number in busy[:limit]:
+        taken[number] = 1
+    left, rest = limit - sum(taken), sum(waiting) - sum(taken)
+    remainders = []
+    for number in busy:
+        share, remainder = divmod((waiting[number] - taken[number]) * left, rest)
+        taken[number] += share
+        remainders.append((-remainder, number))
+    for _, number in sorted(remainders)[: limit - sum(taken)]:
+        taken[number] += 1
+    return taken

@@ -1,0 +1,83 @@
+"""How many records stand between two offsets, and at which offset so many of them end.
+
+In a segment without gaps that is arithmetic; of one with gaps the manifest tells, if all of it is meant. Only for a
+part of a segment with gaps is the log read, and what was counted is remembered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from seglog.log.log import Log
+    from seglog.spark.extents import Extent, LogSnapshot
+    from seglog.spark.place import Logs
+
+REMEMBERED = 1000
+
+
+class Counter:
+    """Counts records of the logs that `logs` opens."""
+
+    def __init__(self, logs: Logs) -> None:
+        self._logs = logs
+        self._known: dict[tuple[str, int, int, int], int] = {}
+
+    def count(self, snapshot: LogSnapshot, start: int, stop: int) -> int:
+        """Return how many records have offsets start .. stop (exclusive)."""
+        return sum(self._of_part(snapshot, extent, low, high) for extent, low, high in _parts(snapshot, start, stop))
+
+    def end_of(self, snapshot: LogSnapshot, start: int, stop: int, records: int) -> int:
+        """Return the offset behind the first `records` records of start .. stop; `stop` where there are no more."""
+        for extent, low, high in _parts(snapshot, start, stop):
+            if records == 0:
+                return low
+            there = self._of_part(snapshot, extent, low, high)
+            if records < there:
+                if _is_dense(extent):
+                    return low + records
+                return _nth(self._logs.get(snapshot.path), low, high, records)
+            records -= there
+        return stop
+
+    def _of_part(self, snapshot: LogSnapshot, extent: Extent, low: int, high: int) -> int:
+        if _is_dense(extent):
+            return high - low
+        if (low, high) == (extent.start, extent.stop) and extent.records is not None:
+            return extent.records
+        part = (snapshot.log, extent.file, low, high)
+        if part not in self._known:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[part] = sum(_sizes(self._logs.get(snapshot.path), low, high))
+        return self._known[part]
+
+
+def _parts(snapshot: LogSnapshot, start: int, stop: int) -> Iterator[tuple[Extent, int, int]]:
+    """Yield the segments that hold offsets of start .. stop, and which of them."""
+    for extent in snapshot.extents:
+        low, high = max(extent.start, start), min(extent.stop, stop)
+        if low < high:
+            yield extent, low, high
+
+
+def _is_dense(extent: Extent) -> bool:
+    return extent.records == extent.stop - extent.start
+
+
+def _sizes(log: Log, start: int, stop: int) -> Iterator[int]:
+    for batch in log.batches(start, stop):
+        yield batch.num_rows
+
+
+def _nth(log: Log, start: int, stop: int, records: int) -> int:
+    """Return the offset behind the first `records` records of start .. stop."""
+    for batch in log.batches(start, stop):
+        if records <= batch.num_rows:
+            return int(np.asarray(batch.column("offset"))[records - 1]) + 1
+        records -= batch.num_rows
+    return stop

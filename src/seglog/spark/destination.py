@@ -1,0 +1,185 @@
+"""Where rows are written to: the logs behind a path, and how a batch joins them. Used by executors and the driver.
+
+Executors stage (`stage`), the driver publishes (`publish`); what both agree on is the directory's name of the batch.
+Knows no Spark.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from seglog.clock import system_clock
+from seglog.errors import InvalidArgument, LogLocked, LogNotFound, NotALog
+from seglog.log.opening import existing, open_log
+from seglog.log.staging import Stage, age_out, remove_stages
+from seglog.storage import LocalStorage, Storage
+from seglog.topic import description
+from seglog.topic.topic import Topic
+from seglog.topic.transaction import Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from seglog.log.log import Log
+    from seglog.log.staging import StagedSegment
+
+LOCK_PATIENCE = 60.0  # seconds; another query's publishing takes a fraction of one
+_RETRY_EVERY = 0.02
+
+Share = dict[int, list["StagedSegment"]]
+Held = TypeVar("Held", "Log", Topic)
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """One topic, or one log alone (which is partition 0 of a topic named like its directory)."""
+
+    name: str
+    root: Path
+    partitions: int
+    alone: bool
+
+    def storage(self, partition: int) -> Storage:
+        """Return the storage of one partition's log."""
+        return LocalStorage(self.root if self.alone else self.root / str(partition))
+
+    def stage(self, partition: int, batch: str) -> Stage:
+        """Begin a stage in one partition."""
+        return Stage(self.storage(partition), batch)
+
+    def publish(self, staged: Share, *, query: str, batch: int) -> bool:
+        """Add a batch; False if it was here already. Whoever else is publishing is waited for; LogLocked after that."""
+        if self.alone:
+            with _patiently(lambda: open_log(self.root)) as log:
+                new = log.publish(staged.get(0, []), query=query, batch=batch) is not None
+        else:
+            with _patiently(lambda: Topic.open(self.root)) as topic:
+                new = topic.publish(staged, query=query, batch=batch) is not None
+        self._clean(query, batch)
+        return new
+
+    def forget(self, *, query: str, batch: int) -> None:
+        """Remove every stage of a batch that failed, also of tasks that died; one that was committed all the same is
+        left as it is.
+        """
+        if not self.is_committed(query, batch):
+            for partition in range(self.partitions):
+                remove_stages(self.storage(partition), batch_name(query, batch))
+
+    def is_committed(self, query: str, batch: int) -> bool:
+        """Whether a batch is here, or will be: its transaction is written."""
+        waiting = Transaction(query=query, batch=batch, staged={}).file
+        if not self.alone and LocalStorage(self.root).identity(waiting) is not None:
+            return True
+        return any(_last_batch(self.storage(number), query) >= batch for number in range(self.partitions))
+
+    def _clean(self, query: str, batch: int) -> None:
+        """Remove what this batch and earlier ones of its query staged: also tasks whose result nobody took."""
+        for number in range(self.partitions):
+            storage = self.storage(number)
+            for name in storage.names("staging"):
+                of_query, _, at = name.rpartition("-")
+                if of_query == query and at.isdecimal() and int(at) <= batch:
+                    remove_stages(storage, name)
+        if self.alone and not description.is_topic(self.root.parent):
+            age_out(self.storage(0), system_clock())
+
+
+def batch_name(query: str, batch: int) -> str:
+    """Return the name of the directory that a batch's stages stand in."""
+    return f"{query}-{batch}"
+
+
+def find(path: str, topic: str | None) -> Destination:
+    """Return what rows with this topic (None: no topic named) are written to.
+
+    path: a log, a topic or a directory of topics. LogNotFound or NotALog where there is nothing to write to,
+    InvalidArgument where another topic is at `path`.
+    """
+    root = Path(path).absolute()
+    if description.is_topic(root):
+        return _named(_topic_at(root), topic)
+    below = _topics_below(root)
+    for found in below:
+        if found.name == topic:
+            return found
+    if below and topic is None:
+        raise InvalidArgument(f"a row has no topic, and {root} is a directory of topics; set option or column topic")
+    try:
+        return _named(_log_at(root), topic)
+    except (LogNotFound, NotALog) as error:
+        what = "neither a log nor a topic" if topic is None else f"no topic {topic!r} and no log"
+        raise LogNotFound(f"option path: there is {what} at {root}; seglog.Topic.create makes one") from error
+
+
+def everywhere(path: str) -> list[Destination]:
+    """Return all that rows may have been staged for; nothing where there is neither a log nor a topic."""
+    root = Path(path).absolute()
+    if description.is_topic(root):
+        return [_topic_at(root)]
+    try:
+        return _topics_below(root) or [_log_at(root)]
+    except (LogNotFound, NotALog):
+        return []
+
+
+def _named(found: Destination, topic: str | None) -> Destination:
+    if topic is not None and topic != found.name:
+        raise InvalidArgument(
+            f"a row has topic {topic!r}, but {found.root} is {found.name!r}; drop the column or set option topic"
+        )
+    return found
+
+
+def _topic_at(root: Path) -> Destination:
+    found = description.read(root)
+    return Destination(found.name, root, found.partitions, alone=False)
+
+
+def _topics_below(root: Path) -> list[Destination]:
+    if not root.is_dir():
+        return []
+    return [_topic_at(entry) for entry in sorted(root.iterdir()) if entry.is_dir() and description.is_topic(entry)]
+
+
+def _log_at(root: Path) -> Destination:
+    existing(LocalStorage(root))
+    return Destination(root.name, root, 1, alone=True)
+
+
+def _last_batch(storage: Storage, query: str) -> int:
+    with open_log(storage, mode="r") as log:
+        last = log.published(query)
+    return -1 if last is None else last
+
+
+@contextmanager
+def _patiently(opened: Callable[[], Held]) -> Iterator[Held]:
+    """Open for writing as soon as no other process does; LogLocked after LOCK_PATIENCE seconds."""
+    deadline = time.monotonic() + LOCK_PATIENCE
+    while True:
+        try:
+            held = opened()
+        except LogLocked as error:
+            if time.monotonic() > deadline:
+                error.add_note("a batch is published under the log's lock: close the other writer, or write through it")
+                raise
+            time.sleep(_RETRY_EVERY)  # flock cannot wait for a limited time
+        else:
+            break
+    with held:
+        yield held
+
+
+def merged(messages: Sequence[Mapping[str, Share]]) -> dict[str, Share]:
+    """Return topic -> partition -> staged segments of all tasks, in the order of the tasks."""
+    total: dict[str, Share] = {}
+    for message in messages:
+        for topic, share in message.items():
+            for partition, staged in share.items():
+                total.setdefault(topic, {}).setdefault(partition, []).extend(staged)
+    return total

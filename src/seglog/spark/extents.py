@@ -1,0 +1,64 @@
+"""What a log held at one moment, as far as planning wants to know. Values only: who looks is `place`."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+
+Partition = tuple[str, int]
+"""A topic's name and the number of one of its partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """One segment that holds offsets start .. stop (exclusive), and the bytes of its store.
+
+    file: the number of its file, which only grows and is never used again. records: None where nobody has counted them;
+    stop - start where there are no gaps. Timestamps in us, None where they are not known: the active segment's.
+    """
+
+    start: int
+    stop: int
+    bytes: int
+    file: int = 0
+    records: int | None = None
+    min_timestamp: int | None = None
+    max_timestamp: int | None = None
+    dense: bool = True
+
+
+@dataclass(frozen=True)
+class LogSnapshot:
+    """What one partition's log held. next_offset is exclusive; extents are in order.
+
+    log: identity of the log, hex; epoch: grows with every truncate; initial_offset: what its first record ever got.
+    """
+
+    topic: str
+    partition: int
+    path: str
+    lowest_offset: int
+    next_offset: int
+    extents: tuple[Extent, ...]
+    log: str = ""
+    epoch: int = 0
+    initial_offset: int = 0
+
+    @property
+    def key(self) -> Partition:
+        """Topic and partition."""
+        return self.topic, self.partition
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [extent.start for extent in self.extents]
+
+    def file_of(self, offset: int) -> int | None:
+        """Return the number of the file in whose range an offset stands, None where the log does not reach it."""
+        number = bisect_right(self._starts, offset) - 1
+        inside = number >= 0 and self.lowest_offset <= offset < self.next_offset
+        return self.extents[number].file if inside else None
+
+    def __str__(self) -> str:
+        return f"partition {self.partition} of topic {self.topic!r}"

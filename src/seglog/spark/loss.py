@@ -1,0 +1,98 @@
+"""Is what was planned, or read, still there? A position in a log, and what a later look at the log says of it.
+
+Pure. Rules, for a position behind which offsets below `offset` count as read (or as planned to be read):
+- another log stands in its place (its id differs): all is lost;
+- it lies below the log's start: what lies between went by retention;
+- it lies behind the log's end: a truncate (or a crash, of what was not synced) took the end away;
+- the epoch grew: a truncate happened. Truncates take ends, so nothing below the position is gone if the record before
+  it is still the same; and it is, if it stands in the file it stood in. So a truncate above a position is harmless.
+  Where that record has expired, or was moved to another file by compaction, nobody can tell: that counts as loss.
+Gaps that compaction left are never loss.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from seglog.errors import LogTruncated, OffsetOutOfRange
+
+if TYPE_CHECKING:
+    from seglog.spark.extents import LogSnapshot
+
+_LOG = logging.getLogger("seglog.spark")
+ADVICE = "set failOnDataLoss to false to go on at what is there"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in a log: the next offset to read.
+
+    log, epoch: of the log when the position was taken; file: where offset - 1 stood then, None where nothing below the
+    position was read.
+    """
+
+    offset: int
+    log: str
+    epoch: int
+    file: int | None = None
+
+
+def position_at(snapshot: LogSnapshot, offset: int, *, read: bool = True) -> Position:
+    """Return a position in the log as it stands; read: whether records below it were (or will be) read."""
+    return Position(offset, snapshot.log, snapshot.epoch, snapshot.file_of(offset - 1) if read else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What is lost: the offset that was wanted, why it cannot be had, and where to go on if that is wanted."""
+
+    offset: int
+    reason: str
+    resume: int
+    expired: bool = False
+
+
+def lost_below(snapshot: LogSnapshot, position: Position) -> Loss | None:
+    """Return what is lost of the records below a position or at it, None where nothing is."""
+    lowest, end, offset = snapshot.lowest_offset, snapshot.next_offset, position.offset
+    if snapshot.log != position.log:
+        return Loss(offset, "another log stands in its place", lowest)
+    if offset < lowest:
+        return Loss(offset, f"offsets {offset} up to {lowest} expired before they were read", lowest, expired=True)
+    if offset > end:
+        return Loss(offset, f"the log was truncated below offset {offset}; it ends at {end}", _cut(snapshot, position))
+    if snapshot.epoch == position.epoch or position.file is None:
+        return None
+    if offset - 1 < lowest:
+        return Loss(offset, f"the log was truncated and offset {offset - 1} has expired since", offset)
+    if snapshot.file_of(offset - 1) != position.file:
+        return Loss(offset, f"the log was truncated below offset {offset}", _cut(snapshot, position))
+    return None
+
+
+def _cut(snapshot: LogSnapshot, position: Position) -> int:
+    """Return where the log was cut: where the first newer file below the position begins.
+
+    Files that are not dense are left out: compaction writes those.
+    """
+    newer = [
+        extent.start
+        for extent in snapshot.extents
+        if position.file is not None and extent.dense and position.file < extent.file and extent.start < position.offset
+    ]
+    return max(min([*newer, position.offset, snapshot.next_offset]), snapshot.lowest_offset)
+
+
+def report(snapshot: LogSnapshot, loss: Loss, *, fail: bool) -> None:
+    """Raise the loss as OffsetOutOfRange (retention) or LogTruncated, or only warn of it."""
+    if not fail:
+        _LOG.warning("%s (%s): %s; going on at what is there", snapshot, snapshot.path, loss.reason)
+        return
+    text = f"{snapshot} ({snapshot.path}): {loss.reason}; {ADVICE}"
+    if not loss.expired:
+        raise LogTruncated(text)
+    error = OffsetOutOfRange(loss.offset, snapshot.lowest_offset, snapshot.next_offset)
+    error.args = (text,)
+    raise error

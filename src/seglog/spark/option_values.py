@@ -1,0 +1,111 @@
+"""Option strings -> values, one parser a kind of value: what the source's and the sink's options share.
+
+Pure. Every refusal is an InvalidArgument that begins with the option's name. What the options mean is in `options`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from seglog.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_DURATION = re.compile(r"(\d+) *(us|ms|s|m|min|h|d)?")
+# As Spark reads its own times; a number alone is milliseconds there.
+_SECONDS = {"us": 1e-6, "ms": 1e-3, None: 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def canonical(options: Mapping[str, str], names: Iterable[str], who: str = "format seglog") -> dict[str, str]:
+    """Return the options by the spelling of `names`, whatever case they came in; refuse one that is not among them."""
+    known = {name.lower(): name for name in names}
+    given = {}
+    for name, value in options.items():
+        if name.lower() not in known:
+            raise InvalidArgument(f"option {name} is unknown; {who} takes {', '.join(known.values())}")
+        given[known[name.lower()]] = value
+    return given
+
+
+def boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """Return true or false, written in any case."""
+    return choice(given, name, ("true", "false"), "true" if default else "false") == "true"
+
+
+def choice(given: Mapping[str, str], name: str, words: tuple[str, ...], default: str) -> str:
+    """Return one of some words, written in any case."""
+    text = given.get(name, default)
+    if text.strip().lower() not in words:
+        raise InvalidArgument(f"option {name} is {text!r}; it must be {' or '.join(words)}")
+    return text.strip().lower()
+
+
+def count(given: Mapping[str, str], name: str, *, least: int = 1) -> int | None:
+    """Return a whole number from `least` up, None where the option is not given."""
+    text = given.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal() and int(text) >= least):
+        raise InvalidArgument(f"option {name} is {text!r}; it must be a whole number from {least} up")
+    return int(text)
+
+
+def duration(given: Mapping[str, str], name: str, default: str) -> float:
+    """Return seconds from text as Spark takes it: 500ms, 30s, 15m (or min), 1h, 2d; a number alone is milliseconds."""
+    text = given.get(name, default)
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None:
+        raise InvalidArgument(f"option {name} is {text!r}; it must be a time such as 500ms, 30s, 15m or 1h")
+    return int(match[1]) * _SECONDS[match[2]]
+
+
+def word_list(given: Mapping[str, str], name: str) -> tuple[str, ...] | None:
+    """Return the words of a comma-separated list, in order, None where the option is not given."""
+    text = given.get(name)
+    if text is None:
+        return None
+    words = tuple(word.strip() for word in text.split(","))
+    if not all(words):
+        raise InvalidArgument(f"option {name} is {text!r}; it must be names with commas between them")
+    if len(set(words)) < len(words):
+        raise InvalidArgument(f"option {name} is {text!r}; it names something twice")
+    return words
+
+
+def json_object(given: Mapping[str, str], name: str) -> dict[str, Any] | None:
+    """Return what a JSON object holds, None where the option is not given."""
+    text = given.get(name)
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise InvalidArgument(f"option {name} is no JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise InvalidArgument(f"option {name} is {text!r}; it must be a JSON object")
+    return value
+
+
+def partition_number(name: str, text: str) -> int:
+    """Return the number of a partition as JSON has it for a name: plain decimal digits."""
+    if not (text.isascii() and text.isdecimal() and str(int(text)) == text):
+        raise InvalidArgument(f"option {name}: {text!r} is no partition number")
+    return int(text)
+
+
+def local_path(given: Mapping[str, str]) -> str:
+    """Return option path as a path of this machine: file: is understood, any other scheme refused."""
+    if "paths" in given:
+        raise InvalidArgument("option path: load takes one path, not several; read each and union the frames")
+    text = given.get("path", "")
+    scheme, separator, _ = text.partition(":/")
+    if not separator or "/" in scheme:
+        return text
+    parts = urlsplit(text)
+    if scheme.lower() != "file" or parts.netloc not in ("", "localhost"):
+        raise InvalidArgument(f"option path is {text!r}; it must be a directory of a mounted file system")
+    return unquote(parts.path)

@@ -1,0 +1,111 @@
+"""Writing from Spark: tasks stage whole segments, the driver publishes them in one transaction.
+
+Exactly once: a streaming batch is known by (query id, batch id), which tasks read from Spark's local properties and
+send along; one that Spark replays is recognised and not stored again. What failed or came twice (a speculative task)
+stays in a stage that nobody publishes, and goes with the next batch. Spark pickles these classes by reference: they
+hold options and nothing else, and `commit` runs in another process than `write`.
+Source: format.md "publish"; what Spark does after a failed commit: design notes in docs/spark.md.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from seglog.errors import InvalidArgument
+from seglog.log.staging import JOB
+from seglog.spark.destination import Share, batch_name, everywhere, find, merged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from seglog.spark.write_options import WriteOptions
+
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What one task staged: topic -> partition -> segments, for which batch of which query."""
+
+    query: str
+    batch: int
+    staged: dict[str, Share]
+
+
+class BatchSink(DataSourceArrowWriter):
+    """`df.write.format("seglog")`: every write is stored once, whichever of its tasks are run again."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self.options = options
+        self.query = options.query or f"{JOB}{uuid.uuid4().hex}"
+        self.batch = options.batch or 0
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage one task's rows."""
+        return _stage(self.options, iterator, self.query, self.batch)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Publish what the tasks staged."""
+        _publish(self.options, messages)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - tasks that died sent none
+        """Remove what the tasks staged, unless it was published all the same."""
+        for found in everywhere(self.options.path):
+            found.forget(query=self.query, batch=self.batch)
+
+
+class StreamSink(DataSourceStreamArrowWriter):
+    """`df.writeStream.format("seglog")`: exactly once, over restarts of the query from its checkpoint.
+
+    Spark refuses output mode update for every sink in Python: let foreachBatch write with `queryId` and `batchId`.
+    """
+
+    def __init__(self, options: WriteOptions) -> None:
+        self.options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage one task's rows."""
+        context = TaskContext.get()
+        query = context.getLocalProperty(QUERY_ID) if context else None
+        batch = context.getLocalProperty(BATCH_ID) if context else None
+        if query is None or batch is None:
+            raise InvalidArgument("Spark names no query and batch here; a batch written without them might come twice")
+        return _stage(self.options, iterator, query, int(batch))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's
+        """Publish what the tasks staged; a batch that is there already is recognised."""
+        _publish(self.options, messages)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's
+        """Remove what the tasks staged. Spark calls this also after a commit that failed half-way: that one stays."""
+        for name, _, first in _by_topic(messages):
+            find(self.options.path, name).forget(query=first.query, batch=first.batch)
+
+
+def _stage(options: WriteOptions, batches: Iterator[pa.RecordBatch], query: str, batch: int) -> Staged:
+    from seglog.spark.staging_task import StagingTask  # noqa: PLC0415 - Arrow and the kernels: executors only
+
+    with StagingTask(options.path, options.topic, batch_name(query, batch)) as task:
+        for rows in batches:
+            task.take(rows)
+        return Staged(query, batch, task.finish())
+
+
+def _publish(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
+    for name, share, first in _by_topic(messages):
+        find(options.path, name).publish(share, query=first.query, batch=first.batch)
+
+
+def _by_topic(messages: Sequence[WriterCommitMessage | None]) -> Iterator[tuple[str, Share, Staged]]:
+    """Yield each topic's name and segments, and a message that names the batch. A task that failed left None."""
+    staged = [message for message in messages if isinstance(message, Staged)]
+    for name, share in sorted(merged([message.staged for message in staged]).items()):
+        yield name, share, staged[0]

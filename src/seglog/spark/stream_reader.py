@@ -1,0 +1,232 @@
+"""The streaming reader: says how far each micro-batch goes, and what of each log belongs to it.
+
+Spark keeps one instance on the driver as long as a query runs, and makes others for the tasks. All that a query must
+remember stands in the offsets (`offsets` tells their form), so a restart, or a kill at any moment, goes on where the
+checkpoint says: nothing is lost and nothing read twice.
+
+A partition or a topic that appears while the query runs, or while it was down, is read from its first record. One that
+goes is loss. What counts as loss says `loss`; with failOnDataLoss=false what is lost is warned of, and records that
+were read before may be read again.
+
+With startingOffsets latest (the default) "latest" is when Spark plans the query's first micro-batch, which it does at
+once, with or without records. Trigger.AvailableNow reads up to where the logs end when it starts, and heeds
+maxOffsetsPerTrigger but not minOffsetsPerTrigger; Trigger.Once heeds neither. The wait of maxTriggerDelay begins with
+the last micro-batch, or with the query: a restart neither ends the wait at once nor forgets the least.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from seglog.errors import LogTruncated
+from seglog.spark import bounds
+from seglog.spark.admission import shares
+from seglog.spark.counting import Counter
+from seglog.spark.loss import ADVICE, Loss, lost_below, position_at, report
+from seglog.spark.offsets import Progress, decode, encode
+from seglog.spark.place import Logs, look_at_all, look_at_those_left, places
+from seglog.spark.plan import Share, plan_read
+from seglog.spark.reader import RangePartition, read_range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from seglog.spark.extents import LogSnapshot, Partition
+    from seglog.spark.offsets import Json
+    from seglog.spark.options import ReadOptions
+
+_LOG = logging.getLogger("seglog.spark")
+# A task costs more than reading this: a micro-batch of a few records is one task a partition.
+LEAST_TASK_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """What waits in one partition: records with offsets begin .. end (exclusive)."""
+
+    snapshot: LogSnapshot
+    begin: int
+    end: int
+
+
+class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches on the driver, reads them on executors. The log's path must mean the same on both."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
+        self._logs = Logs()
+        self._counter = Counter(self._logs)
+        self._targets: dict[Partition, int] | None = None
+        self._seen: dict[Partition, LogSnapshot] = {}
+        self._triggered = time.monotonic()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a task needs: the options. The rest is the driver's."""
+        return {"options": self.options}
+
+    # --- how far ----------------------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> Json:  # noqa: N802 - Spark's names, here and below
+        """Return where a new query starts."""
+        snapshots = look_at_all(self._logs, places(self.options.path, self.options.selection))
+        starts = bounds.starts(
+            snapshots, self.options, lambda snapshot, moment: self._logs.get(snapshot.path).offset_at(moment)
+        )
+        return encode(
+            {
+                snapshot.key: Progress(position_at(snapshot, start, read=False), start)
+                for snapshot, start in zip(snapshots, starts, strict=True)
+            }
+        )
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return what the options say; of two limits the upper one, since Spark takes one."""
+        if self.options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self.options.max_offsets_per_trigger)
+        if self.options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self.options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fix the end of every log: this query reads no further."""
+        self._targets = {snapshot.key: snapshot.next_offset for snapshot in self._look()}
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
+        """Return where the next micro-batch ends: `start` itself where it is not time for one."""
+        known = decode(start)
+        pending = self._pending(known)
+        waiting = [self._counter.count(part.snapshot, part.begin, part.end) for part in pending]
+        if not self._is_due(sum(waiting), limit):
+            return start
+        ends = self._ends(pending, waiting, limit)
+        after = {part.snapshot.key: _moved(known, part, end) for part, end in zip(pending, ends, strict=True)}
+        if {key: part.position for key, part in after.items()} == {key: part.position for key, part in known.items()}:
+            return start
+        self._triggered = time.monotonic()
+        return encode(after)
+
+    def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:  # noqa: N802
+        """Return the ends of the logs when they were looked at last, for the query's progress report."""
+        topics: dict[str, dict[str, int]] = {}
+        for (topic, partition), snapshot in sorted(self._seen.items()):
+            topics.setdefault(topic, {})[str(partition)] = snapshot.next_offset
+        return topics or None
+
+    def _look(self) -> list[LogSnapshot]:
+        found = look_at_those_left(self._logs, places(self.options.path, self.options.selection))
+        self._seen = {snapshot.key: snapshot for snapshot in found}
+        return found
+
+    def _pending(self, known: dict[Partition, Progress]) -> list[_Pending]:
+        snapshots = self._look()
+        self._report_gone(known)
+        pending = []
+        for snapshot in snapshots:
+            if self._targets is not None and snapshot.key not in {*self._targets, *known}:
+                continue  # it came after the query began
+            begin, end = self._begin(snapshot, known.get(snapshot.key)), snapshot.next_offset
+            if self._targets is not None:
+                end = min(end, self._targets.get(snapshot.key, begin))
+            pending.append(_Pending(snapshot, begin, max(begin, end)))
+        return pending
+
+    def _report_gone(self, known: dict[Partition, Progress]) -> None:
+        for topic, partition in sorted(known.keys() - self._seen.keys()):
+            text = f"partition {partition} of topic {topic!r} is gone"
+            if self.options.fail_on_data_loss:
+                raise LogTruncated(f"{text}; {ADVICE}")
+            _LOG.warning("%s; going on without it", text)
+
+    def _begin(self, snapshot: LogSnapshot, progress: Progress | None) -> int:
+        """Return where to go on in a log; what was lost of it is reported."""
+        loss = _lost_of_new(snapshot) if progress is None else lost_below(snapshot, progress.position)
+        if loss is None:
+            return snapshot.initial_offset if progress is None else progress.position.offset
+        report(snapshot, loss, fail=self.options.fail_on_data_loss)
+        return loss.resume
+
+    def _is_due(self, waiting: int, limit: ReadLimit) -> bool:
+        """Whether there are records enough, or the wait for them has been long enough."""
+        least = self.options.min_offsets_per_trigger
+        if least is None or self._targets is not None or isinstance(limit, ReadAllAvailable) or waiting >= least:
+            return True
+        return time.monotonic() - self._triggered >= self.options.max_trigger_delay
+
+    def _ends(self, pending: list[_Pending], waiting: list[int], limit: ReadLimit) -> list[int]:
+        if not isinstance(limit, ReadMaxRows):
+            return [part.end for part in pending]
+        taken = shares(waiting, limit.max_rows, turn=sum(part.begin for part in pending))
+        return [
+            self._counter.end_of(part.snapshot, part.begin, part.end, records) if records < there else part.end
+            for part, records, there in zip(pending, taken, waiting, strict=True)
+        ]
+
+    # --- what belongs to a micro-batch ------------------------------------------------------------------------------
+
+    def partitions(self, start: Json, end: Json) -> list[InputPartition]:
+        """Return the ranges of a micro-batch, whose start the end tells as well: the same after a restart too."""
+        if start == end:
+            return []
+        wanted = decode(end)
+        snapshots = {snapshot.key: snapshot for snapshot in self._look()}
+        self._report_gone(wanted)
+        found = [
+            Share(snapshots[key], part.start, part.position.offset, part.position)
+            for key, part in wanted.items()
+            if key in snapshots and part.start < part.position.offset
+        ]
+        for share in found:
+            self._check(share)
+        plan = plan_read(found, self.options, least_bytes=LEAST_TASK_BYTES)
+        _LOG.info("planned a micro-batch of %s: %s", self.options.path, plan.figures)
+        return [RangePartition(part) for part in plan.ranges]
+
+    def _check(self, share: Share) -> None:
+        """Report what a micro-batch wants that the log does not hold: no task would meet it."""
+        loss = lost_below(share.snapshot, share.position)
+        lowest = share.snapshot.lowest_offset
+        if loss is None and share.start < lowest:
+            loss = Loss(share.start, f"offsets {share.start} up to {lowest} expired", lowest, expired=True)
+        if loss is not None:
+            report(share.snapshot, loss, fail=self.options.fail_on_data_loss)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of one range in offset order."""
+        return read_range(partition, self.options)
+
+    def commit(self, end: Json) -> None:
+        """Nothing to do: the checkpoint remembers, and retention is the log's own affair."""
+
+    def stop(self) -> None:
+        """Close the logs."""
+        self._logs.close()
+
+
+def _lost_of_new(snapshot: LogSnapshot) -> Loss | None:
+    """Return what a partition that the query has not seen before has lost already."""
+    first, lowest = snapshot.initial_offset, snapshot.lowest_offset
+    if lowest <= first:
+        return None
+    return Loss(first, f"it is new here, but offsets {first} up to {lowest} expired", lowest, expired=True)
+
+
+def _moved(known: dict[Partition, Progress], part: _Pending, end: int) -> Progress:
+    """Return the progress of a partition; the position it had where nothing of it is taken."""
+    before = known.get(part.snapshot.key)
+    if before is not None and end == before.position.offset and part.begin == end:
+        return Progress(before.position, end)
+    return Progress(position_at(part.snapshot, end), part.begin)

@@ -1,0 +1,118 @@
+"""The options and columns of writing with format "seglog": names and meaning follow Spark's Kafka sink.
+
+Pure: nothing on disk is looked at here.
+
+| option | value | default |
+|---|---|---|
+| path | a log, a topic, or a directory of topics | (required) |
+| topic | where every row goes; wins over the column | the column `topic`, or the topic at `path` |
+| queryId, batchId | batch only: a write that names both is stored once, however often it is run | every write is new |
+
+Columns: value (binary or string; null: a tombstone), and optionally key (binary or string), headers
+(array<struct<key string, value binary>>), topic (string), partition (int), timestamp. `offset` and `timestampType`,
+which the source gives, are ignored: a log gives offsets of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from seglog.errors import InvalidArgument
+from seglog.log.staging import JOB
+from seglog.spark.option_values import canonical, count, local_path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NAMES = ("path", "topic", "queryId", "batchId")
+_BATCH_ONLY = ("queryId", "batchId")  # a stream has its own
+_SPARKS_OWN = ("checkpointlocation",)  # given along with a streaming query's own options
+_BYTES = (BinaryType, StringType)
+_TYPES: Mapping[str, tuple[type[DataType], ...]] = {
+    "value": _BYTES,
+    "key": _BYTES,
+    "topic": (StringType,),
+    "partition": (ByteType, ShortType, IntegerType, LongType),
+    "timestamp": (TimestampType, TimestampNTZType),
+}
+_IGNORED = ("offset", "timestampType")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """The options of one write.
+
+    path: absolute, since executors have working directories of their own. topic: None: the column or the path says it.
+    query, batch: None: not named.
+    """
+
+    path: str
+    topic: str | None
+    query: str | None
+    batch: int | None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, streaming: bool = False) -> WriteOptions:
+        """Read option strings; names in any case. InvalidArgument that names the option that cannot be."""
+        own = {name: value for name, value in options.items() if name.lower() not in _SPARKS_OWN}
+        given = canonical(own, [name for name in _NAMES if not streaming or name not in _BATCH_ONLY], "writing")
+        path = local_path(given)
+        if not path:
+            raise InvalidArgument("option path is missing: save(path) wants the directory of a log or a topic")
+        query, batch = _named_batch(given)
+        return cls(path=str(Path(path).absolute()), topic=given.get("topic"), query=query, batch=batch)
+
+
+def _named_batch(given: Mapping[str, str]) -> tuple[str | None, int | None]:
+    query, number = given.get("queryId"), given.get("batchId")
+    if (query is None) != (number is None):
+        raise InvalidArgument("options queryId and batchId belong together: name both or none")
+    if query is None or number is None:
+        return None, None
+    if not query or "/" in query or query.startswith((".", JOB)):
+        raise InvalidArgument(f"option queryId is {query!r}; it names a file: no '/', no '.' or {JOB!r} in front")
+    return query, count(given, "batchId", least=0)
+
+
+def check_columns(schema: StructType) -> None:
+    """Raise InvalidArgument for a column that is missing, unknown or of a type that it cannot have."""
+    if "value" not in schema.names:
+        raise InvalidArgument(f"column value is missing; there are {', '.join(schema.names) or 'none'}")
+    for field in schema.fields:
+        if field.name in _IGNORED:
+            continue
+        if field.name == "headers":
+            fits = _are_headers(field.dataType)
+        elif field.name in _TYPES:
+            fits = isinstance(field.dataType, _TYPES[field.name])
+        else:
+            raise InvalidArgument(
+                f"column {field.name} is unknown; select value, and optionally {', '.join(list(_TYPES)[1:])}, headers"
+            )
+        if not fits:
+            raise InvalidArgument(f"column {field.name} cannot be {field.dataType.simpleString()}; cast it")
+
+
+def _are_headers(kind: DataType) -> bool:
+    if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
+        return False
+    fields = {field.name: field.dataType for field in kind.elementType.fields}
+    if list(fields) != ["key", "value"]:
+        return False
+    return isinstance(fields["key"], StringType) and isinstance(fields["value"], _BYTES)
