@@ -1,0 +1,124 @@
+"""`python -m seglog.spark.audit`: the audit job as a program."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from seglog.cli import output
+from seglog.cli.exits import Exit
+from seglog.cli.units import format_count, format_size
+from seglog.errors import InvalidArgument
+from seglog.spark.audit import IDENTITY_HEADER, audit, read_checkpoint
+from seglog.spark.jobs import command
+from seglog.spark.jobs.pins import from_json
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from seglog.cli.options import Parser
+    from seglog.spark.audit import AuditReport, LogAudit
+
+
+def build_parser() -> Parser:
+    """Return the program's parser."""
+    parser = command.job_parser(
+        "seglog.spark.audit",
+        __file__,
+        summary="Is everything there, once, in order, sound, and delivered? Checks every byte, changes nothing.",
+        story=(
+            "Ends with exit code 1 if records are lost, duplicated or damaged, or a key's latest record was not\n"
+            "delivered. "
+            "Timestamps that go backwards are counted and no fault."
+        ),
+        examples=[
+            "orders",
+            "orders --checkpoint checkpoints/orders --json",
+            """orders --delivered '{"orders": {"0": 1000}}'""",
+        ],
+    )
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--delivered",
+        metavar="OFFSETS",
+        help='what a consumer has committed, exclusive: JSON such as {"topic": {"0": 23}}; none named: none delivered',
+    )
+    group.add_argument("--checkpoint", metavar="DIR", help="the same, from the checkpoint of a streaming query")
+    parser.add_argument(
+        "--identity",
+        metavar="HEADER",
+        default=IDENTITY_HEADER,
+        help="the header that names an append: two records with the same value are duplicates; `content` compares "
+        f"time, key, value and headers; an empty text looks for none; default: {IDENTITY_HEADER}",
+    )
+    parser.add_argument(
+        "--limit", metavar="N", type=int, default=20, help="findings of each kind to show; default: 20, all are counted"
+    )
+    return parser
+
+
+def _run(spark: SparkSession, args: argparse.Namespace) -> int:
+    delivered = None
+    if args.checkpoint is not None:
+        delivered = read_checkpoint(args.checkpoint)
+    elif args.delivered is not None:
+        delivered = from_json(args.delivered, "--delivered")
+    if args.limit < 0:
+        raise InvalidArgument(f"--limit is {args.limit}; it must be 0 or more")
+    with audit(spark, args.path, delivered=delivered, identity=args.identity or None) as found:
+        shown = {
+            "findings": _first(found.findings, args.limit),
+            "undelivered": _first(found.undelivered, args.limit),
+            "duplicates": _first(found.duplicates, args.limit),
+        }
+        if args.json:
+            output.say_json({"ok": found.report.ok, **output.plain(found.report), **shown})
+        else:
+            _say(found.report, shown)
+        return Exit.OK if found.report.ok else Exit.FAILED
+
+
+def _first(frame: DataFrame, limit: int) -> list[dict[str, object]]:
+    rows = frame.limit(limit).collect()
+    return [{name: command.readable(value) for name, value in row.asDict().items()} for row in rows]
+
+
+def _say(report: AuditReport, shown: dict[str, list[dict[str, object]]]) -> None:
+    output.say(*(_line(log) for log in report.logs))
+    for what, rows in shown.items():
+        output.say(*(f"{what}: " + ", ".join(f"{name} {value}" for name, value in row.items()) for row in rows))
+    if report.duplicates:
+        output.say(f"{format_count(report.duplicates, 'record')} twice, by identity")
+    output.say("ok" if report.ok else "not ok")
+
+
+def _line(log: LogAudit) -> str:
+    """Return the figures of a log as one line; what is wrong is named only where it is."""
+    line = (
+        f"{log.topic}/{log.partition}: {format_count(log.records, 'record')}, {format_size(log.bytes)}, "
+        f"{format_count(log.segments, 'segment')}, {format_count(log.tombstones, 'tombstone')}, "
+        f"{log.live_keys:,} of {format_count(log.keys, 'key')} live"
+    )
+    faults = {
+        "lost": log.lost,
+        "duplicated": log.duplicated,
+        "corrupt": log.corrupt,
+        "problems": log.problems,
+        "back in time": log.backwards,
+        "back in time by key": log.backwards_by_key,
+        "records undelivered": log.undelivered_records,
+        "keys undelivered": log.undelivered_keys,
+    }
+    return line + "".join(f"; {count:,} {fault}" for fault, count in faults.items() if count)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program and return its exit code."""
+    return command.main(build_parser(), _run, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""The rows that an audit's tasks yield: summaries of keys, identities of records, reports. Arrow and numpy alone.
+
+A summary of a key tells of a stretch of a log what can be joined with the next stretch's: first and last offset and
+time, records, steps back in time, and whether the last is a tombstone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from xxhash import xxh3_128_digest
+
+Array = np.ndarray[Any, Any]
+
+ROWS = 10_000  # of a batch that goes to the JVM
+CONTENT = "content"
+COLUMNS = (
+    "topic string, partition int, report string, key binary, first_offset bigint, first_time bigint, "
+    "last_offset bigint, last_time bigint, tombstone boolean, records bigint, backwards bigint, delivered bigint, "
+    "identity binary, offset bigint"
+)
+_ARROW = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "binary": pa.binary(), "boolean": pa.bool_()}
+SCHEMA = pa.schema([(name, _ARROW[kind]) for name, kind in (one.split() for one in COLUMNS.split(", "))])
+
+
+class Stretch(NamedTuple):
+    """Readable records in offset order, a row each: key (binary), offset, time (us), whether it is a tombstone."""
+
+    keys: pa.Array
+    offsets: Array
+    times: Array
+    tombstones: Array
+
+
+def report_row(topic: str, partition: int, report: str) -> pa.RecordBatch:
+    """Return the row of a segment's report."""
+    return next(_rows(topic, partition, 1, report=pa.array([report])))
+
+
+def key_summaries(topic: str, partition: int, stretch: Stretch, delivered: int | None) -> Iterator[pa.RecordBatch]:
+    """Yield a row for every key of a stretch; delivered: offsets before it count as delivered."""
+    keyed = np.flatnonzero(stretch.keys.is_valid().to_numpy(zero_copy_only=False))
+    if not keyed.size:
+        return
+    coded = stretch.keys.take(pa.array(keyed)).dictionary_encode()
+    codes = coded.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")  # stable: the records of a key keep the order of their offsets
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    ends = np.append(starts[1:], order.size) - 1
+    rows = keyed[order]
+    offsets, times = stretch.offsets[rows], stretch.times[rows]
+    back = np.diff(times, prepend=times[0]) < 0
+    back[starts] = False  # the record before it is another key's
+    yield from _rows(
+        topic,
+        partition,
+        starts.size,
+        key=coded.dictionary.take(pa.array(codes[order[starts]])),
+        first_offset=pa.array(offsets[starts]),
+        first_time=pa.array(times[starts]),
+        last_offset=pa.array(offsets[ends]),
+        last_time=pa.array(times[ends]),
+        tombstone=pa.array(stretch.tombstones[rows][ends]),
+        records=pa.array(ends - starts + 1),
+        backwards=pa.array(np.add.reduceat(back, starts, dtype=np.int64)),
+        delivered=_last_before(delivered, offsets, starts),
+    )
+
+
+def _last_before(delivered: int | None, offsets: Array, starts: Array) -> pa.Array:
+    """Return each key's last offset before `delivered`, null where it has none."""
+    if delivered is None:
+        return pa.nulls(starts.size, pa.int64())
+    counts = np.add.reduceat(offsets < delivered, starts, dtype=np.int64)
+    return pa.array(offsets[np.maximum(starts + counts - 1, 0)], mask=counts == 0)
+
+
+def identities(topic: str, partition: int, table: pa.RecordBatch, identity: str) -> Iterator[pa.RecordBatch]:
+    """Yield a row for every record that has an identity: the value of that header, or a hash of all but the offset."""
+    offsets = table.column("offset")
+    if identity == CONTENT:
+        found = pa.array([_digest(row) for row in table.select(["key", "timestamp", "value", "headers"]).to_pylist()])
+    else:
+        headers = table.column("headers")
+        pairs = headers.flatten()
+        named = pc.and_(pc.equal(pairs.field("key"), identity), pairs.field("value").is_valid())
+        found = pairs.field("value").filter(named)
+        offsets = offsets.take(pc.list_parent_indices(headers).filter(named))
+    if len(found):
+        yield from _rows(topic, partition, len(found), identity=found, offset=offsets)
+
+
+def _digest(row: dict[str, Any]) -> bytes:
+    return xxh3_128_digest(repr(list(row.values())).encode())
+
+
+def _rows(topic: str, partition: int, count: int, **columns: pa.Array) -> Iterator[pa.RecordBatch]:
+    """Yield rows of SCHEMA, null where no column is given, in batches that the JVM takes well."""
+    given = {
+        "topic": pa.repeat(topic, count),
+        "partition": pa.repeat(pa.scalar(partition, pa.int32()), count),
+        **columns,
+    }
+    arrays = [
+        given[field.name].cast(field.type) if field.name in given else pa.nulls(count, field.type) for field in SCHEMA
+    ]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    for start in range(0, count, ROWS):
+        yield batch.slice(start, ROWS)

@@ -1,0 +1,150 @@
+"""What an audit says: figures of every log and findings, made from the reports of the segments. Pure.
+
+A gap between two segments, or before the first, is lost records unless compaction explains it: a log that compacts, or
+whose segments have gaps themselves, lets go of whole segments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from seglog.spark.audit.segments import SegmentReport
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong. kind: lost, duplicated or corrupt.
+
+    start, stop: the offsets concerned (exclusive), None where it is not about offsets; records: how many, as far as can
+    be told; path, position: the file and the byte, where known.
+    """
+
+    kind: str
+    topic: str
+    partition: int
+    start: int | None
+    stop: int | None
+    records: int
+    path: str
+    position: int | None
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogAudit:
+    """The figures of one log: offsets start up to next_offset, bytes of its stores.
+
+    records, tombstones: readable ones. keys: with a record; live_keys: whose latest is no tombstone. lost, duplicated,
+    corrupt: records (see Finding). backwards: records older than the one before them, and than the one before them of
+    their key: counted, and no fault, since timestamps are their writer's. delivered: offsets before it were delivered;
+    undelivered_records and _keys: records, and keys whose latest record, is not; None where it was not asked.
+    """
+
+    topic: str
+    partition: int
+    path: str
+    start: int
+    next_offset: int
+    segments: int
+    bytes: int
+    records: int
+    tombstones: int
+    keys: int
+    live_keys: int
+    lost: int
+    duplicated: int
+    corrupt: int
+    problems: int
+    backwards: int
+    backwards_by_key: int
+    delivered: int | None
+    undelivered_records: int | None
+    undelivered_keys: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditReport:
+    """The audit of all logs. duplicates: records whose identity another one had before; None where it was not asked."""
+
+    logs: tuple[LogAudit, ...]
+    duplicates: int | None
+
+    def total(self, figure: str) -> int:
+        """Return the sum of a figure of LogAudit over all logs."""
+        return sum(getattr(log, figure) or 0 for log in self.logs)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is lost, duplicated, damaged or undelivered."""
+        wrong = ("lost", "duplicated", "corrupt", "problems", "undelivered_keys")
+        return not self.duplicates and not any(self.total(figure) for figure in wrong)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedLog:
+    """What the driver knows of a log before any record is read. compacted: gaps between segments are explained."""
+
+    topic: str
+    partition: int
+    path: str
+    start: int
+    next_offset: int
+    compacted: bool
+    trouble: str | None
+
+
+def findings_of(log: AuditedLog, segments: Sequence[SegmentReport]) -> Iterator[Finding]:
+    """Yield what is wrong in a log. segments: in order of their bases."""
+    if log.trouble is not None:
+        yield Finding("corrupt", log.topic, log.partition, None, None, 0, log.path, None, log.trouble)
+    if not log.compacted:
+        for start, stop in _gaps(log, segments):
+            yield _run(log, "lost", start, stop, stop - start, "no segment holds these offsets")
+    for earlier, later in pairwise(_filled(segments)):
+        first, last = later.first_offset or 0, earlier.last_offset or 0
+        if first <= last:
+            detail = f"the segments with base {earlier.base} and {later.base} both hold these offsets"
+            yield _run(log, "duplicated", first, last + 1, last + 1 - first, detail)
+    for segment in segments:
+        for start, stop, records in segment.lost:
+            fewer = f"{records} records fewer than the manifest says"
+            yield _run(log, "lost", start, stop, records, "no readable record" if records == stop - start else fewer)
+        for problem in segment.problems:
+            yield _damage(log, problem)
+
+
+def _run(log: AuditedLog, kind: str, start: int, stop: int, records: int, detail: str) -> Finding:
+    return Finding(kind, log.topic, log.partition, start, stop, records, log.path, None, detail)
+
+
+def _damage(log: AuditedLog, problem: dict[str, Any]) -> Finding:
+    offset, records = problem["offset"], problem["records"]
+    stop = None if offset is None else offset + max(records, 1)
+    detail = f"{problem['kind']}: {problem['detail']}"
+    return Finding(
+        "corrupt", log.topic, log.partition, offset, stop, records, problem["path"], problem["position"], detail
+    )
+
+
+def _filled(segments: Sequence[SegmentReport]) -> list[SegmentReport]:
+    return [segment for segment in segments if segment.records]
+
+
+def _gaps(log: AuditedLog, segments: Sequence[SegmentReport]) -> Iterator[tuple[int, int]]:
+    """Yield the ranges between segments; inside a segment its own report tells of them."""
+    expected = log.start
+    for segment in segments:
+        if segment.base > expected:
+            yield expected, segment.base
+        expected = max(expected, segment.end)
+
+
+def steps_back(segments: Sequence[SegmentReport]) -> int:
+    """Return how many records of a log are older than the one before them."""
+    between = sum((later.first_time or 0) < (earlier.last_time or 0) for earlier, later in pairwise(_filled(segments)))
+    return between + sum(segment.backwards for segment in segments)

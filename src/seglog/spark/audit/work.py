@@ -1,0 +1,195 @@
+"""The audit on Spark: segments dealt out to tasks, their rows cached, and what the driver makes of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from seglog.clock import system_clock
+from seglog.errors import SeglogError
+from seglog.log.leases import Lease
+from seglog.log.opening import storage_at
+from seglog.log.rebuild import read_or_rebuild
+from seglog.segment.follower import ActiveFollower
+from seglog.spark.audit.keys import COLUMNS
+from seglog.spark.audit.report import AuditedLog, AuditReport, Finding, LogAudit, findings_of, steps_back
+from seglog.spark.audit.segments import SegmentReport, SegmentShare, audit_segments
+from seglog.spark.jobs.tasks import spread
+from seglog.spark.plan import TASK_BYTES, TASKS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from contextlib import ExitStack
+
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+    from seglog.format.manifest import Manifest, SegmentEntry
+    from seglog.spark.audit.delivered import Cuts
+    from seglog.spark.place import Place
+
+FINDINGS = (
+    "kind string, topic string, partition int, start bigint, stop bigint, records bigint, path string, "
+    "position bigint, detail string"
+)
+
+
+class Work:
+    """One audit: made, it has planned and dealt out; `report` reads everything, once.
+
+    keys, duplicates: DataFrames over the cached rows; `resources` lets go of the cache and of the leases.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        places: Sequence[Place],
+        cuts: Cuts | None,
+        identity: str | None,
+        resources: ExitStack,
+    ) -> None:
+        self._spark = spark
+        self._cuts = cuts
+        self._identity = identity
+        self._logs: list[AuditedLog] = []
+        self._segments: dict[tuple[str, int], list[SegmentReport]] = {}
+        shares = [share for place in places for share in self._shares(place, len(places), resources)]
+        self._rows = spread(spark, shares, audit_segments, COLUMNS).persist()
+        resources.callback(self._rows.unpersist)
+        self.keys = self._keys()
+        self.duplicates = self._duplicates()
+
+    # --- dealing out ----------------------------------------------------------------------------------------------
+
+    def _shares(self, place: Place, logs: int, resources: ExitStack) -> list[SegmentShare]:
+        """Look at a log, hold its files, and deal its segments out."""
+        storage = storage_at(place.path)
+        lease = Lease(storage)  # holds whatever the manifest names that is read next
+        resources.callback(lease.release)
+        manifest, rebuilt = read_or_rebuild(storage, system_clock)
+        try:
+            active = ActiveFollower(storage, manifest.active, interval=4096, durable=False)
+            active.refresh()
+            end, size = active.reader.next_offset, active.reader.size
+        except SeglogError:  # the audit of that segment will say what is the matter with it
+            end, size = manifest.active.base_offset, 0
+        trouble = f"manifest: {rebuilt.detail}" if rebuilt is not None else None
+        self._logs.append(
+            AuditedLog(place.topic, place.partition, place.path, manifest.start, end, _compacts(manifest), trouble)
+        )
+        cut = None if self._cuts is None else self._cuts[place.key]
+        return [
+            SegmentShare(place.topic, place.partition, place.path, lines, manifest.start, end, cut, self._identity)
+            for lines in _dealt(manifest.segments, size, max(1, TASKS // logs))
+        ]
+
+    # --- what the tasks found -------------------------------------------------------------------------------------
+
+    def _keys(self) -> DataFrame:
+        """Join the summaries of each key's stretches; a step back in time may lie between two of them."""
+        from pyspark.sql import Window, functions  # noqa: PLC0415 - an optional dependency
+
+        key = ["topic", "partition", "key"]
+        earlier = functions.lag("last_time").over(Window.partitionBy(*key).orderBy("first_offset"))
+        stretches = self._rows.where("key IS NOT NULL").withColumn("before", earlier)
+        joined = stretches.groupBy(*key).agg(
+            functions.max("last_offset").alias("appended"),
+            functions.max("delivered").alias("delivered"),
+            functions.max_by("tombstone", "last_offset").alias("tombstone"),
+            functions.sum("records").alias("records"),
+            functions.sum(functions.expr("backwards + coalesce(cast(first_time < before AS bigint), 0)")).alias(
+                "backwards"
+            ),
+        )
+        asked = self._cuts is not None
+        undelivered = "delivered IS NULL OR delivered < appended" if asked else "false"
+        return joined.withColumn("undelivered", functions.expr(undelivered))
+
+    def _duplicates(self) -> DataFrame:
+        from pyspark.sql import functions  # noqa: PLC0415 - an optional dependency
+
+        marked = self._rows.where("identity IS NOT NULL").groupBy("topic", "identity")
+        first = functions.expr("min(struct(partition, offset))").alias("first")
+        found = marked.agg(functions.count("offset").alias("records"), first).where("records > 1")
+        return found.select("topic", "identity", "records", "first.partition", "first.offset")
+
+    def report(self) -> AuditReport:
+        """Read everything and return the figures."""
+        for row in self._rows.where("report IS NOT NULL").select("topic", "partition", "report").collect():
+            segment = SegmentReport(**json.loads(row["report"]))
+            self._segments.setdefault((row["topic"], row["partition"]), []).append(segment)
+        for segments in self._segments.values():
+            segments.sort(key=lambda segment: segment.base)
+        counted = self.keys.groupBy("topic", "partition").agg(
+            *_counts("count(*) AS keys", "count_if(NOT tombstone) AS live_keys"),
+            *_counts("sum(backwards) AS backwards", "count_if(undelivered) AS undelivered"),
+        )
+        of_keys = {(row["topic"], row["partition"]): row for row in counted.collect()}
+        logs = tuple(self._log_audit(log, of_keys.get((log.topic, log.partition))) for log in self._logs)
+        duplicates = None
+        if self._identity is not None:
+            more = self.duplicates.selectExpr("sum(records - 1) AS more").first()
+            duplicates = (more["more"] if more is not None else None) or 0
+        return AuditReport(logs=logs, duplicates=duplicates)
+
+    def _log_audit(self, log: AuditedLog, keys: Row | None) -> LogAudit:
+        segments = self._segments.get((log.topic, log.partition), [])
+        findings = list(findings_of(log, segments))
+        cut = None if self._cuts is None else self._cuts[log.topic, log.partition]
+        return LogAudit(
+            topic=log.topic,
+            partition=log.partition,
+            path=log.path,
+            start=log.start,
+            next_offset=log.next_offset,
+            segments=len(segments),
+            bytes=sum(segment.bytes for segment in segments),
+            records=sum(segment.records for segment in segments),
+            tombstones=sum(segment.tombstones for segment in segments),
+            keys=keys["keys"] if keys else 0,
+            live_keys=keys["live_keys"] if keys else 0,
+            lost=sum(finding.records for finding in findings if finding.kind == "lost"),
+            duplicated=sum(finding.records for finding in findings if finding.kind == "duplicated"),
+            corrupt=sum(segment.corrupt for segment in segments),
+            problems=sum(finding.kind == "corrupt" for finding in findings),
+            backwards=steps_back(segments),
+            backwards_by_key=keys["backwards"] if keys else 0,
+            delivered=cut,
+            undelivered_records=None if cut is None else sum(segment.undelivered for segment in segments),
+            undelivered_keys=None if cut is None else keys["undelivered"] if keys else 0,
+        )
+
+    def findings(self) -> DataFrame:
+        """Return what is wrong, of all logs; after `report`."""
+        found: Iterator[Finding] = (
+            finding
+            for log in self._logs
+            for finding in findings_of(log, self._segments.get((log.topic, log.partition), []))
+        )
+        return self._spark.createDataFrame([tuple(asdict(finding).values()) for finding in found], FINDINGS)
+
+
+def _counts(*expressions: str) -> list[object]:
+    from pyspark.sql import functions  # noqa: PLC0415 - an optional dependency
+
+    return [functions.expr(expression) for expression in expressions]
+
+
+def _compacts(manifest: Manifest) -> bool:
+    """Whether gaps between segments are explained: by the log's policy, or because it has gaps already."""
+    return manifest.config.retention.compact or any(not entry.dense for entry in manifest.segments)
+
+
+def _dealt(segments: Sequence[SegmentEntry], active_bytes: int, tasks: int) -> Iterator[tuple[bytes, ...]]:
+    """Yield the manifest lines of neighbouring segments, so many bytes each that there are about `tasks`."""
+    sizes = [entry.bytes or active_bytes for entry in segments]
+    target = min(TASK_BYTES, sum(sizes) // tasks)
+    lines: list[bytes] = []
+    filled = 0
+    for entry, size in zip(segments, sizes, strict=True):
+        if lines and filled + size > target:
+            yield tuple(lines)
+            lines, filled = [], 0
+        lines.append(entry.line)
+        filled += size
+    yield tuple(lines)

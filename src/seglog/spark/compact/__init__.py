@@ -1,0 +1,134 @@
+"""Compaction by key on executors: the same pass as `log.compact()`, one task for each log, swapped in by the driver.
+
+    for done in compact(spark, "orders"):
+        print(done.partition, done.report)
+
+A pass is planned under the log's lock, carried out without it, so that others append meanwhile, and swapped in under it
+again in one step. Executors read the log's segments and write whole ones beside them, by the kernels and with the
+figures of the local compactor; whatever fails or is done twice stays in a stage that nobody takes, and goes.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from seglog.clock import system_clock
+from seglog.errors import SeglogError
+from seglog.keyed.plan import CompactionPlan
+from seglog.log.compaction import report_of
+from seglog.log.leases import Lease
+from seglog.log.opening import open_log, storage_at
+from seglog.log.staging import remove_stages, stage_directory
+from seglog.spark.destination import _patiently
+from seglog.spark.jobs.pins import logs_behind
+from seglog.spark.jobs.tasks import spread
+from seglog.storage import Subdirectory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from seglog.log.compaction import CompactionReport
+    from seglog.spark.place import Place
+
+SCHEMA = "number int, directory string, outcome string"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactedLog:
+    """What the compaction of one log came to."""
+
+    topic: str
+    partition: int
+    report: CompactionReport
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One log's pass for a task. batch: below which its stage stands; bytes_per_second: of reading and writing."""
+
+    number: int
+    path: str
+    batch: str
+    plan: CompactionPlan
+    bytes_per_second: float | None
+
+
+def compact(spark: SparkSession, path: str | Path, *, bytes_per_second: float | None = None) -> list[CompactedLog]:
+    """Keep the latest record of every key in the sealed segments of a log, a topic or a broker's topics.
+
+    bytes_per_second: limits each task. Every log is compacted as far as its retention says (see `Log.compact`); one
+    that has nothing to do is told with its figures as they are. Raises ConfigError for a log that is not compacted by
+    key, LogLocked while a writer keeps one open, PlanStale where one was truncated or expired meanwhile; the other logs
+    are compacted all the same, and a later run does the rest.
+    """
+    places = logs_behind(path)
+    batch = f"compact-{secrets.token_hex(8)}"
+    with ExitStack() as stages:
+        for place in places:
+            stages.callback(remove_stages, storage_at(place.path), batch)
+        with ExitStack() as leases:
+            for place in places:  # what is read on executors must not be unlinked meanwhile
+                leases.callback(Lease(storage_at(place.path)).release)
+            plans = [_plan(place) for place in places]
+            passes = [
+                Pass(number, place.path, batch, plan, bytes_per_second)
+                for number, (place, plan) in enumerate(zip(places, plans, strict=True))
+                if not plan.idle
+            ]
+            outcomes = spread(spark, passes, rewrite_log, SCHEMA).collect()
+        return _finish(places, plans, {row["number"]: (row["directory"], row["outcome"]) for row in outcomes})
+
+
+def _plan(place: Place) -> CompactionPlan:
+    with _patiently(partial(open_log, place.path)) as log:
+        return log.plan_compaction()
+
+
+def rewrite_log(one: Pass) -> Iterator[pa.RecordBatch]:
+    """Carry out a pass, in a task, into a stage of its own, and yield where that is and what came of it."""
+    import pyarrow as pa  # noqa: PLC0415 - numba and pyarrow load in the task
+
+    from seglog.keyed.rewrite import rewrite  # noqa: PLC0415 - as above
+
+    storage = storage_at(one.path)
+    directory = stage_directory(one.batch, system_clock())  # another for each attempt
+    output = Subdirectory(storage, directory)
+    output.make([])
+    outcome = rewrite(one.plan, storage, output, bytes_per_second=one.bytes_per_second)
+    columns = [pa.array([one.number], pa.int32()), pa.array([directory]), pa.array([json.dumps(outcome.to_json())])]
+    yield pa.RecordBatch.from_arrays(columns, names=["number", "directory", "outcome"])
+
+
+def _finish(
+    places: Sequence[Place], plans: Sequence[CompactionPlan], outcomes: dict[int, tuple[str, str]]
+) -> list[CompactedLog]:
+    """Swap in what the tasks made, log by log; the first error is raised when all had their turn."""
+    from seglog.keyed.rewrite import Outcome  # noqa: PLC0415 - numba loads when a job runs
+
+    done: list[CompactedLog] = []
+    failed: list[SeglogError] = []
+    for number, (place, plan) in enumerate(zip(places, plans, strict=True)):
+        report = report_of(plan, plan.sources)
+        if number in outcomes:
+            directory, text = outcomes[number]
+            try:
+                with _patiently(partial(open_log, place.path)) as log:
+                    report = log.finish_compaction(plan, Outcome.from_json(json.loads(text)), directory)
+            except SeglogError as error:
+                error.add_note(f"partition {place.partition} of topic {place.topic!r} is as it was")
+                failed.append(error)
+                continue
+        done.append(CompactedLog(topic=place.topic, partition=place.partition, report=report))
+    if failed:
+        failed[0].add_note(f"{len(done)} of {len(places)} logs were compacted")
+        raise failed[0]
+    return done

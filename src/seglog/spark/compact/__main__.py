@@ -1,0 +1,70 @@
+"""`python -m seglog.spark.compact`: the compact job as a program."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from seglog.cli import output
+from seglog.cli.exits import Exit
+from seglog.cli.units import format_count, format_size, parse_size
+from seglog.spark.compact import compact
+from seglog.spark.jobs import command
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from seglog.cli.options import Parser
+    from seglog.spark.compact import CompactedLog
+
+
+def build_parser() -> Parser:
+    """Return the program's parser."""
+    parser = command.job_parser(
+        "seglog.spark.compact",
+        __file__,
+        summary="Keep the latest record of every key in the sealed segments; offsets stay as they are.",
+        story=(
+            "One task for each log; others may append meanwhile. Ends with exit code 1 if a damaged record kept a\n"
+            "segment from being compacted; that segment is left as it is."
+        ),
+        examples=["orders", "orders --bytes-per-second 50MiB --json"],
+    )
+    parser.add_argument(
+        "--bytes-per-second",
+        metavar="SIZE",
+        type=parse_size,
+        help="read and write at most so much in each task: 512, 64MiB (1024), 1GB (1000); default: no limit",
+    )
+    return parser
+
+
+def _run(spark: SparkSession, args: argparse.Namespace) -> int:
+    done = compact(spark, args.path, bytes_per_second=args.bytes_per_second)
+    if args.json:
+        output.say_json([output.plain(log) for log in done])
+    else:
+        output.say(*(_line(log) for log in done))
+    return Exit.FAILED if any(log.report.damaged for log in done) else Exit.OK
+
+
+def _line(log: CompactedLog) -> str:
+    report = log.report
+    size = f"{format_size(report.bytes_before)} -> {format_size(report.bytes_after)}"
+    line = (
+        f"{log.topic}/{log.partition}: {report.records_before:,} -> {format_count(report.records_after, 'record')}, "
+        f"{size}, {report.segments_before} -> {format_count(report.segments_after, 'segment')}"
+    )
+    return line + "".join(f"; left as it is: {error}" for error in report.damaged)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program and return its exit code."""
+    return command.main(build_parser(), _run, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

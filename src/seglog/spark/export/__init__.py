@@ -1,0 +1,135 @@
+"""Records to Parquet: topic, partition, offset, timestamp, key, value, headers, in offset order within each file.
+
+    report = export(spark, "orders", "lake/orders")
+    report = export(spark, "orders", "lake/orders", start=report.next_offsets, mode="append")   # what came since
+
+What an export covers is fixed when it starts and told by its report, so that a later one can go on from there. Run
+twice it stores nothing twice: "error" refuses a directory that exists, "ignore" leaves it, "overwrite" replaces it, and
+"append" refuses where the directory already holds offsets of the range.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from seglog.errors import InvalidArgument
+from seglog.spark.jobs.pins import pin, positions, refuse_overlap
+from seglog.spark.jobs.tasks import read
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from seglog.spark.jobs.pins import Moment, Pin
+
+COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+MODES = ("error", "overwrite", "ignore", "append")
+_DAY_US = 86_400_000_000
+
+Mode = Literal["error", "overwrite", "ignore", "append"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportReport:
+    """What an export did. written: False where "ignore" found the directory; then records and data_bytes are 0.
+
+    data_bytes: of keys and values; start and next_offsets: topic -> partition -> the first offset, and one behind the
+    last; both describe the range asked for, whether or not it was written.
+    """
+
+    written: bool
+    records: int
+    data_bytes: int
+    start: dict[str, dict[int, int]]
+    next_offsets: dict[str, dict[int, int]]
+
+
+def export(
+    spark: SparkSession,
+    path: str | Path,
+    destination: str,
+    *,
+    start: Moment = None,
+    stop: Moment = None,
+    mode: Mode = "error",
+    by_date: bool = False,
+    compression: str = "zstd",
+) -> ExportReport:
+    """Write the records of a log, a topic or a broker's topics to the directory `destination` as Parquet.
+
+    start, stop (exclusive): an offset (one log), offsets (topic -> partition -> offset) or a time, which is the first
+    record of that time or later. by_date: a directory a day, `date=2024-05-01`, of the timestamp in UTC. Timestamps are
+    stored as the session's spark.sql.parquet.outputTimestampType says; `local_session` and the program set micros.
+    Raises InvalidArgument, OffsetOutOfRange, what opening a log raises, and what Spark says of the destination.
+    """
+    if mode not in MODES:
+        raise InvalidArgument(f"mode is {mode!r}; it must be one of {', '.join(MODES)}")
+    refuse_overlap(path, destination)
+    pins = pin(path, start=start, stop=stop)
+    if mode == "append":
+        _check_behind(spark, destination, pins)
+    counts = _write(records(spark, path, pins, by_date=by_date), destination, mode, compression, by_date=by_date)
+    return ExportReport(
+        written=counts is not None,
+        records=counts[0] if counts else 0,
+        data_bytes=counts[1] if counts else 0,
+        start=positions(pins, start=True),
+        next_offsets=positions(pins),
+    )
+
+
+def records(spark: SparkSession, path: str | Path, pins: Sequence[Pin], *, by_date: bool) -> DataFrame:
+    """Return the pinned records with the columns of an export, and `date` in front of them if asked for."""
+    from pyspark.sql import functions  # noqa: PLC0415 - an optional dependency
+
+    frame = read(spark, path, pins, COLUMNS)
+    if not by_date:
+        return frame
+    day = functions.expr(f"date_from_unix_date(cast(floor(unix_micros(timestamp) / {_DAY_US}D) as int))")
+    return frame.select(day.alias("date"), *COLUMNS)
+
+
+def _write(
+    frame: DataFrame, destination: str, mode: Mode, compression: str, *, by_date: bool
+) -> tuple[int, int] | None:
+    """Write, and return the records and the bytes of keys and values; None where "ignore" left it."""
+    from pyspark.errors import AnalysisException  # noqa: PLC0415 - an optional dependency
+    from pyspark.sql import Observation, functions  # noqa: PLC0415 - as above
+
+    seen = Observation()
+    size = functions.expr("coalesce(octet_length(key), 0L) + coalesce(octet_length(value), 0L)")
+    counted = frame.observe(
+        seen, functions.count(functions.lit(1)).alias("records"), functions.sum(size).alias("data_bytes")
+    )
+    writer = counted.write.mode("error" if mode == "ignore" else mode).option("compression", compression)
+    try:
+        (writer.partitionBy("date") if by_date else writer).parquet(destination)
+    except AnalysisException as error:
+        if mode == "ignore" and error.getCondition() == "PATH_ALREADY_EXISTS":
+            return None
+        raise
+    found = seen.get
+    return found["records"], found["data_bytes"] or 0
+
+
+def _check_behind(spark: SparkSession, destination: str, pins: Sequence[Pin]) -> None:
+    """Refuse to append what is there already; a destination that does not exist holds nothing."""
+    from pyspark.errors import AnalysisException  # noqa: PLC0415 - an optional dependency
+
+    try:
+        there = spark.read.parquet(destination)
+    except AnalysisException as error:
+        if error.getCondition() in ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"):
+            return
+        raise
+    for one in pins:
+        part = one.range
+        mine = there.where((there["topic"] == part.topic) & (there["partition"] == part.partition))
+        inside = mine.where(mine["offset"].between(part.start, part.stop - 1)).agg({"offset": "min"}).first()
+        if inside is not None and inside[0] is not None:
+            raise InvalidArgument(
+                f"{destination} already holds offset {inside[0]} of {one}; start behind it, or overwrite"
+            )

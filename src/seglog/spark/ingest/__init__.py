@@ -1,0 +1,147 @@
+"""Files or a table into a topic: expressions make key, value, timestamp and headers; each run is stored once.
+
+    flights = read_source(spark, ["flights.csv"], "csv")
+    report = ingest(spark, flights, "orders", run="2024-05-01", key="tailnum", timestamp="to_timestamp(time_hour)")
+
+A run is one transaction: tasks stage whole segments and the driver publishes them, so a run that fails stores nothing
+and a run that is repeated under its name is recognised and not stored again. A job that runs every night keeps one name
+and counts `batch` upwards: one line in the log's manifest serves it for good.
+
+Rows of one input file stay in order within a partition only as far as Spark keeps them together; where the order of a
+key's records matters, order_by sorts all rows first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seglog.errors import InvalidArgument
+from seglog.log.staging import checked_name
+from seglog.spark import register
+from seglog.spark.destination import find
+from seglog.spark.option_values import local_path
+from seglog.topic import description
+from seglog.topic.topic import Topic
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from seglog.config import LogConfig
+
+FORMATS = ("csv", "json", "parquet", "orc", "text", "table")
+EVERYTHING = "to_json(struct(*))"
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestReport:
+    """What a run did. stored: False where it was stored by an earlier one of the same name; then records is 0."""
+
+    topic: str
+    run: str | None
+    batch: int
+    stored: bool
+    records: int
+
+
+def read_source(
+    spark: SparkSession, sources: Sequence[str], kind: str, options: Mapping[str, str] | None = None
+) -> DataFrame:
+    """Return the rows of files (csv, json, parquet, orc, text) or of one table of the catalog (table).
+
+    options: those of Spark's reader; for csv header is true unless it is given. InvalidArgument for another kind.
+    """
+    if kind not in FORMATS:
+        raise InvalidArgument(f"format is {kind!r}; it must be one of {', '.join(FORMATS)}")
+    if kind == "table":
+        if len(sources) != 1:
+            raise InvalidArgument(f"{len(sources)} tables are named; ingest them one by one")
+        return spark.read.options(**(options or {})).table(sources[0])
+    defaults = {"header": "true"} if kind == "csv" else {}
+    return spark.read.format(kind).options(**{**defaults, **(options or {})}).load(list(sources))
+
+
+def ingest(
+    spark: SparkSession,
+    rows: DataFrame,
+    path: str | Path,
+    *,
+    run: str | None = None,
+    batch: int = 0,
+    value: str = EVERYTHING,
+    key: str | None = None,
+    timestamp: str | None = None,
+    headers: str | None = None,
+    order_by: str | None = None,
+    topic: str | None = None,
+) -> IngestReport:
+    """Append rows to a log or a topic, or to topic `topic` below a broker's directory; all of them or nothing.
+
+    value, key, timestamp, headers, order_by: SQL expressions over the rows' columns. value and key are text or binary
+    (default: the row as JSON, and no key); timestamp defaults to now; headers is a map<string, string or binary> or an
+    array<struct<key string, value binary>>. run, batch: the name of this run; batches of a run count upwards, and one
+    that is not behind the last is not stored again. Without run every call stores.
+
+    Raises LogNotFound or NotALog where there is nothing to write to, InvalidArgument for a bad name or column,
+    LogLocked while another process writes, and what Spark says of the expressions.
+    """
+    if batch < 0 or (batch and run is None):
+        raise InvalidArgument(f"batch is {batch}; it must be 0 or more, and of a run that has a name")
+    register(spark)
+    destination = find(local_path({"path": str(path)}), topic)
+    names: dict[str, str] = {}
+    if run is not None:
+        names = {"queryId": f"ingest-{checked_name(run, 'run')}", "batchId": str(batch)}
+        if destination.is_committed(names["queryId"], batch):
+            return IngestReport(topic=destination.name, run=run, batch=batch, stored=False, records=0)
+    frame = _columns(rows, value, key, timestamp, headers, order_by)
+    records = _write(frame, str(destination.root), names)
+    return IngestReport(topic=destination.name, run=run, batch=batch, stored=True, records=records)
+
+
+def create_topic(path: str | Path, partitions: int, config: LogConfig | None = None) -> bool:
+    """Create a topic where there is none; return whether that was so. Raises as `Topic.create`."""
+    root = Path(local_path({"path": str(path)}))
+    if description.is_topic(root):
+        return False
+    Topic.create(root, partitions=partitions, config=config).close()
+    return True
+
+
+def _columns(
+    rows: DataFrame, value: str, key: str | None, timestamp: str | None, headers: str | None, order_by: str | None
+) -> DataFrame:
+    from pyspark.sql import functions  # noqa: PLC0415 - an optional dependency
+
+    given = {"value": value, "key": key, "timestamp": timestamp, "headers": headers}
+    if order_by is not None:
+        rows = rows.orderBy(functions.expr(order_by))
+    made = {name: functions.expr(text) for name, text in given.items() if text is not None}
+    if headers is not None:
+        made["headers"] = _headers(rows, headers)
+    return rows.select([column.alias(name) for name, column in made.items()])
+
+
+def _headers(rows: DataFrame, text: str) -> Column:
+    """Return the expression; a map becomes the array of pairs that the sink takes."""
+    from pyspark.sql import functions  # noqa: PLC0415 - an optional dependency
+    from pyspark.sql.types import MapType  # noqa: PLC0415 - as above
+
+    if isinstance(rows.selectExpr(text).schema[0].dataType, MapType):
+        pair = "named_struct('key', cast(pair.key AS string), 'value', cast(pair.value AS binary))"
+        return functions.expr(f"transform(map_entries({text}), pair -> {pair})")
+    return functions.expr(text)
+
+
+def _write(frame: DataFrame, path: str, names: Mapping[str, str]) -> int:
+    """Write in one transaction and return the number of rows."""
+    from pyspark.sql import Observation, functions  # noqa: PLC0415 - an optional dependency
+
+    seen = Observation()
+    counted = frame.observe(seen, functions.count(functions.lit(1)).alias("records"))
+    counted.write.format("seglog").mode("append").options(**names).save(path)
+    records: int = seen.get["records"]
+    return records

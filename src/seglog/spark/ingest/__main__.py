@@ -1,0 +1,101 @@
+"""`python -m seglog.spark.ingest`: the ingest job as a program."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import TYPE_CHECKING
+
+from seglog.cli import output
+from seglog.cli.exits import Exit
+from seglog.cli.units import format_count, parse_count
+from seglog.errors import InvalidArgument
+from seglog.spark.ingest import EVERYTHING, FORMATS, create_topic, ingest, read_source
+from seglog.spark.jobs import command
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from seglog.cli.options import Parser
+
+
+def build_parser() -> Parser:
+    """Return the program's parser."""
+    parser = command.job_parser(
+        "seglog.spark.ingest",
+        __file__,
+        summary="Append files or a table to a topic; a run is stored whole, and once.",
+        story='EXPR is an SQL expression over the columns of the rows, such as "cast(id AS string)".',
+        examples=[
+            "orders orders.csv --key id --run 2024-05-01",
+            "orders day/*.parquet --format parquet --key id --timestamp created --order-by created --partitions 4",
+            "events sales.events --format table --run nightly --batch 20240501",
+        ],
+    )
+    parser.add_argument("sources", metavar="SOURCE", nargs="+", help="files, directories, or the name of a table")
+    parser.add_argument("--format", choices=FORMATS, default="csv", help="of the sources; default: csv")
+    parser.add_argument(
+        "--option",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="an option of Spark's reader, such as sep=;; for csv header=true is the default",
+    )
+    parser.add_argument("--value", metavar="EXPR", default=EVERYTHING, help="default: the row as JSON")
+    parser.add_argument("--key", metavar="EXPR", help="text or binary; default: no key")
+    parser.add_argument("--timestamp", metavar="EXPR", help="default: the time of writing")
+    parser.add_argument("--headers", metavar="EXPR", help="a map, such as map('source', 'csv'); default: none")
+    parser.add_argument("--order-by", metavar="EXPR", help="sort all rows first; default: as they come")
+    parser.add_argument("--topic", metavar="NAME", help="which topic, where PATH is a broker's directory")
+    parser.add_argument("--partitions", metavar="N", type=parse_count, help="create topic PATH if there is none")
+    parser.add_argument("--run", metavar="NAME", help="the name of this run: a second one is not stored again")
+    parser.add_argument(
+        "--batch", metavar="N", type=parse_count, default=0, help="the number of this run, for one that comes regularly"
+    )
+    return parser
+
+
+def _run(spark: SparkSession, args: argparse.Namespace) -> int:
+    rows = read_source(spark, args.sources, args.format, _options(args.option))
+    if args.partitions is not None:
+        create_topic(args.path, args.partitions)
+    report = ingest(
+        spark,
+        rows,
+        args.path,
+        run=args.run,
+        batch=args.batch,
+        value=args.value,
+        key=args.key,
+        timestamp=args.timestamp,
+        headers=args.headers,
+        order_by=args.order_by,
+        topic=args.topic,
+    )
+    if args.json:
+        output.say_json(dataclasses.asdict(report))
+    elif report.stored:
+        output.say(f"{format_count(report.records, 'record')} -> {report.topic}")
+    else:
+        output.say(f"run {report.run}, batch {report.batch}, is in {report.topic} already; nothing was stored")
+    return Exit.OK
+
+
+def _options(words: Sequence[str]) -> dict[str, str]:
+    pairs = [word.partition("=") for word in words]
+    for name, equals, _ in pairs:
+        if not (name and equals):
+            raise InvalidArgument(f"--option {name} has no value; write NAME=VALUE")
+    return {name: value for name, _, value in pairs}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program and return its exit code."""
+    return command.main(build_parser(), _run, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,225 @@
+"""What the jobs' programs share: options, the session, output, exit codes. In the manner of the `seglog` command.
+
+A session that runs in this process is used (a notebook, a test), then the one that spark-submit prepared, else one is
+started for `--master`. Only the programs, this module and the `__main__` of each job, borrow from the command line's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from seglog.cli import output
+from seglog.cli.exits import Exit, exit_of, json_of, message_of
+from seglog.cli.options import Parser
+from seglog.cli.units import EPOCH, parse_time
+from seglog.spark import register, require_pyspark
+from seglog.spark.java import use_java
+from seglog.spark.jobs.failures import behind
+from seglog.spark.jobs.pins import from_json, refuse_overlap
+from seglog.spark.session import local_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from seglog.spark.jobs.pins import Moment
+
+    Run = Callable[[SparkSession, argparse.Namespace], int]
+
+_EPILOG = """\
+A PATH is a log, a topic or a broker's directory. It must mean the same on every executor, as on a shared file system.
+
+examples:
+{examples}
+  spark-submit --master spark://host:7077 {program} ...
+
+Exit codes and errors are those of the `seglog` command (see `seglog --help`).
+"""
+
+
+def job_parser(module: str, program: str, *, summary: str, story: str, examples: Sequence[str]) -> Parser:
+    """Return the parser of a job's program with what all of them take.
+
+    module: as behind `python -m`; program: the file that spark-submit runs; examples: arguments alone.
+    """
+    lines = "\n".join(f"  python -m {module} {example}" for example in examples)
+    parser = Parser(
+        prog=f"python -m {module}",
+        description=f"{summary}\n\n{story}",
+        epilog=_EPILOG.format(examples=lines, program=program),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("path", metavar="PATH", help="a log, a topic or a broker's directory")
+    parser.add_argument(
+        "--master",
+        default="local[*]",
+        help="where Spark runs, unless spark-submit says; default: local[*], all cores of this machine",
+    )
+    parser.add_argument("--json", action="store_true", help="results on stdout and errors on stderr as JSON objects")
+    parser.add_argument(
+        "--traceback", action="store_true", help="show Python's trace of an error (or set SEGLOG_TRACEBACK=1)"
+    )
+    return parser
+
+
+def add_moment(parser: argparse.ArgumentParser, name: str, help_text: str) -> None:
+    """Add --NAME, a place in the logs, and --NAME-time."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        f"--{name}",
+        metavar="OFFSETS",
+        help=f'{help_text}: an offset where PATH is one log, or JSON such as {{"topic": {{"0": 23}}}}',
+    )
+    group.add_argument(
+        f"--{name}-time",
+        metavar="TIME",
+        type=parse_time,
+        help="the same, as the first record of this time or later: ISO 8601 (UTC) or int microseconds",
+    )
+
+
+def moment(args: argparse.Namespace, name: str) -> Moment:
+    """Return what the options of `add_moment` say, None where they are not given."""
+    words: str | None = getattr(args, name.replace("-", "_"))
+    time_us: int | None = getattr(args, f"{name.replace('-', '_')}_time")
+    if time_us is not None:
+        return EPOCH + timedelta(microseconds=time_us)
+    if words is None:
+        return None
+    return int(words) if words.strip().isdecimal() else from_json(words, f"--{name}")
+
+
+def main(parser: Parser, run: Run, argv: Sequence[str] | None) -> int:
+    """Run a job's program with `argv` (default: the process's arguments) and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        args = parser.parse_args(words)
+        with session(parser.prog.rpartition(".")[2], args.master) as spark:
+            code = int(run(spark, args))
+        output.flush()
+    except SystemExit as stop:  # --help
+        return int(stop.code or 0)
+    except BrokenPipeError:
+        output.silence_stdout()
+        return Exit.OK
+    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 - the program's edge: everything becomes a code and a line
+        return _report(error, words)
+    return code
+
+
+def _report(error: BaseException, words: list[str]) -> Exit:
+    """Say on stderr what went wrong and return the exit code."""
+    told = behind(error)
+    if "--traceback" in words or os.environ.get("SEGLOG_TRACEBACK", "0") not in ("", "0"):
+        traceback.print_exception(error)
+    if "--json" in words:
+        print(json_of(told), file=sys.stderr)
+    else:
+        output.note(message_of(told))
+    return exit_of(told)
+
+
+@contextmanager
+def session(name: str, master: str) -> Iterator[SparkSession]:
+    """Give the session of this process, or one that ends with the block."""
+    require_pyspark()
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - an optional dependency
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        register(running)
+        yield running
+        return
+    spark = _started(SparkSession, f"seglog {name}", master)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _started(kind: type[SparkSession], name: str, master: str) -> SparkSession:
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit's JVM is waiting for its Python program
+    if not submitted and master.startswith("local"):
+        return local_session(name, master=master)
+    builder = kind.builder.appName(name)
+    if not submitted:
+        use_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = builder.master(master)
+    spark: SparkSession = builder.getOrCreate()
+    # Plain microseconds: Spark's own default, INT96, is deprecated and reads as nanoseconds elsewhere.
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    register(spark)
+    return spark
+
+
+def add_plan(parser: argparse.ArgumentParser) -> None:
+    """Add --plan."""
+    parser.add_argument(
+        "--plan",
+        choices=("partition", "shuffle"),
+        default="partition",
+        help="one task a partition (default: fastest, keeps a partition's keys in memory), or many, by a shuffle",
+    )
+
+
+def add_incomplete(parser: argparse.ArgumentParser) -> None:
+    """Add --incomplete."""
+    parser.add_argument(
+        "--incomplete",
+        action="store_true",
+        help="go on where records that the result rests on are gone to retention or compaction; default: refuse",
+    )
+
+
+def add_table_output(parser: argparse.ArgumentParser) -> None:
+    """Add --output and --mode, for a job whose result is a table, and --limit for showing it."""
+    parser.add_argument("--output", metavar="DIR", help="write Parquet here; default: show rows on stdout")
+    parser.add_argument(
+        "--mode",
+        choices=("error", "overwrite"),
+        default="error",
+        help="where DIR exists: refuse (default), or replace it",
+    )
+    parser.add_argument("--limit", metavar="N", type=int, default=20, help="rows to show without --output; default: 20")
+
+
+def put(frame: DataFrame, args: argparse.Namespace, report: dict[str, Any]) -> None:
+    """Write or show a table as the options of `add_table_output` say, and then the report (JSON with --json)."""
+    if args.output is None:
+        for row in frame.limit(args.limit).toLocalIterator():
+            shown = {name: readable(value) for name, value in row.asDict(recursive=True).items()}
+            if args.json:
+                output.say_json(shown)
+            else:
+                output.say("  ".join(f"{name}={value}" for name, value in shown.items()))
+        return
+    refuse_overlap(args.path, args.output)
+    from pyspark.sql import Observation, functions  # noqa: PLC0415 - an optional dependency
+
+    count = Observation()
+    frame.observe(count, functions.count(functions.lit(1)).alias("rows")).write.mode(args.mode).parquet(args.output)
+    written = count.get["rows"]
+    if args.json:
+        output.say_json(report | {"rows": written, "output": args.output})
+    else:
+        output.say(f"{written:,} rows -> {args.output}", *(f"{name}: {value}" for name, value in report.items()))
+
+
+def readable(value: object) -> object:
+    """Return bytes as text where they are UTF-8, as hex with 0x before it where not; anything else as it is."""
+    if isinstance(value, (bytes, bytearray)):
+        try:
+            return bytes(value).decode()
+        except UnicodeDecodeError:
+            return f"0x{bytes(value).hex()}"
+    return value

@@ -1,0 +1,34 @@
+"""What Spark says of an error -> the seglog error behind it.
+
+An error of an executor or of the planner reaches the driver as text, inside a trace. Pure: text in, error out.
+"""
+
+from __future__ import annotations
+
+import re
+
+from seglog import errors
+
+# The message, and behind it the notes: lines of a trace that are not indented.
+_TOLD = re.compile(
+    r"^(?:\w+: )?seglog\.errors\.(\w+): (.+(?:\n(?!Traceback|During|The above|JVM)\S.*)*)$", re.MULTILINE
+)
+_PYTHON = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Interrupt)): (.*)$", re.MULTILINE)
+_SENTENCE = 300  # characters of a text that nobody wrote for people
+
+
+def behind(error: BaseException) -> BaseException:
+    """Return the seglog error that an error of Spark tells of, or one with its first sentence; others as they are."""
+    if isinstance(error, errors.SeglogError) or not type(error).__module__.startswith(("pyspark", "py4j")):
+        return error
+    text = str(error)
+    told = _TOLD.findall(text)
+    if told:
+        name, message = told[-1]
+        kind = getattr(errors, name, errors.SeglogError)
+        found: BaseException = kind.__new__(kind, "; ".join(message.splitlines()))
+        return found
+    python = _PYTHON.findall(text.partition("\nJVM stacktrace")[0])
+    if python:
+        return errors.SeglogError(": ".join(python[-1]))
+    return errors.SeglogError(f"Spark: {' '.join(text.split())[:_SENTENCE]}")

@@ -1,0 +1,193 @@
+"""From a path to the logs behind it, each pinned: which log it is, and the offsets a job is about.
+
+A job reads a log in several tasks, some of them twice. So that all of them mean the same records, the offsets are
+fixed once, on the driver; a task refuses a log that was cut or replaced since. Looks at logs as the data source does
+and knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seglog.errors import InvalidArgument, InvalidType, NotALog, OffsetOutOfRange
+from seglog.spark.loss import position_at
+from seglog.spark.option_values import local_path
+from seglog.spark.options import EARLIEST, LATEST, Selection
+from seglog.spark.place import Logs, look_at_all, places, view_of
+from seglog.spark.plan import OffsetRange
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from seglog.format.manifest import Manifest
+    from seglog.spark.extents import LogSnapshot
+    from seglog.spark.place import Place
+
+Positions = Mapping[str, Mapping[int, int]]
+"""Topic name -> partition -> offset."""
+
+Moment = int | datetime | Positions | None
+"""A place in every log: an offset (where there is one log), a time, offsets by topic and partition, or the default."""
+
+EVERY_TOPIC = "(?s).*"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """The offsets of one log that a job is about, as the log was when the job was planned.
+
+    missing: why records before the stop are gone for good (retention, compaction), None where none is. as_of_then: the
+    latest record of every key before the stop is still there, whatever compaction has taken.
+    """
+
+    range: OffsetRange
+    missing: str | None
+    as_of_then: bool
+
+    def __str__(self) -> str:
+        return f"partition {self.range.partition} of topic {self.range.topic!r}"
+
+
+def pin(path: str | Path, *, start: Moment = None, stop: Moment = None) -> list[Pin]:
+    """Pin every log behind a log, a topic or a broker's directory as it stands now, in order of topic and partition.
+
+    start, stop (exclusive): defaults are the first and the last offset; a time means the first record of that time or
+    later. InvalidArgument or InvalidType where one cannot be, OffsetOutOfRange where a log does not hold it;
+    LogNotFound or NotALog where there is no log.
+    """
+    found = logs_behind(path)
+    with Logs() as logs:
+        snapshots = look_at_all(logs, found)
+        starts, stops = (
+            [_offset(logs, snapshot, moments.get(snapshot.key), name) for snapshot in snapshots]
+            for name, moments in (("start", _moments(start, "start", found)), ("stop", _moments(stop, "stop", found)))
+        )
+        return [
+            _pinned(snapshot, view_of(logs.get(snapshot.path)).manifest, low, high)
+            for snapshot, low, high in zip(snapshots, starts, stops, strict=True)
+        ]
+
+
+def logs_behind(path: str | Path) -> list[Place]:
+    """Return the logs behind a log, a topic or a broker's directory; LogNotFound or NotALog where there is none."""
+    root = local_path({"path": str(path)})
+    found = places(root, Selection("subscribePattern", pattern=EVERY_TOPIC))
+    if not found:
+        raise NotALog(f"{root} is neither a log, a topic nor a broker with topics")
+    return found
+
+
+def _moments(moment: Moment, name: str, found: Sequence[Place]) -> Mapping[tuple[str, int], int | datetime]:
+    """Return what is asked for of each log, none for the default; a forgotten log would be left out in silence."""
+    if moment is None:
+        return {}
+    if isinstance(moment, datetime):
+        return {place.key: moment for place in found}
+    if isinstance(moment, int) and not isinstance(moment, bool):
+        if len(found) > 1:
+            raise InvalidArgument(f"{name} is one offset for {len(found)} logs; name an offset for each partition")
+        return {found[0].key: moment}
+    if not isinstance(moment, Mapping):
+        raise InvalidType(f"{name} must be an offset, a datetime or offsets by topic, not {type(moment).__name__}")
+    named = {(topic, partition): offset for topic, of in moment.items() for partition, offset in of.items()}
+    there = {place.key for place in found}
+    for topic, partition in sorted(named.keys() ^ there):
+        fault = "is missing; name all of them" if (topic, partition) in there else "does not exist"
+        raise InvalidArgument(f"{name}: partition {partition} of topic {topic!r} {fault}")
+    return named
+
+
+def _offset(logs: Logs, snapshot: LogSnapshot, moment: int | datetime | None, name: str) -> int:
+    lowest, end = snapshot.lowest_offset, snapshot.next_offset
+    if moment is None:
+        return lowest if name == "start" else end
+    if isinstance(moment, datetime):
+        found = logs.get(snapshot.path).offset_at(_microseconds(moment))
+        return end if found is None else min(max(found, lowest), end)
+    offset = {EARLIEST: lowest, LATEST: end}.get(moment, moment)
+    if not lowest <= offset <= end:
+        error = OffsetOutOfRange(offset, lowest, end)
+        error.add_note(f"{name} of {snapshot}; it may be {end}, the end, as well")
+        raise error
+    return offset
+
+
+def _microseconds(moment: datetime) -> int:
+    """Return a time as int microseconds since the epoch; one without a zone is UTC."""
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
+
+
+def _pinned(snapshot: LogSnapshot, manifest: Manifest, start: int, stop: int) -> Pin:
+    if start > stop:
+        raise InvalidArgument(f"start {start} lies behind stop {stop} in {snapshot}")
+    part = OffsetRange(snapshot.topic, snapshot.partition, snapshot.path, start, stop, 0, position_at(snapshot, stop))
+    gaps = _has_gaps(snapshot, stop)
+    missing = "there are gaps in its offsets" if gaps else None
+    if snapshot.lowest_offset > snapshot.initial_offset:
+        missing = f"it begins at offset {snapshot.lowest_offset}, what came before is gone"
+    return Pin(part, missing, not gaps or stop == snapshot.next_offset or _cleaned_to(manifest) <= stop)
+
+
+def _has_gaps(snapshot: LogSnapshot, stop: int) -> bool:
+    """Whether some offset before `stop` holds no record."""
+    expected = snapshot.lowest_offset
+    for extent in snapshot.extents:
+        if extent.start >= stop:
+            break
+        if not extent.dense or extent.start > expected:
+            return True
+        expected = extent.stop
+    return expected < stop
+
+
+def _cleaned_to(manifest: Manifest) -> float:
+    """Return the offset up to which newer records may have superseded what compaction took; infinity if unknown."""
+    known = [entry.cleaned_to for entry in manifest.segments if entry.cleaned_to is not None]
+    return max(known, default=float("inf"))
+
+
+def refuse_overlap(path: str | Path, destination: str) -> None:
+    """Raise InvalidArgument for a destination inside the log or around it: replacing that would remove the log."""
+    source, target = (Path(text.removeprefix("file://")).resolve() for text in (str(path), destination))
+    if source == target or source in target.parents or target in source.parents:
+        raise InvalidArgument(f"{destination} and {path} lie in one another; write somewhere else")
+
+
+def positions(pins: Sequence[Pin], *, start: bool = False) -> dict[str, dict[int, int]]:
+    """Return the stops of the pins (or their starts) by topic and partition."""
+    found: dict[str, dict[int, int]] = {}
+    for one in pins:
+        found.setdefault(one.range.topic, {})[one.range.partition] = one.range.start if start else one.range.stop
+    return found
+
+
+def to_json(offsets: Positions) -> str:
+    """Return positions as the JSON that startingOffsets and endingOffsets take."""
+    return json.dumps({topic: {str(number): offset for number, offset in of.items()} for topic, of in offsets.items()})
+
+
+def from_json(text: str, what: str) -> dict[str, dict[int, int]]:
+    """Read `to_json`'s text, or a streaming checkpoint's, whose offsets may be objects with an `offset`.
+
+    InvalidArgument, naming `what`, for anything else.
+    """
+    try:
+        return {
+            str(topic): {int(number): _plain_offset(offset) for number, offset in of.items()}
+            for topic, of in json.loads(text).items()
+        }
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InvalidArgument(f'{what} must be JSON such as {{"topic": {{"0": 23}}}}, not {text!r}') from error
+
+
+def _plain_offset(value: Any) -> int:
+    offset = value["offset"] if isinstance(value, dict) else value
+    if type(offset) is not int:
+        raise TypeError
+    return offset

@@ -1,0 +1,105 @@
+"""A state machine for every key, brought forward record by record in offset order, up to now or to any offset.
+
+    states = replay(spark, "lesson", Classroom())                       # topic, partition, key, offset, state
+    states = replay(spark, "lesson", Classroom(), stop=1000)            # the states as of then
+
+Each key of each partition has a machine of its own; the records without a key share one, so a log without keys is one
+state machine. per="partition" gives every partition one machine, whatever its keys.
+
+A key never leaves its partition, and a partition's log is in order: one task for each partition keeps the states of all
+its keys. Where they are too many for a worker's memory, or one task takes too long, plan="shuffle" sorts the records
+by key and offset instead, so that a task holds one state at a time and a partition is spread over many tasks.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from seglog.errors import InvalidArgument
+from seglog.spark.jobs.pins import pin
+from seglog.spark.jobs.tasks import read, spread
+from seglog.spark.replay.machine import Machine, checked_machine
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from seglog.spark.jobs.pins import Moment, Pin
+
+COLUMNS = ["offset", "timestamp", "key", "value"]
+SCHEMA = "topic string, partition int, key binary, offset bigint, state binary"
+
+Per = Literal["key", "partition"]
+Plan = Literal["partition", "shuffle"]
+
+__all__ = ["SCHEMA", "Machine", "replay"]
+
+
+def replay(
+    spark: SparkSession,
+    path: str | Path,
+    machine: Machine[Any],
+    *,
+    stop: Moment = None,
+    per: Per = "key",
+    plan: Plan = "partition",
+    include_headers: bool = False,
+    incomplete: bool = False,
+) -> DataFrame:
+    """Return the state of every machine: topic, partition, key, offset (of the record applied last), state (encoded).
+
+    stop: the states before this offset (one log), these offsets (topic -> partition -> offset) or the first record of
+    this time or later; default: all that is there now. include_headers: give records with their headers. incomplete:
+    accept a log whose first records, or some between, are gone to retention or compaction: a machine that needs them
+    all ends in another state then. The DataFrame is lazy. A record that the machine refuses ends it with an error that
+    names partition and offset.
+
+    Raises InvalidArgument, OffsetOutOfRange, and what opening a log raises.
+    """
+    _check_choice("per", per, ("key", "partition"))
+    _check_choice("plan", plan, ("partition", "shuffle"))
+    machine = checked_machine(machine)
+    pins = pin(path, stop=stop)
+    if not incomplete:
+        _check_complete(pins)
+    columns = [*COLUMNS, "headers"] if include_headers else COLUMNS
+    if plan == "shuffle":
+        return _by_shuffle(spark, path, pins, machine, columns, per=per)
+    from seglog.spark.replay.tasks import states_of_log  # noqa: PLC0415 - pyarrow loads when a job runs
+
+    work = partial(states_of_log, machine=machine, columns=columns, per_key=per == "key", complete=not incomplete)
+    return spread(spark, [one.range for one in pins], work, SCHEMA)
+
+
+def _by_shuffle(
+    spark: SparkSession,
+    path: str | Path,
+    pins: Sequence[Pin],
+    machine: Machine[Any],
+    columns: Sequence[str],
+    *,
+    per: Per,
+) -> DataFrame:
+    from seglog.spark.replay.tasks import states_of_runs  # noqa: PLC0415 - pyarrow loads when a job runs
+
+    records = read(spark, path, pins, ["topic", "partition", *columns])
+    group = ["topic", "partition", "key"] if per == "key" else ["topic", "partition"]
+    ordered = records.repartition(*group).sortWithinPartitions(*group, "offset")
+    return ordered.mapInArrow(partial(states_of_runs, machine=machine, per_key=per == "key"), SCHEMA)
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InvalidArgument(f"{name} is {value!r}; it must be {' or '.join(map(repr, choices))}")
+
+
+def _check_complete(pins: Sequence[Pin]) -> None:
+    for one in pins:
+        if one.missing is not None:
+            raise InvalidArgument(
+                f"{one} does not hold all its records: {one.missing}; replay it as incomplete if the machine "
+                "does not need them"
+            )

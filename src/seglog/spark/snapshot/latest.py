@@ -1,0 +1,78 @@
+"""The latest record of every key of one log, in two passes over its Arrow batches. Runs in a task; knows no Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from seglog.errors import OffsetCompacted
+from seglog.spark.jobs.tasks import records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from seglog.spark.plan import OffsetRange
+
+SKIP_OFFSETS = 100_000  # a shorter stretch is read through: finding a place costs more
+MERGE_ROWS = 1_000_000  # so many candidates beside the merged ones before they are merged: it bounds the memory
+
+Offsets = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def latest_records(part: OffsetRange, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the last record of every key in a range of one log, in offset order; `columns` must have offset.
+
+    OffsetCompacted where one is gone by the time it is read.
+    """
+    last, passed = latest_offsets(part), 0
+    for start, stop in _stretches(last):
+        for batch in records(replace(part, start=start, stop=stop), columns):
+            offsets = batch.column("offset").to_numpy()
+            wanted = last[passed : np.searchsorted(last, offsets[-1], side="right")]
+            rows = np.minimum(np.searchsorted(offsets, wanted), offsets.size - 1)
+            _check_there(wanted, offsets[rows])
+            passed += wanted.size
+            if wanted.size:
+                yield batch.take(pa.array(rows))
+    _check_there(last[passed:], last[:0])
+
+
+def _check_there(wanted: Offsets, found: Offsets) -> None:
+    """Refuse to leave out a record: compaction may have taken it since its offset was found."""
+    if not np.array_equal(wanted, found):
+        gone = next(int(offset) for offset in wanted if offset not in found)
+        error = OffsetCompacted(gone, gone + 1)
+        error.add_note("compaction took it since the job was planned; run the job again")
+        raise error
+
+
+def latest_offsets(part: OffsetRange) -> Offsets:
+    """Return the greatest offset of every key, ascending."""
+    merged, fresh, waiting = _EMPTY, [], 0
+    for batch in records(part, ("key", "offset")):
+        table = pa.Table.from_batches([batch])
+        last = _greatest(table.filter(table["key"].is_valid()))
+        fresh.append(last)
+        waiting += last.num_rows
+        if waiting > max(MERGE_ROWS, merged.num_rows):
+            merged, fresh, waiting = _greatest(pa.concat_tables([merged, *fresh])), [], 0
+    offsets: Offsets = np.sort(_greatest(pa.concat_tables([merged, *fresh]))["offset"].to_numpy())
+    return offsets
+
+
+_EMPTY = pa.table({"key": pa.array([], pa.binary()), "offset": pa.array([], pa.int64())})
+
+
+def _greatest(table: pa.Table) -> pa.Table:
+    return table.group_by("key").aggregate([("offset", "max")]).rename_columns(["key", "offset"])
+
+
+def _stretches(last: Offsets) -> Iterator[tuple[int, int]]:
+    """Yield the ranges that hold the offsets, leaving out long stretches that hold none."""
+    if last.size:
+        ends = np.flatnonzero(np.diff(last) > SKIP_OFFSETS)
+        for low, high in zip([0, *(ends + 1)], [*ends, last.size - 1], strict=True):
+            yield int(last[low]), int(last[high]) + 1

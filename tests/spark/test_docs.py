@@ -1,0 +1,44 @@
+"""What docs/spark.md shows works, in the order it is shown: one program in an empty directory."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+BLOCKS = re.findall(r"```(python|sh)\n(.*?)```", PAGE, flags=re.DOTALL)
+JOBS = {"ingest", "snapshot", "export", "replay", "audit", "compact"}
+FLIGHTS = "tailnum,carrier\nN1,UA\nN2,AA\nN1,DL\n"
+# A command runs in the program's own session: starting Spark for each would take a minute.
+RUN = """
+import importlib, shlex
+def run_command(line):
+    _, _, module, *arguments = shlex.split(line)
+    assert importlib.import_module(module + ".__main__").main(arguments) == 0, line
+    print("ran", module.rpartition(".")[2])
+"""
+
+
+def program() -> str:
+    """Return all examples of the page as one program."""
+    parts = [RUN]
+    for language, text in BLOCKS:
+        lines = [line for line in text.splitlines() if line]
+        parts.append(text if language == "python" else "\n".join(f"run_command({line!r})" for line in lines))
+    return "\n".join([*parts, "spark.stop()"])
+
+
+@pytest.mark.spark
+def test_every_example_of_the_page_runs_as_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "flights.csv").write_text(FLIGHTS)
+    done = subprocess.run(
+        [sys.executable, "-c", program()], cwd=tmp_path, capture_output=True, text=True, timeout=250, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert set(re.findall(r"^ran (\w+)$", done.stdout, flags=re.MULTILINE)) == JOBS
+    assert "stored=False" in done.stdout
+    assert "\n7\n100\n" in done.stdout  # the classroom: ((42 + 8) * 2 - 58) / 6, and before the last two
