@@ -14,9 +14,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, InputPartition, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from seglog.spark.sink import BatchSink
 from seglog.spark.source import SeglogDataSource
-from seglog.spark.write_options import WriteOptions
+from seglog.spark.write.options import WriteOptions
+from seglog.spark.write.sink import BatchSink
 
 ROWS = 10_000  # as many at a time as Spark hands over in an Arrow batch
 COLUMNS = ("key", "value")

@@ -79,7 +79,7 @@ def test_repair_asks_and_without_a_terminal_it_refuses(
     refused = cli("repair", damaged)
     assert refused.code == 2
     assert "--yes" in refused.err
-    monkeypatch.setattr("seglog.cli.output.confirmed", lambda _question, *, yes: yes)
+    monkeypatch.setattr("seglog.terminal.output.confirmed", lambda _question, *, yes: yes)
     assert cli("repair", damaged).code == 1
     assert files(damaged) == before
 

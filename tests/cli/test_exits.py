@@ -5,7 +5,7 @@ import json
 import pytest
 
 from seglog import errors
-from seglog.cli.exits import Exit, exit_of, exit_table, json_of, message_of
+from seglog.terminal.exits import Exit, exit_of, exit_table, json_of, message_of
 
 
 @pytest.mark.parametrize(

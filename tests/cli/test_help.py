@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from seglog.cli import build_parser, output
-from seglog.cli.exits import Exit
+from seglog.cli import build_parser
 from seglog.errors import InvalidArgument
+from seglog.terminal import output
+from seglog.terminal.exits import Exit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

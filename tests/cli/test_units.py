@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seglog.cli import units
+from seglog.terminal import units
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seglog.spark.admission import shares
+from seglog.spark.read.admission import shares
 
 
 def test_all_is_taken_where_the_limit_allows_it() -> None:

@@ -10,16 +10,16 @@ import pytest
 
 import seglog
 from seglog.clock import system_clock
-from seglog.spark import destination
-from seglog.spark.destination import everywhere, find
-from seglog.spark.staging_task import StagingTask
+from seglog.spark.write import destination
+from seglog.spark.write.destination import everywhere, find
+from seglog.spark.write.task import StagingTask
 from seglog.topic import Topic
 from seglog.topic.transaction import Transaction, commit
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from seglog.spark.destination import Share
+    from seglog.spark.write.destination import Share
     from seglog.storage import LocalStorage
 
 
@@ -70,7 +70,7 @@ def test_a_writer_that_stays_open_is_waited_for_and_then_named(log_path: Path, m
 def test_a_topic_whose_writer_closes_in_time_takes_the_batch(topic_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found, share = find(str(topic_path), None), staged(topic_path, [b"v"] * 3)["orders"]
     writer = Topic.open(topic_path)
-    monkeypatch.setattr("seglog.spark.destination.time.sleep", lambda seconds: writer.close())
+    monkeypatch.setattr("seglog.spark.write.destination.time.sleep", lambda seconds: writer.close())
     assert found.publish(share, query="q", batch=0)
     assert values_of(topic_path) == [[b"v"]] * 3
 

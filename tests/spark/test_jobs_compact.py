@@ -117,7 +117,7 @@ def test_what_cannot_be_is_one_clear_error(
     seglog.open(tmp_path / "plain").close()
     with pytest.raises(ConfigError, match="compact=True"):
         compact(spark, tmp_path / "plain")
-    monkeypatch.setattr("seglog.spark.destination.LOCK_PATIENCE", 0.1)
+    monkeypatch.setattr("seglog.spark.write.destination.LOCK_PATIENCE", 0.1)
     with Topic.open(topic), pytest.raises(LogLocked):
         compact(spark, topic)
     assert staged(topic) == []

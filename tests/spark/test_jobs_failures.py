@@ -8,9 +8,9 @@ import sys
 import pytest
 from pyspark.errors import PySparkRuntimeError, PythonException
 
-from seglog.cli.exits import exit_of, message_of
 from seglog.errors import InvalidArgument, LogTruncated, OffsetCompacted, OffsetOutOfRange, SeglogError
 from seglog.spark.jobs.failures import behind
+from seglog.terminal.exits import exit_of, message_of
 
 TRACE = """An exception was thrown from the Python worker. Please see the stack trace below.
 Traceback (most recent call last):

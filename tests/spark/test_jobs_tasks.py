@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from seglog.spark.plan import OffsetRange
+    from seglog.spark.read.plan import OffsetRange
 
 SMALL = seglog.LogConfig(segment_bytes=2048)
 

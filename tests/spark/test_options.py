@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from seglog.errors import InvalidArgument
-from seglog.spark.options import COLUMNS, EARLIEST, LATEST, Mode, ReadOptions
+from seglog.spark.read.options import COLUMNS, EARLIEST, LATEST, Mode, ReadOptions
 
 
 def parse(mode: Mode = "batch", /, **options: str) -> ReadOptions:

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.errors import InvalidArgument
-from seglog.spark import bounds
-from seglog.spark.extents import Extent, LogSnapshot
-from seglog.spark.loss import position_at
-from seglog.spark.options import ReadOptions
-from seglog.spark.plan import TASK_BYTES, TASKS, OffsetRange, ReadPlan, Share, plan_read
-from seglog.spark.pushdown import EVERYTHING, Restriction
+from seglog.spark.read import bounds
+from seglog.spark.read.extents import Extent, LogSnapshot
+from seglog.spark.read.loss import position_at
+from seglog.spark.read.options import ReadOptions
+from seglog.spark.read.plan import TASK_BYTES, TASKS, OffsetRange, ReadPlan, Share, plan_read
+from seglog.spark.read.pushdown import EVERYTHING, Restriction
 
 MIB = 1024 * 1024
 

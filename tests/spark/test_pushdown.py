@@ -27,10 +27,10 @@ from pyspark.sql.datasource import (
 
 import seglog
 from seglog.errors import InvalidArgument
-from seglog.spark.explain import explain_read
-from seglog.spark.options import ReadOptions
-from seglog.spark.pushdown import EVERYTHING, push
-from seglog.spark.scan import RangeScan
+from seglog.spark.read.explain import explain_read
+from seglog.spark.read.options import ReadOptions
+from seglog.spark.read.pushdown import EVERYTHING, push
+from seglog.spark.read.scan import RangeScan
 from seglog.storage.local import LocalStorage
 from seglog.topic import Topic
 

@@ -13,15 +13,15 @@ import pytest
 
 import seglog
 from seglog.errors import CorruptRecord, LogNotFound, LogTruncated, OffsetOutOfRange
-from seglog.spark.explain import explain_read
-from seglog.spark.options import ReadOptions
-from seglog.spark.pushdown import EVERYTHING
-from seglog.spark.scan import RangeScan
+from seglog.spark.read.explain import explain_read
+from seglog.spark.read.options import ReadOptions
+from seglog.spark.read.pushdown import EVERYTHING
+from seglog.spark.read.scan import RangeScan
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from seglog.spark.plan import OffsetRange
+    from seglog.spark.read.plan import OffsetRange
 
 SMALL = seglog.LogConfig(segment_bytes=2048)
 

@@ -17,9 +17,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 import seglog
 from seglog.spark import register, schema
-from seglog.spark.batches import BATCH_BYTES, BATCH_ROWS, arrow_schema
-from seglog.spark.options import ReadOptions
-from seglog.spark.reader import SeglogReader
+from seglog.spark.read.batches import BATCH_BYTES, BATCH_ROWS, arrow_schema
+from seglog.spark.read.options import ReadOptions
+from seglog.spark.read.reader import SeglogReader
 from seglog.topic import Topic
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 import seglog
 from seglog.errors import InvalidArgument, LogTruncated, OffsetOutOfRange
 from seglog.record import Record
-from seglog.spark import stream_reader
-from seglog.spark.options import ReadOptions
-from seglog.spark.stream_reader import SeglogStreamReader
+from seglog.spark.read import stream as stream_reader
+from seglog.spark.read.options import ReadOptions
+from seglog.spark.read.stream import SeglogStreamReader
 from seglog.topic import Topic, description
 
 if TYPE_CHECKING:
@@ -420,7 +420,7 @@ def test_where_nobody_can_tell_whether_a_truncate_took_something_it_counts_as_lo
 
 
 def test_many_more_partitions_than_stay_open_are_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seglog.spark.place.OPEN_LOGS", 2)
+    monkeypatch.setattr("seglog.spark.read.place.OPEN_LOGS", 2)
     with Topic.create(tmp_path / "t", partitions=5) as topic:
         for number in range(5):
             fill(topic.partition(number), 2)

@@ -10,9 +10,9 @@ import pytest
 
 import seglog
 from seglog.log.writer import LogWriter
-from seglog.spark.sink import Staged, StreamSink
-from seglog.spark.staging_task import StagingTask
-from seglog.spark.write_options import WriteOptions
+from seglog.spark.write.options import WriteOptions
+from seglog.spark.write.sink import Staged, StreamSink
+from seglog.spark.write.task import StagingTask
 from seglog.topic import Topic, partition_of
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 )
 
 from seglog.errors import InvalidArgument
-from seglog.spark.write_options import WriteOptions, check_columns
+from seglog.spark.write.options import WriteOptions, check_columns
 
 BINARY, STRING, INT, LONG, TIMESTAMP = BinaryType(), StringType(), IntegerType(), LongType(), TimestampType()
 

@@ -2,9 +2,9 @@
 
     write     append                          transfer  import, export
     read      read, tail                      play      demo
-    inspect   info                            exits, units, options, output, selection, formats, tables,
-    care      verify, repair, truncate,       ingest, draw, progress: what they share
-              expire
+    inspect   info                            options, selection, formats, tables, ingest, draw, progress,
+    care      verify, repair, truncate,       opened: what they share; what other programs share as well is
+              expire                          in `seglog.terminal`
 
 This module makes the parser, runs the command and turns whatever happens into an exit code and at most one
 line on stderr. `seglog --help` loads nothing heavy: pyarrow, numba and tqdm come with the command that needs
@@ -20,9 +20,10 @@ import traceback
 from typing import TYPE_CHECKING
 
 import seglog
-from seglog.cli import care, inspect, output, play, read, transfer, write
-from seglog.cli.exits import Exit, exit_of, exit_table, json_of, message_of
-from seglog.cli.options import Parser
+from seglog.cli import care, inspect, play, read, transfer, write
+from seglog.terminal import output
+from seglog.terminal.exits import Exit, exit_of, exit_table, json_of, message_of
+from seglog.terminal.parser import Parser
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 import seglog
-from seglog.cli import output
-from seglog.cli.exits import Exit
 from seglog.cli.opened import opened
 from seglog.cli.options import Commands, add_command, add_log, add_quiet, add_yes
 from seglog.cli.progress import progress
-from seglog.cli.units import format_count, format_size, parse_offset
 from seglog.clock import system_clock
 from seglog.errors import OffsetOutOfRange
 from seglog.log.retention import select_expired
+from seglog.terminal import output
+from seglog.terminal.exits import Exit
+from seglog.terminal.units import format_count, format_size, parse_offset
 
 if TYPE_CHECKING:
     import argparse

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from seglog.cli.units import format_size, format_time
+from seglog.terminal.units import format_size, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

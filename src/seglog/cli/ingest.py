@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from seglog.cli.formats import decode_line, decode_record, split
 from seglog.cli.tables import BATCH_BYTES, BATCH_RECORDS, HEADERS
-from seglog.cli.units import parse_time
 from seglog.errors import InvalidArgument
+from seglog.terminal.units import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

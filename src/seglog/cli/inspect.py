@@ -7,9 +7,10 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import seglog
-from seglog.cli import draw, output
+from seglog.cli import draw
 from seglog.cli.options import Commands, add_command, add_durable, add_log
-from seglog.cli.units import format_count, format_size, format_time
+from seglog.terminal import output
+from seglog.terminal.units import format_count, format_size, format_time
 
 if TYPE_CHECKING:
     import argparse

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import seglog
-from seglog.cli import output
+from seglog.terminal import output
 
 if TYPE_CHECKING:
     from seglog.config import LogConfig

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import seglog
-from seglog.cli.units import parse_count, parse_delimiter, parse_duration, parse_offset, parse_size
 from seglog.config import LogConfig
-from seglog.errors import InvalidArgument, LogNotFound
+from seglog.errors import LogNotFound
+from seglog.terminal.units import parse_count, parse_delimiter, parse_duration, parse_offset, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,14 +76,6 @@ _CONFIG: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
         "keep sealed segments this long: older ones go when one rolls, and at `expire`",
     ),
 )
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser that raises InvalidArgument, so that a usage error ends like every other error."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raise `message` with a pointer to the help."""
-        raise InvalidArgument(f"{message}; see `{self.prog} --help`")
 
 
 def add_command(

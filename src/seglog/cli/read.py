@@ -6,14 +6,14 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
-from seglog.cli import output
-from seglog.cli.exits import Exit
 from seglog.cli.formats import encode_record
 from seglog.cli.opened import opened
 from seglog.cli.options import Commands, add_command, add_delimiter, add_durable, add_force, add_log
 from seglog.cli.selection import Selection, add_selection, records, selection_from, tail_start
-from seglog.cli.units import parse_count, parse_offset
 from seglog.errors import InvalidArgument
+from seglog.terminal import output
+from seglog.terminal.exits import Exit
+from seglog.terminal.units import parse_count, parse_offset
 
 if TYPE_CHECKING:
     import argparse

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from seglog.cli.units import parse_count, parse_offset, parse_time
 from seglog.errors import InvalidArgument, OffsetOutOfRange
+from seglog.terminal.units import parse_count, parse_offset, parse_time
 
 if TYPE_CHECKING:
     import argparse

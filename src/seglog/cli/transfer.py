@@ -8,8 +8,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from seglog.cli import output
-from seglog.cli.exits import saying_what_went_in
 from seglog.cli.formats import encode_record
 from seglog.cli.opened import opened
 from seglog.cli.options import (
@@ -25,8 +23,10 @@ from seglog.cli.options import (
 )
 from seglog.cli.progress import progress
 from seglog.cli.selection import Selection, add_selection, bounds, records, selection_from
-from seglog.cli.units import format_count, parse_delimiter
 from seglog.errors import InvalidArgument
+from seglog.terminal import output
+from seglog.terminal.exits import saying_what_went_in
+from seglog.terminal.units import format_count, parse_delimiter
 
 if TYPE_CHECKING:
     import argparse

@@ -6,13 +6,13 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from seglog.cli import output
-from seglog.cli.exits import saying_what_went_in
 from seglog.cli.formats import CHUNK_BYTES, decode_line, split
 from seglog.cli.opened import opened
 from seglog.cli.options import Commands, add_command, add_config, add_delimiter, add_log, config_from
-from seglog.cli.units import parse_delimiter, parse_header, parse_time
 from seglog.errors import InvalidArgument
+from seglog.terminal import output
+from seglog.terminal.exits import saying_what_went_in
+from seglog.terminal.units import parse_delimiter, parse_header, parse_time
 
 if TYPE_CHECKING:
     import argparse

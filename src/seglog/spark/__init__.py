@@ -1,14 +1,11 @@
-"""Spark reads a log or a topic: `spark.read.format("seglog").load(path)`.
+"""Spark reads and writes logs and topics: `spark.read.format("seglog").load(path)`.
 
-    options   option strings -> frozen options           (pure)
-    schema    what Spark sees: names and types of columns
-    plan      what a log holds + options -> input partitions   (pure)
-    place     a path -> the topic partitions behind it
     source    the data source Spark calls; loaded in every session, so light
-    reader    the batch reader
-    batches   a log's Arrow batches -> the ones Spark takes   (pure)
-    java      which Java Spark runs on
-    session   a local session with sane defaults
+    schema    what Spark sees: names and types of columns
+    read/     batch and streaming reads           write/    the sink
+    ingest/ snapshot/ export/ replay/ audit/ compact/       the jobs; jobs/: what they share
+    session   a local session with sane defaults  java      which Java Spark runs on
+    option_values   option strings -> values, for read and write
 
 Importing this package loads neither pyspark nor pyarrow.
 """

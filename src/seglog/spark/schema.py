@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from seglog.spark.options import all_columns
+from seglog.spark.read.options import all_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

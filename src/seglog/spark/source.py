@@ -18,16 +18,16 @@ from pyspark.sql.datasource import (
 )
 
 from seglog.errors import InvalidArgument
-from seglog.spark.options import ReadOptions
+from seglog.spark.read.options import ReadOptions
 from seglog.spark.schema import spark_schema
-from seglog.spark.write_options import WriteOptions, check_columns
+from seglog.spark.write.options import WriteOptions, check_columns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
 class SeglogDataSource(DataSource):
-    """Format "seglog": `spark.read.format("seglog").load(path)`; options in `seglog.spark.options`."""
+    """Format "seglog": `spark.read.format("seglog").load(path)`; options in `seglog.spark.read.options`."""
 
     @classmethod
     def name(cls) -> str:
@@ -42,7 +42,7 @@ class SeglogDataSource(DataSource):
         """Return the batch reader; InvalidArgument for a bad option, or a schema that is not the source's own."""
         options = ReadOptions.parse(self.options, mode="batch")
         _check_schema(schema, options)
-        from seglog.spark.reader import PushdownReader, SeglogReader  # noqa: PLC0415 - see above: loaded when used
+        from seglog.spark.read.reader import PushdownReader, SeglogReader  # noqa: PLC0415 - see above: loaded when used
 
         return PushdownReader(options) if _filters_follow() else SeglogReader(options)
 
@@ -50,7 +50,7 @@ class SeglogDataSource(DataSource):
         """Return the streaming reader; errors as in `reader`."""
         options = ReadOptions.parse(self.options, mode="stream")
         _check_schema(schema, options)
-        from seglog.spark.stream_reader import SeglogStreamReader  # noqa: PLC0415 - see above: loaded when used
+        from seglog.spark.read.stream import SeglogStreamReader  # noqa: PLC0415 - see above: loaded when used
 
         return SeglogStreamReader(options)
 
@@ -60,7 +60,7 @@ class SeglogDataSource(DataSource):
         check_columns(schema)
         if overwrite:
             raise InvalidArgument('mode overwrite is not for a log: use mode("append"), or truncate the log before')
-        from seglog.spark.sink import BatchSink  # noqa: PLC0415 - see above: loaded when used
+        from seglog.spark.write.sink import BatchSink  # noqa: PLC0415 - see above: loaded when used
 
         return BatchSink(options)
 
@@ -68,7 +68,7 @@ class SeglogDataSource(DataSource):
         """Return the streaming sink. Output mode complete appends the whole result each time, as Kafka's sink does."""
         options = WriteOptions.parse(self.options, streaming=True)
         check_columns(schema)
-        from seglog.spark.sink import StreamSink  # noqa: PLC0415 - see above: loaded when used
+        from seglog.spark.write.sink import StreamSink  # noqa: PLC0415 - see above: loaded when used
 
         return StreamSink(options)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from seglog.cli import output
-from seglog.cli.exits import Exit
-from seglog.cli.units import format_count, format_size
 from seglog.errors import InvalidArgument
 from seglog.spark.audit import IDENTITY_HEADER, audit, read_checkpoint
 from seglog.spark.jobs import command
 from seglog.spark.jobs.pins import from_json
+from seglog.terminal import output
+from seglog.terminal.exits import Exit
+from seglog.terminal.units import format_count, format_size
 
 if TYPE_CHECKING:
     import argparse
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from seglog.cli.options import Parser
     from seglog.spark.audit import AuditReport, LogAudit
+    from seglog.terminal.parser import Parser
 
 
 def build_parser() -> Parser:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from seglog.spark.place import Place
+    from seglog.spark.read.place import Place
 
 Delivered = Union[Positions, "DataFrame", None]
 Cuts = dict[tuple[str, int], int]

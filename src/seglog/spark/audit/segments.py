@@ -24,7 +24,7 @@ from seglog.segment.follower import ActiveFollower
 from seglog.segment.resync import find_record
 from seglog.segment.sealed import open_sealed
 from seglog.spark.audit.keys import Stretch, identities, key_summaries, report_row
-from seglog.spark.batches import SparkColumns
+from seglog.spark.read.batches import SparkColumns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

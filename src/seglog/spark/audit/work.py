@@ -16,7 +16,7 @@ from seglog.spark.audit.keys import COLUMNS
 from seglog.spark.audit.report import AuditedLog, AuditReport, Finding, LogAudit, findings_of, steps_back
 from seglog.spark.audit.segments import SegmentReport, SegmentShare, audit_segments
 from seglog.spark.jobs.tasks import spread
-from seglog.spark.plan import TASK_BYTES, TASKS
+from seglog.spark.read.plan import TASK_BYTES, TASKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from seglog.format.manifest import Manifest, SegmentEntry
     from seglog.spark.audit.delivered import Cuts
-    from seglog.spark.place import Place
+    from seglog.spark.read.place import Place
 
 FINDINGS = (
     "kind string, topic string, partition int, start bigint, stop bigint, records bigint, path string, "

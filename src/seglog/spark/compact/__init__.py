@@ -24,9 +24,9 @@ from seglog.log.compaction import report_of
 from seglog.log.leases import Lease
 from seglog.log.opening import open_log, storage_at
 from seglog.log.staging import remove_stages, stage_directory
-from seglog.spark.destination import _patiently
 from seglog.spark.jobs.pins import logs_behind
 from seglog.spark.jobs.tasks import spread
+from seglog.spark.write.destination import patiently
 from seglog.storage import Subdirectory
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from seglog.log.compaction import CompactionReport
-    from seglog.spark.place import Place
+    from seglog.spark.read.place import Place
 
 SCHEMA = "number int, directory string, outcome string"
 
@@ -89,7 +89,7 @@ def compact(spark: SparkSession, path: str | Path, *, bytes_per_second: float | 
 
 
 def _plan(place: Place) -> CompactionPlan:
-    with _patiently(partial(open_log, place.path)) as log:
+    with patiently(partial(open_log, place.path)) as log:
         return log.plan_compaction()
 
 
@@ -121,7 +121,7 @@ def _finish(
         if number in outcomes:
             directory, text = outcomes[number]
             try:
-                with _patiently(partial(open_log, place.path)) as log:
+                with patiently(partial(open_log, place.path)) as log:
                     report = log.finish_compaction(plan, Outcome.from_json(json.loads(text)), directory)
             except SeglogError as error:
                 error.add_note(f"partition {place.partition} of topic {place.topic!r} is as it was")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from seglog.cli import output
-from seglog.cli.exits import Exit
-from seglog.cli.units import format_count, format_size, parse_size
 from seglog.spark.compact import compact
 from seglog.spark.jobs import command
+from seglog.terminal import output
+from seglog.terminal.exits import Exit
+from seglog.terminal.units import format_count, format_size, parse_size
 
 if TYPE_CHECKING:
     import argparse
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from seglog.cli.options import Parser
     from seglog.spark.compact import CompactedLog
+    from seglog.terminal.parser import Parser
 
 
 def build_parser() -> Parser:

@@ -6,12 +6,12 @@ import dataclasses
 import sys
 from typing import TYPE_CHECKING
 
-from seglog.cli import output
-from seglog.cli.exits import Exit
-from seglog.cli.units import format_size
 from seglog.spark.export import MODES, export
 from seglog.spark.jobs import command
 from seglog.spark.jobs.pins import to_json
+from seglog.terminal import output
+from seglog.terminal.exits import Exit
+from seglog.terminal.units import format_size
 
 if TYPE_CHECKING:
     import argparse
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from seglog.cli.options import Parser
+    from seglog.terminal.parser import Parser
 
 
 def build_parser() -> Parser:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from seglog.errors import InvalidArgument
 from seglog.log.staging import checked_name
 from seglog.spark import register
-from seglog.spark.destination import find
 from seglog.spark.option_values import local_path
+from seglog.spark.write.destination import find
 from seglog.topic import description
 from seglog.topic.topic import Topic
 

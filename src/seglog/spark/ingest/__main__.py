@@ -6,12 +6,12 @@ import dataclasses
 import sys
 from typing import TYPE_CHECKING
 
-from seglog.cli import output
-from seglog.cli.exits import Exit
-from seglog.cli.units import format_count, parse_count
 from seglog.errors import InvalidArgument
 from seglog.spark.ingest import EVERYTHING, FORMATS, create_topic, ingest, read_source
 from seglog.spark.jobs import command
+from seglog.terminal import output
+from seglog.terminal.exits import Exit
+from seglog.terminal.units import format_count, parse_count
 
 if TYPE_CHECKING:
     import argparse
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from seglog.cli.options import Parser
+    from seglog.terminal.parser import Parser
 
 
 def build_parser() -> Parser:

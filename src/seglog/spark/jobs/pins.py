@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seglog.errors import InvalidArgument, InvalidType, NotALog, OffsetOutOfRange
-from seglog.spark.loss import position_at
 from seglog.spark.option_values import local_path
-from seglog.spark.options import EARLIEST, LATEST, Selection
-from seglog.spark.place import Logs, look_at_all, places, view_of
-from seglog.spark.plan import OffsetRange
+from seglog.spark.read.loss import position_at
+from seglog.spark.read.options import EARLIEST, LATEST, Selection
+from seglog.spark.read.place import Logs, look_at_all, places, view_of
+from seglog.spark.read.plan import OffsetRange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from seglog.format.manifest import Manifest
-    from seglog.spark.extents import LogSnapshot
-    from seglog.spark.place import Place
+    from seglog.spark.read.extents import LogSnapshot
+    from seglog.spark.read.place import Place
 
 Positions = Mapping[str, Mapping[int, int]]
 """Topic name -> partition -> offset."""

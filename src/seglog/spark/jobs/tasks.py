@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from seglog.spark.jobs.pins import Pin
-    from seglog.spark.plan import OffsetRange
-    from seglog.spark.scan import RangeScan
+    from seglog.spark.read.plan import OffsetRange
+    from seglog.spark.read.scan import RangeScan
 
 T = TypeVar("T")
 
@@ -44,8 +44,8 @@ def read(spark: SparkSession, path: str | Path, pins: Sequence[Pin], columns: Se
 
 def records(part: OffsetRange, columns: Sequence[str]) -> RangeScan:
     """Return columns of the records of one log, as Arrow batches in offset order: what a task of `spread` reads."""
-    from seglog.spark.pushdown import EVERYTHING  # noqa: PLC0415 - pyarrow and numba load in the task
-    from seglog.spark.scan import RangeScan  # noqa: PLC0415 - as above
+    from seglog.spark.read.pushdown import EVERYTHING  # noqa: PLC0415 - pyarrow and numba load in the task
+    from seglog.spark.read.scan import RangeScan  # noqa: PLC0415 - as above
 
     return RangeScan(part, columns, EVERYTHING, fail_on_data_loss=True)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from seglog.cli.exits import Exit
 from seglog.spark.jobs import command
 from seglog.spark.replay import replay
 from seglog.spark.replay.machine import named_machine
+from seglog.terminal.exits import Exit
 
 if TYPE_CHECKING:
     import argparse
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from seglog.cli.options import Parser
+    from seglog.terminal.parser import Parser
 
 
 def build_parser() -> Parser:

@@ -13,7 +13,7 @@ from seglog.spark.jobs.tasks import records
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from seglog.spark.plan import OffsetRange
+    from seglog.spark.read.plan import OffsetRange
     from seglog.spark.replay.machine import Machine
 
 ROWS = 10_000

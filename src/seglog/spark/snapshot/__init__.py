@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 from seglog.errors import InvalidArgument
 from seglog.spark.jobs.pins import pin, positions, to_json
 from seglog.spark.jobs.tasks import read, spread
-from seglog.spark.options import all_columns
+from seglog.spark.read.options import all_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

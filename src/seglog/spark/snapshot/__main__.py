@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from seglog.cli.exits import Exit
 from seglog.spark.jobs import command
 from seglog.spark.snapshot import bootstrap
+from seglog.terminal.exits import Exit
 
 if TYPE_CHECKING:
     import argparse
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from seglog.cli.options import Parser
+    from seglog.terminal.parser import Parser
 
 
 def build_parser() -> Parser:

@@ -14,7 +14,7 @@ from seglog.spark.jobs.tasks import records
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from seglog.spark.plan import OffsetRange
+    from seglog.spark.read.plan import OffsetRange
 
 SKIP_OFFSETS = 100_000  # a shorter stretch is read through: finding a place costs more
 MERGE_ROWS = 1_000_000  # so many candidates beside the merged ones before they are merged: it bounds the memory

@@ -27,8 +27,8 @@ from pyspark import TaskContext
 
 from seglog.log.live import LiveSegments
 from seglog.log.writer import LogWriter
-from seglog.spark.destination import Destination, find
-from seglog.spark.staging_task import StagingTask
+from seglog.spark.write.destination import Destination, find
+from seglog.spark.write.task import StagingTask
 
 CONTROL = "SEGLOG_TEST_CONTROL"
 PATIENCE = 60.0  # seconds that a slow task waits for the others

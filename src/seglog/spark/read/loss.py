@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from seglog.errors import LogTruncated, OffsetOutOfRange
 
 if TYPE_CHECKING:
-    from seglog.spark.extents import LogSnapshot
+    from seglog.spark.read.extents import LogSnapshot
 
 _LOG = logging.getLogger("seglog.spark")
 ADVICE = "set failOnDataLoss to false to go on at what is there"

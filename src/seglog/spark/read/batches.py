@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 
 from seglog.kernels.columns import gather
 from seglog.log.arrow_columns import chunk_rows
-from seglog.spark.options import all_columns
-from seglog.spark.pushdown import ALL, EVERYTHING
+from seglog.spark.read.options import all_columns
+from seglog.spark.read.pushdown import ALL, EVERYTHING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from seglog.spark.pushdown import Intervals, Restriction
+    from seglog.spark.read.pushdown import Intervals, Restriction
 
 # About what the JVM takes in best: larger batches only cost it memory.
 BATCH_ROWS = 10_000

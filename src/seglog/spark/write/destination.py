@@ -54,10 +54,10 @@ class Destination:
     def publish(self, staged: Share, *, query: str, batch: int) -> bool:
         """Add a batch; False if it was here already. Whoever else is publishing is waited for; LogLocked after that."""
         if self.alone:
-            with _patiently(lambda: open_log(self.root)) as log:
+            with patiently(lambda: open_log(self.root)) as log:
                 new = log.publish(staged.get(0, []), query=query, batch=batch) is not None
         else:
-            with _patiently(lambda: Topic.open(self.root)) as topic:
+            with patiently(lambda: Topic.open(self.root)) as topic:
                 new = topic.publish(staged, query=query, batch=batch) is not None
         self._clean(query, batch)
         return new
@@ -158,7 +158,7 @@ def _last_batch(storage: Storage, query: str) -> int:
 
 
 @contextmanager
-def _patiently(opened: Callable[[], Held]) -> Iterator[Held]:
+def patiently(opened: Callable[[], Held]) -> Iterator[Held]:
     """Open for writing as soon as no other process does; LogLocked after LOCK_PATIENCE seconds."""
     deadline = time.monotonic() + LOCK_PATIENCE
     while True:

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from seglog.errors import InvalidArgument
-from seglog.spark.loss import Position
+from seglog.spark.read.loss import Position
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from seglog.spark.extents import Partition
+    from seglog.spark.read.extents import Partition
 
 Json = dict[str, dict[str, dict[str, Any]]]
 

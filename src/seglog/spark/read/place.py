@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 from seglog.errors import InvalidArgument, LogNotFound, NotALog
 from seglog.format import filename
 from seglog.log.opening import open_log
-from seglog.spark.extents import Extent, LogSnapshot, Partition
+from seglog.spark.read.extents import Extent, LogSnapshot, Partition
 from seglog.topic import description
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from seglog.format.manifest import SegmentEntry
     from seglog.log.log import Log
     from seglog.log.view import View
-    from seglog.spark.options import Selection
+    from seglog.spark.read.options import Selection
 
 OPEN_LOGS = 200  # a follower holds three files; more partitions than this are opened anew for every look
 

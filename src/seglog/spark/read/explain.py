@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from seglog.errors import InvalidArgument
 from seglog.spark import require_pyspark
-from seglog.spark.options import ReadOptions
-from seglog.spark.plan import ReadPlan
-from seglog.spark.pushdown import push
+from seglog.spark.read.options import ReadOptions
+from seglog.spark.read.plan import ReadPlan
+from seglog.spark.read.pushdown import push
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ def explain_read(path: str | Path, filters: Sequence[Filter] = (), **options: An
     pushed down. Raises what the read would raise when it is planned, and MissingExtra.
     """
     require_pyspark()
-    from seglog.spark.reader import SeglogReader  # noqa: PLC0415 - needs pyspark, an optional dependency
+    from seglog.spark.read.reader import SeglogReader  # noqa: PLC0415 - needs pyspark, an optional dependency
 
     restriction, left = push(filters)
     if left:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from seglog.log.log import Log
-    from seglog.spark.extents import Extent, LogSnapshot
-    from seglog.spark.place import Logs
+    from seglog.spark.read.extents import Extent, LogSnapshot
+    from seglog.spark.read.place import Logs
 
 REMEMBERED = 1000
 

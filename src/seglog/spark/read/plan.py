@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from seglog.spark.loss import Position
-from seglog.spark.pushdown import EVERYTHING
+from seglog.spark.read.loss import Position
+from seglog.spark.read.pushdown import EVERYTHING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from seglog.spark.extents import Extent, LogSnapshot
-    from seglog.spark.options import ReadOptions
-    from seglog.spark.pushdown import Restriction
+    from seglog.spark.read.extents import Extent, LogSnapshot
+    from seglog.spark.read.options import ReadOptions
+    from seglog.spark.read.pushdown import Restriction
 
 TASK_BYTES = 128 * 1024 * 1024  # as Spark's own files: large enough that a task's fixed cost vanishes
 # A Python task costs Spark some 60 ms of a core before it reads a byte (84 empty ones: 2.6 s on two cores), so

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from seglog.errors import CorruptRecord
 from seglog.format.codec import HEAD_BYTES, InvalidRecord
 from seglog.log.arrow import decode_batches
-from seglog.spark.batches import BATCH_BYTES, BATCH_ROWS
+from seglog.spark.read.batches import BATCH_BYTES, BATCH_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -31,23 +31,23 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from seglog.errors import LogTruncated
-from seglog.spark import bounds
-from seglog.spark.admission import shares
-from seglog.spark.counting import Counter
-from seglog.spark.loss import ADVICE, Loss, lost_below, position_at, report
-from seglog.spark.offsets import Progress, decode, encode
-from seglog.spark.place import Logs, look_at_all, look_at_those_left, places
-from seglog.spark.plan import Share, plan_read
-from seglog.spark.reader import RangePartition, read_range
+from seglog.spark.read import bounds
+from seglog.spark.read.admission import shares
+from seglog.spark.read.counting import Counter
+from seglog.spark.read.loss import ADVICE, Loss, lost_below, position_at, report
+from seglog.spark.read.offsets import Progress, decode, encode
+from seglog.spark.read.place import Logs, look_at_all, look_at_those_left, places
+from seglog.spark.read.plan import Share, plan_read
+from seglog.spark.read.reader import RangePartition, read_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
-    from seglog.spark.extents import LogSnapshot, Partition
-    from seglog.spark.offsets import Json
-    from seglog.spark.options import ReadOptions
+    from seglog.spark.read.extents import LogSnapshot, Partition
+    from seglog.spark.read.offsets import Json
+    from seglog.spark.read.options import ReadOptions
 
 _LOG = logging.getLogger("seglog.spark")
 # A task costs more than reading this: a micro-batch of a few records is one task a partition.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seglog.spark.destination import Destination, Share, find
+from seglog.spark.write.destination import Destination, Share, find
 from seglog.topic.split import split_by_partition
 
 if TYPE_CHECKING:

@@ -18,14 +18,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from seglog.errors import InvalidArgument
 from seglog.log.staging import JOB
-from seglog.spark.destination import Share, batch_name, everywhere, find, merged
+from seglog.spark.write.destination import Share, batch_name, everywhere, find, merged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-    from seglog.spark.write_options import WriteOptions
+    from seglog.spark.write.options import WriteOptions
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
@@ -91,7 +91,7 @@ class StreamSink(DataSourceStreamArrowWriter):
 
 
 def _stage(options: WriteOptions, batches: Iterator[pa.RecordBatch], query: str, batch: int) -> Staged:
-    from seglog.spark.staging_task import StagingTask  # noqa: PLC0415 - Arrow and the kernels: executors only
+    from seglog.spark.write.task import StagingTask  # noqa: PLC0415 - Arrow and the kernels: executors only
 
     with StagingTask(options.path, options.topic, batch_name(query, batch)) as task:
         for rows in batches:

@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from seglog import errors
-from seglog.cli.units import format_count
+from seglog.terminal.units import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from seglog.spark.extents import Extent
+    from seglog.spark.read.extents import Extent
 
 Intervals = tuple[tuple[int, int], ...]
 """Ranges of whole numbers, first .. last (exclusive), ordered and apart."""

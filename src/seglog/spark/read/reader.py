@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from seglog.spark import bounds
-from seglog.spark.loss import position_at
-from seglog.spark.place import Logs, look_at_all, places
-from seglog.spark.plan import OffsetRange, ReadPlan, Share, plan_read
-from seglog.spark.pushdown import EVERYTHING, LOWEST, Restriction, push
-from seglog.spark.scan import RangeScan
+from seglog.spark.read import bounds
+from seglog.spark.read.loss import position_at
+from seglog.spark.read.place import Logs, look_at_all, places
+from seglog.spark.read.plan import OffsetRange, ReadPlan, Share, plan_read
+from seglog.spark.read.pushdown import EVERYTHING, LOWEST, Restriction, push
+from seglog.spark.read.scan import RangeScan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import Filter
 
-    from seglog.spark.extents import LogSnapshot
-    from seglog.spark.options import ReadOptions
+    from seglog.spark.read.extents import LogSnapshot
+    from seglog.spark.read.options import ReadOptions
 
 _LOG = logging.getLogger("seglog.spark")
 

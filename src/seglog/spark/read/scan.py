@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from seglog.errors import LogNotFound, LogTruncated, OffsetOutOfRange
 from seglog.log.opening import open_log
-from seglog.spark.batches import SparkColumns
-from seglog.spark.blocks import Blocks
-from seglog.spark.loss import Loss, lost_below, report
-from seglog.spark.place import Place, snapshot_of, view_of
+from seglog.spark.read.batches import SparkColumns
+from seglog.spark.read.blocks import Blocks
+from seglog.spark.read.loss import Loss, lost_below, report
+from seglog.spark.read.place import Place, snapshot_of, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from seglog.log.log import Log
     from seglog.log.view import View
-    from seglog.spark.extents import LogSnapshot
-    from seglog.spark.plan import OffsetRange
-    from seglog.spark.pushdown import Restriction
+    from seglog.spark.read.extents import LogSnapshot
+    from seglog.spark.read.plan import OffsetRange
+    from seglog.spark.read.pushdown import Restriction
 
 _LOG = logging.getLogger("seglog.spark")
 

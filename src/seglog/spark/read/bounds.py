@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from seglog.errors import InvalidArgument
-from seglog.spark.extents import LogSnapshot
-from seglog.spark.options import EARLIEST, LATEST
+from seglog.spark.read.extents import LogSnapshot
+from seglog.spark.read.options import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seglog.spark.options import Bound, ReadOptions
+    from seglog.spark.read.options import Bound, ReadOptions
 
 FirstAt = Callable[[LogSnapshot, int], int | None]
 """The first offset of a log whose timestamp (us) is this or later; None where every record is older."""
