@@ -47,7 +47,6 @@ from seglog.log.opening import existing, open_log, storage_at
 from seglog.record import Record
 from seglog.segment.report import RecoveryEvent, RecoveryReport
 from seglog.storage import LocalStorage, MemoryStorage
-from seglog.topic import Topic
 
 if TYPE_CHECKING:
     import os
@@ -55,10 +54,20 @@ if TYPE_CHECKING:
     from seglog.log.check import Progress, VerifyReport
     from seglog.log.repair import RepairReport
     from seglog.storage import Storage
+    from seglog.topic import Topic
 
 open = open_log  # noqa: A001 - seglog.open reads as the standard library's other opens
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    """Load what not every program needs when it is first asked for."""
+    if name != "Topic":
+        raise AttributeError(f"module 'seglog' has no attribute {name!r}")
+    from seglog.topic import Topic  # noqa: PLC0415 - see above
+
+    return Topic
 
 
 def verify(place: "str | os.PathLike[str] | Storage", progress: "Progress | None" = None) -> "VerifyReport":

