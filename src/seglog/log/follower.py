@@ -67,7 +67,7 @@ class LogFollower(Log):
             self._storage, manifest.active, interval=config.index_interval_bytes, durable=self._durable
         )
         active.refresh()
-        view = self._views.add(View(manifest, active.reader, cache, self._view))
+        view = self._views.add(View(manifest, active.reader, cache, self.view))
         self._identity = identity
         return view, active
 
@@ -83,7 +83,8 @@ class LogFollower(Log):
                     raise  # else the structure changed once more while it was read
         self._hold_oldest()
 
-    def _view(self) -> View:
+    def view(self) -> View:
+        """Return the present view; see Log.view."""
         with self._mutex:
             self._check_open()
             if self._storage.identity(filename.MANIFEST) != self._identity:
@@ -102,7 +103,7 @@ class LogFollower(Log):
             known = offset < self._present.next_offset
             if known and self._storage.identity(filename.MANIFEST) == self._identity:
                 return self._present
-        return self._view()
+        return self.view()
 
     def _hold_oldest(self) -> None:
         self._lease.hold(self._views.oldest_version() or 0)
@@ -111,7 +112,7 @@ class LogFollower(Log):
     def durable_offset(self) -> int:
         """What the writer is known to have synced, as far as its index tells."""
         self._check_open()
-        manifest = self._view().manifest
+        manifest = self.view().manifest
         synced = ActiveFollower(
             self._storage, manifest.active, interval=manifest.config.index_interval_bytes, durable=True
         )
@@ -122,7 +123,7 @@ class LogFollower(Log):
     def segments(self) -> tuple[SegmentInfo, ...]:
         """Figures of every segment; those of the active one are counted now."""
         with self._mutex:
-            view, active = self._view(), self._active
+            view, active = self.view(), self._active
         return (
             *[sealed_info(entry) for entry in view.manifest.segments[:-1]],
             active_info(active.entry, active.reader, active.tally()),

@@ -52,7 +52,8 @@ class LockedLog(Log):
 
     # --- state --------------------------------------------------------------------------------------------------
 
-    def _view(self) -> View:
+    def view(self) -> View:
+        """Return the present view; see Log.view."""
         if self._closed:
             self._check_open()
         if self._live.active.reader.next_offset != self._live.active.next_offset and self._refusal is None:
@@ -76,7 +77,7 @@ class LockedLog(Log):
     def segments(self) -> tuple[SegmentInfo, ...]:
         """Figures of every segment, the active one last."""
         with self._mutex:
-            self._view()
+            self.view()
             return self._live.infos()
 
     def _check_writable(self) -> None:

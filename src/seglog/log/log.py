@@ -54,12 +54,15 @@ class Log(ABC):
     # --- what the two kinds of log provide ------------------------------------------------------------------------
 
     @abstractmethod
-    def _view(self) -> View:
-        """Return the present view; for a follower, after a look at what has changed."""
+    def view(self) -> View:
+        """Return the present view: one manifest and the segments it names, good for as long as it is held.
+
+        For a follower, after a look at what has changed. For callers that need the structure itself, as Spark does.
+        """
 
     def _view_at(self, offset: int) -> View:
         """Return a view that is good for reading `offset`."""
-        return self._view()
+        return self.view()
 
     @property
     @abstractmethod
@@ -85,27 +88,27 @@ class Log(ABC):
     @property
     def config(self) -> LogConfig:
         """The configuration stored with the log."""
-        return self._view().manifest.config
+        return self.view().manifest.config
 
     @property
     def lowest_offset(self) -> int:
         """The first offset that the log still holds."""
-        return self._view().lowest_offset
+        return self.view().lowest_offset
 
     @property
     def next_offset(self) -> int:
         """The offset that the next append gets: one behind the last record."""
-        return self._view().next_offset
+        return self.view().next_offset
 
     @property
     def size(self) -> int:
         """Bytes of all stores."""
-        view = self._view()
+        view = self.view()
         return view.active.size + sum(entry.bytes or 0 for entry in view.manifest.segments[:-1])
 
     def __len__(self) -> int:
         """Return next_offset - lowest_offset: an upper bound of the records where compaction left gaps."""
-        view = self._view()
+        view = self.view()
         return view.next_offset - view.lowest_offset
 
     def __bool__(self) -> bool:
@@ -115,7 +118,7 @@ class Log(ABC):
     def __repr__(self) -> str:
         if self._closed:
             return f"<{type(self).__name__} {self.path} closed>"
-        view = self._view()
+        view = self.view()
         return f"<{type(self).__name__} {self.path} offsets {view.lowest_offset}..{view.next_offset}>"
 
     def __enter__(self) -> Self:
@@ -166,7 +169,7 @@ class Log(ABC):
         return view.scan(start, stop, on_corrupt)
 
     def _range(self, start: int | None, stop: int | None) -> tuple[View, int, int]:
-        view = self._view()
+        view = self.view()
         lowest, end = view.lowest_offset, view.next_offset
         start = lowest if start is None else checked_offset(start, "start")
         stop = end if stop is None else checked_offset(stop, "stop")
@@ -237,7 +240,7 @@ class Log(ABC):
     def offset_at(self, timestamp: int) -> int | None:
         """Return the first offset whose timestamp (us) is `timestamp` or later, None where every record is older."""
         timestamp = checked_timestamp(timestamp)
-        for reader in self._newer(self._view(), timestamp):
+        for reader in self._newer(self.view(), timestamp):
             found = reader.offset_at(timestamp)
             if found is not None:
                 return found
@@ -253,11 +256,11 @@ class Log(ABC):
 
     def tail(self, start: int | None = None) -> Tail:
         """Return a place in the log, at `start` (default: the present end), whose `poll` gives what comes behind it."""
-        view = self._view()
+        view = self.view()
         position = view.next_offset if start is None else checked_offset(start, "start")
         if not view.lowest_offset <= position <= view.next_offset:
             raise OffsetOutOfRange(position, view.lowest_offset, view.next_offset)
-        return Tail(self.path, self._view, view, position)
+        return Tail(self.path, self.view, view, position)
 
     def follow(self, start: int | None = None, *, timeout: float | None = None) -> Iterator[Record]:
         """Iterate over the records from `start` (default: the present end) on, and wait for more, for ever.
@@ -275,7 +278,7 @@ class Log(ABC):
         """Check every byte of every segment; changes nothing. progress(bytes done, bytes in all)."""
         from seglog.log.check import verify_storage  # noqa: PLC0415 - an operator's call
 
-        self._view()
+        self.view()
         return verify_storage(self._storage, progress)
 
     # --- writing: what a log that was opened for reading answers --------------------------------------------------
@@ -348,7 +351,7 @@ class Log(ABC):
 
     def published(self, query: str) -> int | None:
         """Return the number of the last batch that was published for a query, None before the first."""
-        return self._view().manifest.published.get(query)
+        return self.view().manifest.published.get(query)
 
     def truncate(self, offset: int) -> None:
         """Remove the records from `offset` on; the next append gets `offset`."""

@@ -18,7 +18,7 @@ from seglog.errors import InvalidArgument, InvalidType, NotALog, OffsetOutOfRang
 from seglog.spark.option_values import local_path
 from seglog.spark.read.loss import position_at
 from seglog.spark.read.options import EARLIEST, LATEST, Selection
-from seglog.spark.read.place import Logs, look_at_all, places, view_of
+from seglog.spark.read.place import Logs, look_at_all, places
 from seglog.spark.read.plan import OffsetRange
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def pin(path: str | Path, *, start: Moment = None, stop: Moment = None) -> list[
             for name, moments in (("start", _moments(start, "start", found)), ("stop", _moments(stop, "stop", found)))
         )
         return [
-            _pinned(snapshot, view_of(logs.get(snapshot.path)).manifest, low, high)
+            _pinned(snapshot, logs.get(snapshot.path).view().manifest, low, high)
             for snapshot, low, high in zip(snapshots, starts, stops, strict=True)
         ]
 

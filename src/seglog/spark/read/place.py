@@ -134,7 +134,7 @@ class Logs:
     def look(self, place: Place) -> LogSnapshot:
         """Return what a partition's log holds now; what opening it raises."""
         try:
-            return snapshot_of(view_of(self.get(place.path)), place)
+            return snapshot_of(self.get(place.path).view(), place)
         except BaseException:
             self.forget(place.path)
             raise
@@ -157,11 +157,6 @@ class Logs:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def view_of(log: Log) -> View:
-    """Return the present view of a log: manifest and segments that fit each other, pinned while it is held."""
-    return log._view()
 
 
 def snapshot_of(view: View, place: Place) -> LogSnapshot:

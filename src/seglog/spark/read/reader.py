@@ -21,7 +21,6 @@ from seglog.spark.read.loss import position_at
 from seglog.spark.read.place import Logs, look_at_all, places
 from seglog.spark.read.plan import OffsetRange, ReadPlan, Share, plan_read
 from seglog.spark.read.pushdown import EVERYTHING, LOWEST, Restriction, push
-from seglog.spark.read.scan import RangeScan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,6 +82,8 @@ def read_range(
     """Return the Arrow batches of one input partition, none for Spark's stand-in where a plan has no range at all."""
     if partition.value is None:
         return iter(())
+    from seglog.spark.read.scan import RangeScan  # noqa: PLC0415 - Arrow and the kernels: tasks need them, planning not
+
     return iter(RangeScan(partition.value, options.columns, restriction, fail_on_data_loss=options.fail_on_data_loss))
 
 

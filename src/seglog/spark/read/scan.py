@@ -13,7 +13,7 @@ from seglog.log.opening import open_log
 from seglog.spark.read.batches import SparkColumns
 from seglog.spark.read.blocks import Blocks
 from seglog.spark.read.loss import Loss, lost_below, report
-from seglog.spark.read.place import Place, snapshot_of, view_of
+from seglog.spark.read.place import Place, snapshot_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,7 +59,7 @@ class RangeScan:
     def _read(self, log: Log) -> Iterator[pa.RecordBatch]:
         """Read by one view of the log, and by the next where the log lets go of files of that one meanwhile."""
         while True:
-            view = view_of(log)
+            view = log.view()
             start, stop = self._still_there(snapshot_of(view, self._place))
             try:
                 yield from self._batches(view, start, stop)
