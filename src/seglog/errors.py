@@ -28,13 +28,25 @@ succeed later without anybody's help. This module knows nothing else of the proj
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
+
+
+def _restored(kind: type[SeglogError], args: tuple[Any, ...]) -> SeglogError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    return error
 
 
 class SeglogError(Exception):
     """The root of all errors of this project."""
 
     retriable: ClassVar[bool] = False
+
+    def __reduce__(self) -> Any:
+        """Let the error travel between processes as it is, whatever its constructor takes."""
+        if isinstance(self, OSError):
+            return super().__reduce__()  # knows errno and file names
+        return _restored, (type(self), self.args), self.__dict__
 
 
 class InvalidArgument(SeglogError, ValueError):

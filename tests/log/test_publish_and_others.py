@@ -345,3 +345,12 @@ def test_a_stage_that_met_an_error_cannot_be_published_in_part(path: Path, opera
             with pytest.raises(seglog.InvalidArgument, match="ended"):
                 refused()
     assert names_in_stages(path) == []
+
+
+def test_the_stage_of_a_compaction_that_died_goes_with_an_opening_a_day_later(path: Path, clock: Any) -> None:
+    filled(path).close()
+    staged_in(path, NEW, batch="compact-0123", clock=clock)
+    staged_in(path, NEW, batch="q-0", clock=clock)
+    clock.now += KEPT_US + 1
+    seglog.open(path, clock=clock).close()
+    assert {name.partition("/")[0] for name in names_in_stages(path)} == {"q-0"}, "a topic may still need that one"

@@ -281,4 +281,5 @@ def test_no_staged_segment_is_handed_out_before_it_and_its_name_are_on_the_mediu
             < puts[-1]
             < max(place for place, call in enumerate(calls) if call == f"datasync {store}")
         )
-    assert calls[-1] == f"sync_directory {staged[0].directory}"
+    above = ["staging/q-0", "staging", ""]  # another task may have made these, and died before it synced their names
+    assert calls[-4:] == [f"sync_directory {name}" for name in (staged[0].directory, *above)]

@@ -443,3 +443,32 @@ def test_compaction_is_no_loss_neither_behind_the_stream_nor_before_it(tmp_path:
         log.append(b"new", key=b"key 1")
         assert query.offsets() == [300]
         assert query.offsets() == []
+
+
+def test_what_takes_the_place_of_records_below_the_latest_does_not_pass_for_new_ones(
+    log: seglog.Log, path: Path
+) -> None:
+    fill(log, 100)
+    query = Query(path, startingOffsets="latest")
+    assert query.offsets() == []
+    log.truncate(50)
+    fill(log, 60)
+    with pytest.raises(LogTruncated):
+        query.plan()
+
+
+def test_a_truncate_that_was_harmless_stays_harmless_when_a_compaction_follows(tmp_path: Path) -> None:
+    keyed = seglog.LogConfig(segment_bytes=512, retention=seglog.Retention(compact=True))
+    with seglog.open(tmp_path / "log", keyed) as log:
+        for number in range(50):
+            log.append(b"x" * 20, key=b"%d" % (number % 5))
+        query = Query(tmp_path / "log")
+        assert len(query.offsets()) == 50
+        log.append(b"never delivered", key=b"z")
+        log.truncate(50)
+        assert query.offsets() == []
+        for number in range(30):
+            log.append(b"y" * 20, key=b"%d" % (number % 5))
+        log.compact()
+        expected = [record.offset for record in log.scan(50)]
+        assert query.offsets() == expected

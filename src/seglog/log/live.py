@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from seglog.clock import Clock
 from seglog.config import LogConfig
@@ -145,7 +146,8 @@ class LiveSegments:
             raise
         self.durability.advance(end)
         self.last_append = now
-        self.drop_expired(now)
+        with suppress(StorageError):  # the batch is in; what expired goes at the next roll
+            self.drop_expired(now)
         return range(old.next_offset, end)
 
     def swap(

@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from seglog.clock import Clock, system_clock
@@ -28,6 +29,7 @@ from seglog.segment.active import ActiveSegment, create_segment
 from seglog.segment.sealed import open_store
 from seglog.storage import Storage, Subdirectory, must_sync
 
+COMPACTION = "compact-"  # the stages of a pass; no transaction ever names them
 JOB = "job-"  # a query id that begins so is of a job that runs once
 JOBS_KEPT = 16
 KEPT_US = 24 * 3600 * 1_000_000  # longer than any task writes at one stage
@@ -75,6 +77,12 @@ def checked_batch(batch: object) -> int:
 def stage_directory(batch: str, now: int) -> str:
     """Return the name of a new stage for a batch; no two are alike."""
     return f"{filename.STAGING}/{checked_name(batch, 'batch')}/{now}-{secrets.token_hex(4)}"
+
+
+def ancestors(directory: str) -> list[str]:
+    """Return a directory of a log and those above it, the log's own, "", last."""
+    parts = directory.split("/")
+    return ["/".join(parts[:count]) for count in range(len(parts), -1, -1)]
 
 
 def refuse_rebuilt(manifest: Manifest, path: str) -> None:
@@ -190,7 +198,8 @@ class Stage:
         self._check_open()
         self._open = False
         self.roll()
-        must_sync(self._files.sync_directory)
+        for directory in ancestors(self.directory):  # whoever made one of them may have died before syncing its name
+            must_sync(partial(self._storage.sync_directory, directory))
         if not self._sealed:
             self.discard()
         self._finished = True
@@ -274,13 +283,14 @@ def remove_stages(storage: Storage, batch: str) -> None:
         storage.remove_directory(f"{filename.STAGING}/{batch}")
 
 
-def age_out(storage: Storage, now: int) -> None:
-    """Remove stages older than KEPT_US: nobody will publish them any more.
+def age_out(storage: Storage, now: int, *, batches: str = "") -> None:
+    """Remove stages older than KEPT_US, of batches whose name begins so: nobody will publish them any more.
 
-    Not for a partition of a topic with an unfinished transaction, however old: that one still needs its stages. Others
-    may be making new stages meanwhile, also in the directory of a batch that looks empty.
+    Not for a partition of a topic with an unfinished transaction, however old, unless only those of compaction are
+    meant: that transaction still needs its stages. Others may be making new stages meanwhile, also in the directory of
+    a batch that looks empty.
     """
-    for batch in storage.names(filename.STAGING):
+    for batch in [name for name in storage.names(filename.STAGING) if name.startswith(batches)]:
         directory = f"{filename.STAGING}/{batch}"
         for stage in _names(storage, directory):
             if now - _begun(stage) > KEPT_US:

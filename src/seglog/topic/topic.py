@@ -183,19 +183,24 @@ class Topic:
             self._finish_batches()
             if any(_last_batch(log, query) >= transaction.batch for log in self._logs):
                 return None
-            self._check(transaction)
+            self.check_staged(transaction.staged)
             self._unfinished = True
             commit(self._storage, transaction)
             added = finish(self._storage, transaction, self._logs)
             self._unfinished = False
             return added
 
-    def _check(self, transaction: Transaction) -> None:
-        """Raise where a partition, also one without a share, would refuse: once it is committed none may."""
-        for number in transaction.staged:
+    def check_staged(self, staged: Mapping[int, Sequence[StagedSegment]]) -> None:
+        """Raise, without any change, where a partition would refuse: also one without a share."""
+        for number in staged:
             self.partition(number)
-        for number, log in enumerate(self._logs):
-            log.check_staged(transaction.staged.get(number, ()))
+        for number, log in enumerate(self._logs):  # once it is committed none may refuse
+            log.check_staged(staged.get(number, ()))
+
+    def published(self, query: str) -> int | None:
+        """Return the number of the last batch that was published for a query, None before the first."""
+        last = max(_last_batch(log, query) for log in self._logs)
+        return None if last < 0 else last
 
     def _finish_batches(self) -> None:
         """Do what an interrupted `publish` left to do, before anything else on the topic."""

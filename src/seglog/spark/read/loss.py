@@ -29,8 +29,8 @@ ADVICE = "set failOnDataLoss to false to go on at what is there"
 class Position:
     """A place in a log: the next offset to read.
 
-    log, epoch: of the log when the position was taken; file: where offset - 1 stood then, None where nothing below the
-    position was read.
+    log, epoch: of the log when the position was taken; file: where offset - 1 stood then, None where the
+    log began here.
     """
 
     offset: int
@@ -39,9 +39,11 @@ class Position:
     file: int | None = None
 
 
-def position_at(snapshot: LogSnapshot, offset: int, *, read: bool = True) -> Position:
-    """Return a position in the log as it stands; read: whether records below it were (or will be) read."""
-    return Position(offset, snapshot.log, snapshot.epoch, snapshot.file_of(offset - 1) if read else None)
+def position_at(snapshot: LogSnapshot, offset: int) -> Position:
+    """Return a position in the log as it stands. Also where nothing was read yet what stands below it tells of a
+    truncate: what takes the place of the records behind it must not pass for them.
+    """
+    return Position(offset, snapshot.log, snapshot.epoch, snapshot.file_of(offset - 1))
 
 
 @dataclass(frozen=True, slots=True)

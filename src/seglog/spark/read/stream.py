@@ -88,7 +88,7 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         return encode(
             {
-                snapshot.key: Progress(position_at(snapshot, start, read=False), start)
+                snapshot.key: Progress(position_at(snapshot, start), start)
                 for snapshot, start in zip(snapshots, starts, strict=True)
             }
         )
@@ -113,7 +113,7 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._is_due(sum(waiting), limit):
             return start
         ends = self._ends(pending, waiting, limit)
-        after = {part.snapshot.key: _moved(known, part, end) for part, end in zip(pending, ends, strict=True)}
+        after = {part.snapshot.key: _moved(part, end) for part, end in zip(pending, ends, strict=True)}
         if {key: part.position for key, part in after.items()} == {key: part.position for key, part in known.items()}:
             return start
         self._triggered = time.monotonic()
@@ -224,9 +224,10 @@ def _lost_of_new(snapshot: LogSnapshot) -> Loss | None:
     return Loss(first, f"it is new here, but offsets {first} up to {lowest} expired", lowest, expired=True)
 
 
-def _moved(known: dict[Partition, Progress], part: _Pending, end: int) -> Progress:
-    """Return the progress of a partition; the position it had where nothing of it is taken."""
-    before = known.get(part.snapshot.key)
-    if before is not None and end == before.position.offset and part.begin == end:
-        return Progress(before.position, end)
+def _moved(part: _Pending, end: int) -> Progress:
+    """Return the progress of a partition.
+
+    Where nothing of it is taken, its position is still taken anew: a truncate above it, or a compaction, that was found
+    harmless now could not be told from loss any more after the next one.
+    """
     return Progress(position_at(part.snapshot, end), part.begin)

@@ -7,7 +7,7 @@ Knows no Spark.
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -51,24 +51,24 @@ class Destination:
         """Begin a stage in one partition."""
         return Stage(self.storage(partition), batch)
 
-    def publish(self, staged: Share, *, query: str, batch: int) -> bool:
-        """Add a batch; False if it was here already. Whoever else is publishing is waited for; LogLocked after that."""
-        if self.alone:
-            with patiently(lambda: open_log(self.root)) as log:
-                new = log.publish(staged.get(0, []), query=query, batch=batch) is not None
-        else:
-            with patiently(lambda: Topic.open(self.root)) as topic:
-                new = topic.publish(staged, query=query, batch=batch) is not None
-        self._clean(query, batch)
-        return new
+    @contextmanager
+    def held(self) -> Iterator[Publication]:
+        """Hold the lock, so that a batch can join. Whoever else is publishing is waited for; LogLocked after that."""
+        with ExitStack() as resources:
+            if self.alone:
+                target: Log | Topic = resources.enter_context(patiently(lambda: open_log(self.root)))
+            else:
+                target = resources.enter_context(patiently(lambda: Topic.open(self.root)))
+            yield Publication(self, target)
 
     def forget(self, *, query: str, batch: int) -> None:
         """Remove every stage of a batch that failed, also of tasks that died; one that was committed all the same is
-        left as it is.
+        left as it is, and so is one of a log that another process holds: then the stages age out.
         """
-        if not self.is_committed(query, batch):
-            for partition in range(self.partitions):
-                remove_stages(self.storage(partition), batch_name(query, batch))
+        with suppress(LogLocked), self.held():  # under the lock nobody commits it between the look and the removal
+            if not self.is_committed(query, batch):
+                for partition in range(self.partitions):
+                    remove_stages(self.storage(partition), batch_name(query, batch))
 
     def is_committed(self, query: str, batch: int) -> bool:
         """Whether a batch is here, or will be: its transaction is written."""
@@ -77,7 +77,7 @@ class Destination:
             return True
         return any(_last_batch(self.storage(number), query) >= batch for number in range(self.partitions))
 
-    def _clean(self, query: str, batch: int) -> None:
+    def clean(self, query: str, batch: int) -> None:
         """Remove what this batch and earlier ones of its query staged: also tasks whose result nobody took."""
         for number in range(self.partitions):
             storage = self.storage(number)
@@ -87,6 +87,33 @@ class Destination:
                     remove_stages(storage, name)
         if self.alone and not description.is_topic(self.root.parent):
             age_out(self.storage(0), system_clock())
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A destination whose lock is held."""
+
+    destination: Destination
+    target: Log | Topic
+
+    def check(self, staged: Share, *, query: str, batch: int) -> None:
+        """Raise, without any change, what `publish` would refuse."""
+        last = self.target.published(query)
+        if last is not None and last >= batch:
+            return
+        if isinstance(self.target, Topic):
+            self.target.check_staged(staged)
+        else:
+            self.target.check_staged(staged.get(0, []))
+
+    def publish(self, staged: Share, *, query: str, batch: int) -> bool:
+        """Add a batch, and remove its stages; False if it was here already."""
+        if isinstance(self.target, Topic):
+            added = self.target.publish(staged, query=query, batch=batch) is not None
+        else:
+            added = self.target.publish(staged.get(0, []), query=query, batch=batch) is not None
+        self.destination.clean(query, batch)
+        return added
 
 
 def batch_name(query: str, batch: int) -> str:

@@ -10,6 +10,7 @@ Source: format.md "publish"; what Spark does after a failed commit: design notes
 from __future__ import annotations
 
 import uuid
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -100,8 +101,16 @@ def _stage(options: WriteOptions, batches: Iterator[pa.RecordBatch], query: str,
 
 
 def _publish(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    for name, share, first in _by_topic(messages):
-        find(options.path, name).publish(share, query=first.query, batch=first.batch)
+    """Publish to every topic; none gets its share before all of them are held and have nothing against it."""
+    with ExitStack() as locks:
+        publications = [
+            (locks.enter_context(find(options.path, name).held()), share, first)
+            for name, share, first in _by_topic(messages)
+        ]
+        for publication, share, first in publications:
+            publication.check(share, query=first.query, batch=first.batch)
+        for publication, share, first in publications:
+            publication.publish(share, query=first.query, batch=first.batch)
 
 
 def _by_topic(messages: Sequence[WriterCommitMessage | None]) -> Iterator[tuple[str, Share, Staged]]:
