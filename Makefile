@@ -1,16 +1,17 @@
 # make demo   the main job on real data        make test   the fast suite
 # make lint   style, types, layers             make bench  ratios, both sides in one run
-# make deep   the long proofs                  make clean  remove what make made
+# make proof  processes really killed          make deep   the long proofs
+# make clean  remove what make made
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint bench deep clean
+.PHONY: demo test lint bench proof deep clean
 .DEFAULT_GOAL := help
 
 help:
-	@head -3 Makefile
+	@head -4 Makefile
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "seglog needs Python 3.11 or newer: set PYTHON=/path/to/python3.11"; exit 1; }
@@ -23,7 +24,10 @@ demo: $(STAMP)
 	$(BIN)/seglog demo --output demo-output
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -m 'not deep' --cov --cov-report=
+	$(BIN)/python -m pytest -m 'not proof and not deep' --cov --cov-report=
+
+proof: $(STAMP)
+	$(BIN)/python -m pytest -m proof
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
