@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog import LogConfig, Retention
-from seglog.format.manifest import Manifest, SegmentEntry
+from seglog.format.manifest import ANYTHING, Manifest, SegmentEntry
 from seglog.keyed.plan import (
     Measured,
     after_pass,
@@ -137,6 +137,20 @@ def test_a_source_behind_a_damaged_one_stays_as_it_was() -> None:
     assert after_pass(before, plan, 10).horizons == ((10, NOW + DAY),)
     assert after_pass(left_out, plan, 10) == left_out
     assert after_pass(behind, plan, 10) == behind
+
+
+def test_damage_that_is_found_later_makes_nothing_unclean_again() -> None:
+    plan = plan_of(segment(0, 10, cleaned_to=30), segment(10, 20, cleaned_to=30), segment(20, 30))
+    assert after_pass(plan.sources[0], plan, 10).cleaned_to == 30
+
+
+def test_what_was_taken_from_a_segment_gave_way_to_something_known_or_not() -> None:
+    assert segment(0, 10).taken_for == segment(0, 10, cleaned_to=20).taken_for == 0
+    assert segment(0, 10, dense=False).taken_for == ANYTHING
+    assert segment(0, 10, dense=False, cleaned_to=20).taken_for == 20, "of an older manifest"
+    assert segment(0, 10, dense=False, cleaned_to=10, superseded_to=20).taken_for == 20
+    plan = plan_of(segment(0, 10, dense=False), segment(10, 20))
+    assert [after_pass(source, plan, 20).taken_for for source in plan.sources] == [ANYTHING, 0]
 
 
 # --- groups -----------------------------------------------------------------------------------------------------------

@@ -123,6 +123,21 @@ def test_what_cannot_be_is_one_clear_error(
     assert staged(topic) == []
 
 
+def test_a_log_that_is_locked_keeps_none_of_the_others_from_being_compacted(
+    spark: SparkSession, topic: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seglog.spark.write.destination.LOCK_PATIENCE", 0.1)
+    before = stored(topic)
+    with seglog.open(topic / "1"), pytest.raises(LogLocked) as caught:
+        compact(spark, topic)
+    assert any("2 of 3 logs were compacted" in note for note in caught.value.__notes__)
+    assert any("partition 1 of topic 'orders' is as it was" in note for note in caught.value.__notes__)
+    after = stored(topic)
+    assert after[1] == before[1]
+    assert all(len(after[number]) < len(before[number]) for number in (0, 2))
+    assert staged(topic) == []
+
+
 def test_the_program_tells_what_it_did(topic: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert program.main([str(topic), "--json"]) == 0
     told = json.loads(capfdbinary.readouterr().out)

@@ -15,7 +15,8 @@ import pytest
 import seglog
 from seglog.errors import InvalidArgument
 from seglog.spark.export import __main__ as program
-from seglog.spark.export import export
+from seglog.spark.export import export, records
+from seglog.spark.jobs.pins import pin
 from seglog.topic import Topic
 
 if TYPE_CHECKING:
@@ -105,6 +106,21 @@ def test_each_file_is_in_offset_order(spark: SparkSession, topic: Path, tmp_path
         table = pq.read_table(file)
         places = list(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
         assert places == sorted(places)
+
+
+def test_the_day_is_exact_to_the_microsecond_also_far_away(spark: SparkSession, tmp_path: Path) -> None:
+    times = [-1, 0, -86_400_000_000, -86_400_000_001, 253_402_300_799_999_999]
+    with seglog.open(tmp_path / "log") as log:
+        for time in times:
+            log.append(b"v", timestamp=time)
+    rows = records(spark, tmp_path / "log", pin(tmp_path / "log"), by_date=True).orderBy("offset").collect()
+    assert [row["date"].isoformat() for row in rows] == [
+        "1969-12-31",
+        "1970-01-01",
+        "1969-12-31",
+        "1969-12-30",
+        "9999-12-31",
+    ]
 
 
 def test_by_date_there_is_a_directory_for_each_day_in_utc(spark: SparkSession, topic: Path, tmp_path: Path) -> None:

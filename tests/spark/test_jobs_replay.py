@@ -167,6 +167,27 @@ def test_a_machine_that_raises_names_the_record(spark: SparkSession, tmp_path: P
     )
 
 
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("others", [0, 20])
+def test_a_replay_that_waited_through_a_compaction_is_refused_not_short(
+    spark: SparkSession, tmp_path: Path, plan: Any, others: int
+) -> None:
+    config = seglog.LogConfig(segment_bytes=512, retention=seglog.Retention(compact=True))
+    with seglog.open(tmp_path / "log", config) as log:
+        for number in range(others):
+            log.append(b"Add 1", key=b"other %d" % number)
+        log.append(b"Add 1", key=b"k")
+        waiting = replay(spark, tmp_path / "log", Classroom(), plan=plan)
+        accepted = replay(spark, tmp_path / "log", Classroom(), plan=plan, incomplete=True)
+        log.append(b"Add 2", key=b"k")
+        for number in range(40):
+            log.append(b"Add 3", key=b"later number %d" % number)
+        log.compact()
+        with pytest.raises(Exception, match="OffsetCompacted"):
+            waiting.collect()
+        assert accepted.count() == others
+
+
 def test_a_log_that_lost_records_is_replayed_only_when_that_is_accepted(spark: SparkSession, tmp_path: Path) -> None:
     with seglog.open(tmp_path / "gap") as log:
         log.append(b"Add 1")

@@ -150,7 +150,7 @@ def test_many_keys_are_merged_in_pieces(topic: Path, monkeypatch: pytest.MonkeyP
     rows = [
         row
         for one in pin(topic)
-        for batch in latest.latest_records(one.range, columns=("key", "value", "offset", "partition"))
+        for batch in latest.latest_records(one, columns=("key", "value", "offset", "partition"))
         for row in batch.to_pylist()
     ]
     found = {(row["partition"], row["key"]): (row["offset"], row["value"]) for row in rows}
@@ -171,6 +171,28 @@ def test_a_past_state_that_compaction_has_taken_records_from_is_refused(spark: S
     with pytest.raises(InvalidArgument, match="compaction"):
         snapshot(spark, tmp_path / "log", as_of=5)
     assert snapshot(spark, tmp_path / "log", as_of=5, incomplete=True).count() == 4
+
+
+@pytest.mark.parametrize("others", [0, 20])
+def test_a_state_that_waited_through_a_compaction_is_refused_not_short(
+    spark: SparkSession, tmp_path: Path, others: int
+) -> None:
+    """Also where nothing at all is left of what was pinned."""
+    config = seglog.LogConfig(segment_bytes=512, retention=seglog.Retention(compact=True))
+    with seglog.open(tmp_path / "log", config) as log:
+        for number in range(others):
+            log.append(b"x", key=b"other %d" % number)
+        log.append(b"first", key=b"k")
+        waiting = [snapshot(spark, tmp_path / "log", plan=plan) for plan in PLANS]  # type: ignore[arg-type] # both
+        accepted = [snapshot(spark, tmp_path / "log", plan=plan, incomplete=True) for plan in PLANS]  # type: ignore[arg-type] # both
+        log.append(b"second", key=b"k")
+        for number in range(40):
+            log.append(b"y" * 20, key=b"later %d" % number)
+        log.compact()
+        for state in waiting:
+            with pytest.raises(Exception, match="was compacted while the job waited"):
+                state.collect()
+        assert [state.count() for state in accepted] == [others, others]
 
 
 def test_what_cannot_be_is_one_clear_error(spark: SparkSession, topic: Path, tmp_path: Path) -> None:
@@ -198,14 +220,14 @@ def test_a_record_that_compaction_takes_meanwhile_is_never_left_out(
 ) -> None:
     from seglog.spark.jobs.pins import pin  # noqa: PLC0415 - beside its use
 
-    part = pin(topic)[0].range
-    there = latest.latest_offsets(part)
+    one = pin(topic)[0]
+    there = latest.latest_offsets(one.range)
     for gone in (0, there.size // 2, there.size):
         asked = np.insert(there * 2, gone, there[gone - 1] * 2 + 1 if gone else 1)
         monkeypatch.setattr(latest, "latest_offsets", lambda _, asked=asked: asked)
         monkeypatch.setattr(latest, "records", lambda part, columns: [every_second(there)])
         with pytest.raises(OffsetCompacted, match=f"offset {asked[gone]} holds no record any more"):
-            list(latest.latest_records(part, columns=("offset",)))
+            list(latest.latest_records(one, columns=("offset",)))
 
 
 def every_second(offsets: Any) -> pa.RecordBatch:

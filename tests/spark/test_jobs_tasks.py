@@ -15,19 +15,22 @@ from seglog.errors import InvalidArgument, OffsetCompacted
 from seglog.log.catalog import read_manifest
 from seglog.log.opening import storage_at
 from seglog.record import Record
-from seglog.spark.audit.keys import SCHEMA, Stretch, key_summaries
+from seglog.spark.audit.keys import SCHEMA, Stretch, identities, key_summaries
 from seglog.spark.audit.segments import SegmentShare, audit_segments
-from seglog.spark.compact import Pass, rewrite_log
+from seglog.spark.compact import Pass, _outcome, _plan, rewrite_log
 from seglog.spark.jobs import command
-from seglog.spark.jobs.pins import from_json, pin, to_json
-from seglog.spark.jobs.tasks import records
+from seglog.spark.jobs.pins import check_all, from_json, pin, to_json
+from seglog.spark.jobs.tasks import MARK, records
+from seglog.spark.read.place import Place
 from seglog.spark.replay import COLUMNS, tasks
 from seglog.spark.replay.classroom import Classroom
+from seglog.spark.snapshot.latest import latest_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from seglog.spark.jobs.pins import Pin
     from seglog.spark.read.plan import OffsetRange
 
 SMALL = seglog.LogConfig(segment_bytes=2048)
@@ -119,6 +122,89 @@ def test_a_record_that_compaction_took_since_the_plan_is_noticed(tmp_path: Path)
     assert ends(tasks.states_of_log(range_of(tmp_path / "log"), complete=False, **arguments)) == {b"k": (3, b"45")}
 
 
+def compacted_since(path: Path) -> tuple[Pin, seglog.Log]:
+    """A pin of 21 records, the last of which a compaction has taken since, and the log."""
+    config = seglog.LogConfig(segment_bytes=512, retention=seglog.Retention(compact=True))
+    log = seglog.open(path, config)
+    for number in range(20):
+        log.append(b"Add 1", key=b"other %d" % number)
+    log.append(b"Add 1", key=b"k")
+    (one,) = pin(path)
+    log.append(b"Add 2", key=b"k")
+    for number in range(40):
+        log.append(b"Add 3", key=b"later number %d" % number)
+    log.compact()
+    return one, log
+
+
+def test_the_last_record_before_the_stop_is_missed_like_any_other(tmp_path: Path) -> None:
+    one, log = compacted_since(tmp_path / "log")
+    arguments: dict[str, Any] = {"machine": Classroom(), "columns": COLUMNS, "per_key": True}
+    with pytest.raises(OffsetCompacted, match="offset 20 holds no record"):
+        list(tasks.states_of_log(one.range, complete=True, **arguments))
+    assert len(ends(tasks.states_of_log(one.range, complete=False, **arguments))) == 20
+    with pytest.raises(OffsetCompacted, match="was compacted while the job waited"):
+        check_all(one)
+    log.close()
+
+
+def test_sorted_runs_look_at_a_log_when_its_mark_comes(tmp_path: Path) -> None:
+    one, log = compacted_since(tmp_path / "log")
+    mark = {"topic": "log", "partition": 0, "offset": MARK, "timestamp": None, "key": None, "value": None}
+    schema = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())])
+    for name, kind in (("timestamp", pa.timestamp("us")), ("key", pa.binary()), ("value", pa.binary())):
+        schema = schema.append(pa.field(name, kind))
+    batch = pa.RecordBatch.from_pylist([mark], schema)
+    with pytest.raises(OffsetCompacted, match="was compacted while the job waited"):
+        list(tasks.states_of_runs([batch], machine=Classroom(), per_key=True, pins=[one]))
+    assert ends(tasks.states_of_runs([batch], machine=Classroom(), per_key=True, pins=pin(log.path, stop=0))) == {}
+    log.close()
+
+
+# --- snapshot
+
+
+def test_a_state_is_refused_only_where_it_gave_way_to_records_behind_its_stop(tmp_path: Path) -> None:
+    one, log = compacted_since(tmp_path / "log")
+    with pytest.raises(OffsetCompacted, match="was compacted while the job waited"):
+        list(latest_records(one, columns=("offset",)))
+    rows = sum(batch.num_rows for batch in latest_records(one, columns=("offset",), complete=False))
+    assert rows == 20
+    (now,) = pin(log.path)
+    for number in range(40):
+        log.append(b"Add 4", key=b"later number %d" % (number % 3))
+    (behind,) = pin(log.path)
+    log.compact()
+    rows = sum(batch.num_rows for batch in latest_records(behind, columns=("offset",)))
+    assert rows == 61, "what gave way, gave way to what is in it"
+    with pytest.raises(OffsetCompacted):
+        list(latest_records(now, columns=("offset",)))
+    log.close()
+
+
+def test_a_past_state_is_not_believed_after_a_pass_that_left_a_damaged_segment_out(tmp_path: Path) -> None:
+    """Such a pass cleans up to the damage, but compares with what stands behind it."""
+    config = seglog.LogConfig(segment_bytes=512, retention=seglog.Retention(compact=True))
+    with seglog.open(tmp_path / "log", config) as log:
+        for key in (b"k", *(b"other %d" % number for number in range(40)), b"k", *(b"%d" % n for n in range(30))):
+            log.append(b"x" * 20, key=key)
+        damaged = log.segments[2]
+        store = tmp_path / "log" / damaged.name
+        data = bytearray(store.read_bytes())
+        data[200] ^= 1
+        store.write_bytes(data)
+        assert len(log.compact().damaged) == 1
+    assert not pin(tmp_path / "log", stop=damaged.base_offset)[0].as_of_then
+    assert pin(tmp_path / "log")[0].as_of_then
+    assert pin(tmp_path / "log", stop=60)[0].as_of_then is (log_superseded_to(tmp_path / "log") <= 60)
+
+
+def log_superseded_to(path: Path) -> int:
+    manifest = read_manifest(storage_at(path))
+    assert manifest is not None
+    return max(entry.superseded_to or 0 for entry in manifest.segments)
+
+
 # --- audit
 
 
@@ -197,7 +283,36 @@ def test_a_key_summary_tells_steps_back_in_time_of_its_own_key() -> None:
     assert list(key_summaries("t", 0, nothing, None)) == []
 
 
+def test_a_record_that_names_its_identity_twice_is_no_duplicate_of_itself() -> None:
+    pairs = [[("id", b"1"), ("id", b"1")], [("id", b"1"), ("id", b"2"), ("x", b"2")], [], [("id", b"2")]]
+    named = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = pa.array([[{"key": key, "value": value} for key, value in one] for one in pairs], named)
+    batch = pa.RecordBatch.from_arrays([pa.array([5, 6, 7, 8]), headers], names=["offset", "headers"])
+    rows = [row for found in identities("t", 0, batch, "id") for row in found.to_pylist()]
+    assert [(row["offset"], row["identity"]) for row in rows] == [(5, b"1"), (6, b"1"), (6, b"2"), (8, b"2")]
+
+
 # --- compact
+
+
+def test_an_error_of_a_pass_is_a_row_and_one_of_planning_a_value(tmp_path: Path) -> None:
+    config = seglog.LogConfig(segment_bytes=2048, retention=seglog.Retention(compact=True))
+    with seglog.open(tmp_path / "log", config) as log:
+        for number in range(400):
+            log.append(b"value %d" % number, key=b"%d" % (number % 10))
+        plan = log.plan_compaction()
+    for store in sorted((tmp_path / "log").glob("*.store"))[:1]:
+        store.unlink()
+    (row,) = [
+        row for batch in rewrite_log(Pass(0, str(tmp_path / "log"), "b", plan, None)) for row in batch.to_pylist()
+    ]
+    assert row["outcome"] is None
+    error = _outcome(row)
+    assert isinstance(error, seglog.SeglogError)
+    assert type(error).__name__ == row["error"]
+    assert str(error) == row["message"]
+    seglog.open(tmp_path / "plain").close()
+    assert isinstance(_plan(Place("plain", 0, str(tmp_path / "plain"))), seglog.ConfigError)
 
 
 def test_a_pass_stands_in_a_stage_of_its_own_and_says_where(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from seglog.errors import CorruptLog, FormatVersionError
 from seglog.format import filename
 
 VERSION = 1
+ANYTHING = 2**63 - 1  # as superseded_to: behind every offset, so nothing is known of what superseded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +33,8 @@ class SegmentEntry:
     index of the segment holds; dense: offsets have no gaps.
 
     Compaction: cleaned_to: no record here is superseded by a record before this offset (None: never compacted).
+    superseded_to: what superseded the records that were taken from here stands before this offset (None: as
+    cleaned_to); a pass that leaves a damaged segment out compares with records behind it but cleans only up to it.
     horizons: runs (end offset, time in us), ordered by offset: from then on the tombstones of a run may go; those
     behind the last run have no time yet.
     """
@@ -50,12 +53,21 @@ class SegmentEntry:
     sealed_at: int | None = None
     digest: int | None = None
     cleaned_to: int | None = None
+    superseded_to: int | None = None
     horizons: tuple[tuple[int, int], ...] = ()
 
     @property
     def sealed(self) -> bool:
         """Whether the segment has ended."""
         return self.sealed_at is not None
+
+    @property
+    def taken_for(self) -> int:
+        """Records here gave way only to ones before this offset: 0 where none did, ANYTHING where nobody knows."""
+        if self.dense:
+            return 0
+        known = self.cleaned_to if self.superseded_to is None else self.superseded_to
+        return ANYTHING if known is None else known
 
     def name(self, kind: str = filename.STORE) -> str:
         """Return the name of one of the segment's files."""

@@ -6,6 +6,7 @@ One thread verifies and copies, window by window, the other one writes what has 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -94,6 +95,7 @@ class GroupCopy:
         self._sealed_at = max(entry.sealed_at or 0 for entry in after)
         cleaned = [entry.cleaned_to for entry in after]
         self._cleaned_to = None if None in cleaned else min(at for at in cleaned if at is not None)
+        self._superseded_to = max(plan.end, *(entry.taken_for for entry in after))
         self._runs = joined(run for entry in after for run in entry.horizons)
         self._begin(after[0].base_offset)
 
@@ -144,5 +146,5 @@ class GroupCopy:
         self._number += 1
 
     def _seal(self, output: Output, next_offset: int) -> None:
-        sealed_at, cleaned_to = self._sealed_at, self._cleaned_to
-        self.sealed.append(output.seal(next_offset, sealed_at=sealed_at, cleaned_to=cleaned_to, runs=self._runs))
+        sealed = output.seal(next_offset, sealed_at=self._sealed_at, cleaned_to=self._cleaned_to, runs=self._runs)
+        self.sealed.append(replace(sealed, superseded_to=self._superseded_to))

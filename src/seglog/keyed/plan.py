@@ -116,7 +116,8 @@ def cleanable(
     lag = round(float(config.retention.min_compaction_lag) * MICROSECONDS)  # type: ignore[arg-type] # settled to float
     chosen: list[SegmentEntry] = []
     for entry in sealed:
-        fresh = lag > 0 and entry.sealed_at is not None and now - entry.sealed_at < lag
+        # A segment that was sealed while the clock was ahead holds up nothing.
+        fresh = entry.sealed_at is not None and 0 <= now - entry.sealed_at < lag
         if fresh or (durable is not None and (entry.next_offset or 0) > durable):
             break
         chosen.append(entry)
@@ -211,4 +212,9 @@ def after_pass(entry: SegmentEntry, plan: CompactionPlan, cleaned_to: int) -> Se
     if cleaned_to <= entry.base_offset:  # behind a damaged segment: nobody knows all that came before
         return entry
     runs = runs_after(entry, plan.made_at, plan.delete_retention_us) if entry.tombstones else ()
-    return replace(entry, cleaned_to=cleaned_to, horizons=runs)
+    return replace(
+        entry,
+        cleaned_to=max(entry.cleaned_to or 0, cleaned_to),  # damage found since makes nothing unclean again
+        superseded_to=None if entry.dense else entry.taken_for,  # what was unknown stays so, though cleaned_to is set
+        horizons=runs,
+    )

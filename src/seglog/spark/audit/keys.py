@@ -80,7 +80,10 @@ def _last_before(delivered: int | None, offsets: Array, starts: Array) -> pa.Arr
 
 
 def identities(topic: str, partition: int, table: pa.RecordBatch, identity: str) -> Iterator[pa.RecordBatch]:
-    """Yield a row for every record that has an identity: the value of that header, or a hash of all but the offset."""
+    """Yield a row for every record that has an identity: the value of that header, or a hash of all but the offset.
+
+    A record that names one identity twice has one row: it is no duplicate of itself.
+    """
     offsets = table.column("offset")
     if identity == CONTENT:
         found = pa.array([_digest(row) for row in table.select(["key", "timestamp", "value", "headers"]).to_pylist()])
@@ -90,6 +93,10 @@ def identities(topic: str, partition: int, table: pa.RecordBatch, identity: str)
         named = pc.and_(pc.equal(pairs.field("key"), identity), pairs.field("value").is_valid())
         found = pairs.field("value").filter(named)
         offsets = offsets.take(pc.list_parent_indices(headers).filter(named))
+        if len(offsets) > pc.count_distinct(offsets).as_py():
+            pair = pa.table({"offset": offsets, "identity": found})
+            once = pair.group_by(["offset", "identity"], use_threads=False).aggregate([]).combine_chunks()
+            offsets, found = (once.column(name).chunk(0) for name in ("offset", "identity"))
     if len(found):
         yield from _rows(topic, partition, len(found), identity=found, offset=offsets)
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 MODES = ("error", "overwrite", "ignore", "append")
 _DAY_US = 86_400_000_000
+# div rounds towards 0, and a double has too few digits for a time far away.
+_DAYS = f"(unix_micros(timestamp) div {_DAY_US}L - if(unix_micros(timestamp) % {_DAY_US}L < 0, 1, 0))"
 
 Mode = Literal["error", "overwrite", "ignore", "append"]
 
@@ -88,7 +90,7 @@ def records(spark: SparkSession, path: str | Path, pins: Sequence[Pin], *, by_da
     frame = read(spark, path, pins, COLUMNS)
     if not by_date:
         return frame
-    day = functions.expr(f"date_from_unix_date(cast(floor(unix_micros(timestamp) / {_DAY_US}D) as int))")
+    day = functions.expr(f"date_from_unix_date(cast({_DAYS} as int))")
     return frame.select(day.alias("date"), *COLUMNS)
 
 

@@ -38,7 +38,10 @@ EVERYTHING = "to_json(struct(*))"
 
 @dataclass(frozen=True, kw_only=True)
 class IngestReport:
-    """What a run did. stored: False where it was stored by an earlier one of the same name; then records is 0."""
+    """What a run did. stored: False where it was stored by an earlier one of the same name; then records is 0.
+
+    Of two drivers that ingest one run at the same moment one stores it, but both say that they did.
+    """
 
     topic: str
     run: str | None

@@ -17,6 +17,13 @@ _PYTHON = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Interrupt)): (.*)$", 
 _SENTENCE = 300  # characters of a text that nobody wrote for people
 
 
+def named(name: str, message: str) -> errors.SeglogError:
+    """Return the error of a class of `seglog.errors`, as far as a message of one or more lines tells of it."""
+    kind = getattr(errors, name, errors.SeglogError)
+    found: errors.SeglogError = kind.__new__(kind, "; ".join(message.splitlines()))
+    return found
+
+
 def behind(error: BaseException) -> BaseException:
     """Return the seglog error that an error of Spark tells of, or one with its first sentence; others as they are."""
     if isinstance(error, errors.SeglogError) or not type(error).__module__.startswith(("pyspark", "py4j")):
@@ -24,10 +31,7 @@ def behind(error: BaseException) -> BaseException:
     text = str(error)
     told = _TOLD.findall(text)
     if told:
-        name, message = told[-1]
-        kind = getattr(errors, name, errors.SeglogError)
-        found: BaseException = kind.__new__(kind, "; ".join(message.splitlines()))
-        return found
+        return named(*told[-1])
     python = _PYTHON.findall(text.partition("\nJVM stacktrace")[0])
     if python:
         return errors.SeglogError(": ".join(python[-1]))

@@ -14,7 +14,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seglog.errors import InvalidArgument, InvalidType, NotALog, OffsetOutOfRange
+from seglog.errors import InvalidArgument, InvalidType, NotALog, OffsetCompacted, OffsetOutOfRange
+from seglog.format.manifest import ANYTHING
+from seglog.log.opening import open_log
 from seglog.spark.option_values import local_path
 from seglog.spark.read.loss import position_at
 from seglog.spark.read.options import EARLIEST, LATEST, Selection
@@ -43,12 +45,14 @@ class Pin:
     """The offsets of one log that a job is about, as the log was when the job was planned.
 
     missing: why records before the stop are gone for good (retention, compaction), None where none is. as_of_then: the
-    latest record of every key before the stop is still there, whatever compaction has taken.
+    latest record of every key before the stop is still there, whatever compaction has taken. next_file: segments whose
+    file has this number or a greater one were made since.
     """
 
     range: OffsetRange
     missing: str | None
     as_of_then: bool
+    next_file: int
 
     def __str__(self) -> str:
         return f"partition {self.range.partition} of topic {self.range.topic!r}"
@@ -131,7 +135,9 @@ def _pinned(snapshot: LogSnapshot, manifest: Manifest, start: int, stop: int) ->
     missing = "there are gaps in its offsets" if gaps else None
     if snapshot.lowest_offset > snapshot.initial_offset:
         missing = f"it begins at offset {snapshot.lowest_offset}, what came before is gone"
-    return Pin(part, missing, not gaps or stop == snapshot.next_offset or _cleaned_to(manifest) <= stop)
+    as_of_then = not gaps or stop == snapshot.next_offset or _superseded_to(manifest, stop) <= stop
+    next_file = max((extent.file for extent in snapshot.extents), default=0) + 1  # the manifest may be newer
+    return Pin(part, missing, as_of_then, next_file)
 
 
 def _has_gaps(snapshot: LogSnapshot, stop: int) -> bool:
@@ -146,10 +152,59 @@ def _has_gaps(snapshot: LogSnapshot, stop: int) -> bool:
     return expected < stop
 
 
-def _cleaned_to(manifest: Manifest) -> float:
-    """Return the offset up to which newer records may have superseded what compaction took; infinity if unknown."""
-    known = [entry.cleaned_to for entry in manifest.segments if entry.cleaned_to is not None]
-    return max(known, default=float("inf"))
+def _superseded_to(manifest: Manifest, stop: int) -> int:
+    """Return the offset before which all stands that superseded records before `stop`; ANYTHING if unknown."""
+    expected, found = manifest.start, 0
+    for entry in manifest.segments:
+        if entry.base_offset >= stop:
+            break
+        if entry.base_offset > expected:  # between segments: nobody tells of what stood there
+            return ANYTHING
+        found, expected = max(found, entry.taken_for), entry.next_offset or stop
+    return found if expected >= stop else ANYTHING
+
+
+def check_latest(one: Pin) -> None:
+    """Raise where the latest record of a key before the stop may have gone since the pin was taken.
+
+    That is so once a later compaction took records before the stop for ones behind it. To be called when what is
+    pinned has been read. OffsetCompacted, or OffsetOutOfRange where retention took the range's beginning.
+    """
+    part = one.range
+    for entry in _present(one).segments:
+        if entry.file >= one.next_file and entry.base_offset < part.stop < entry.taken_for:
+            raise _compacted(one, "may have given way to newer ones behind it")
+
+
+def check_all(one: Pin) -> None:
+    """Raise as `check_latest` where any record before the stop has gone; for a pin of which none was missing."""
+    part, expected = one.range, one.range.start
+    for entry in _present(one).segments:
+        if entry.base_offset >= part.stop or expected >= part.stop:
+            break
+        if not entry.dense or entry.base_offset > expected:
+            raise _compacted(one, "are gone")
+        expected = entry.next_offset or part.stop
+
+
+def _present(one: Pin) -> Manifest:
+    """Return the manifest of now, of the log that was pinned and with the beginning that it had."""
+    part = one.range
+    with open_log(part.path, mode="r") as log:
+        view = log.view()
+        if view.lowest_offset > part.start < part.stop:
+            error = OffsetOutOfRange(part.start, view.lowest_offset, view.next_offset)
+            error.add_note(f"{one} expired since the job was planned; run it again")
+            raise error
+        return view.manifest
+
+
+def _compacted(one: Pin, what: str) -> OffsetCompacted:
+    part = one.range
+    error = OffsetCompacted(part.start, part.stop)
+    error.args = (f"{one} was compacted while the job waited: records before offset {part.stop} {what}",)
+    error.add_note("take the snapshot, or the replay, again; it begins with what the log holds then")
+    return error
 
 
 def refuse_overlap(path: str | Path, destination: str) -> None:

@@ -5,10 +5,11 @@ By `spread` no row passes through the JVM on its way in: a task gets its share a
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, TypeVar
 
 from seglog.spark import register
-from seglog.spark.jobs.pins import EVERY_TOPIC, positions, to_json
+from seglog.spark.jobs.pins import positions, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from seglog.spark.read.scan import RangeScan
 
 T = TypeVar("T")
+MARK = -1  # no record has this offset
 
 
 def read(spark: SparkSession, path: str | Path, pins: Sequence[Pin], columns: Sequence[str]) -> DataFrame:
@@ -31,15 +33,27 @@ def read(spark: SparkSession, path: str | Path, pins: Sequence[Pin], columns: Se
     Two reads in one query plan two snapshots: the pins make them the same.
     """
     register(spark)
+    stops = positions(pins)
     return (
         spark.read.format("seglog")
-        .option("subscribePattern", EVERY_TOPIC)
+        .option("assign", json.dumps({topic: sorted(of) for topic, of in stops.items()}))  # none made since
         .option("columns", ",".join(columns))
         .option("includeHeaders", "headers" in columns)
         .option("startingOffsets", to_json(positions(pins, start=True)))
-        .option("endingOffsets", to_json(positions(pins)))
+        .option("endingOffsets", to_json(stops))
         .load(str(path))
     )
+
+
+def with_marks(frame: DataFrame, pins: Sequence[Pin]) -> DataFrame:
+    """Return a frame of `read` and a row of offset MARK, no key and else nulls for each log.
+
+    Behind a shuffle whoever meets a log's mark knows that all of the frame has been read, and can look what became of
+    the log meanwhile; a log without rows has its mark, too.
+    """
+    marks = [(one.range.topic, one.range.partition, MARK) for one in pins]
+    made = frame.sparkSession.createDataFrame(marks, "topic string, partition int, offset bigint")
+    return frame.unionByName(made, allowMissingColumns=True)
 
 
 def records(part: OffsetRange, columns: Sequence[str]) -> RangeScan:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from seglog.errors import InvalidArgument
 from seglog.spark.jobs.pins import pin
-from seglog.spark.jobs.tasks import read, spread
+from seglog.spark.jobs.tasks import read, spread, with_marks
 from seglog.spark.replay.machine import Machine, checked_machine
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def replay(
         _check_complete(pins)
     columns = [*COLUMNS, "headers"] if include_headers else COLUMNS
     if plan == "shuffle":
-        return _by_shuffle(spark, path, pins, machine, columns, per=per)
+        return _by_shuffle(spark, path, pins, machine, columns, per=per, complete=not incomplete)
     from seglog.spark.replay.tasks import states_of_log  # noqa: PLC0415 - pyarrow loads when a job runs
 
     work = partial(states_of_log, machine=machine, columns=columns, per_key=per == "key", complete=not incomplete)
@@ -82,13 +82,16 @@ def _by_shuffle(
     columns: Sequence[str],
     *,
     per: Per,
+    complete: bool,
 ) -> DataFrame:
     from seglog.spark.replay.tasks import states_of_runs  # noqa: PLC0415 - pyarrow loads when a job runs
 
     records = read(spark, path, pins, ["topic", "partition", *columns])
+    marked = pins if complete else ()
+    records = with_marks(records, marked) if marked else records
     group = ["topic", "partition", "key"] if per == "key" else ["topic", "partition"]
     ordered = records.repartition(*group).sortWithinPartitions(*group, "offset")
-    return ordered.mapInArrow(partial(states_of_runs, machine=machine, per_key=per == "key"), SCHEMA)
+    return ordered.mapInArrow(partial(states_of_runs, machine=machine, per_key=per == "key", pins=marked), SCHEMA)
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

@@ -8,11 +8,13 @@ import pyarrow as pa
 
 from seglog.errors import InvalidArgument, OffsetCompacted
 from seglog.record import Record
-from seglog.spark.jobs.tasks import records
+from seglog.spark.jobs.pins import check_all
+from seglog.spark.jobs.tasks import MARK, records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from seglog.spark.jobs.pins import Pin
     from seglog.spark.read.plan import OffsetRange
     from seglog.spark.replay.machine import Machine
 
@@ -59,6 +61,8 @@ def states_of_log(
             except Exception as error:
                 raise _refusal(machine, part.topic, part.partition, record, error) from error
             states[key] = record.offset, state
+    if complete and expected != part.stop:
+        raise _gap(expected, part.stop)
     ends = ((key, offset, machine.encode(state)) for key, (offset, state) in states.items())
     yield from _batches(_State(part.topic, part.partition, *end) for end in ends)
 
@@ -67,25 +71,39 @@ def _behind(batch: pa.RecordBatch, expected: int, *, complete: bool) -> int:
     """Return the offset behind a batch that should begin at `expected` and have no gaps if `complete`."""
     first, last = batch.column("offset")[0].as_py(), batch.column("offset")[-1].as_py()
     if complete and (first, last) != (expected, expected + batch.num_rows - 1):
-        error = OffsetCompacted(expected, first)
-        error.add_note("compaction took records since the job was planned")
-        raise error
+        raise _gap(expected, first)
     return int(last) + 1
 
 
+def _gap(offset: int, next_offset: int) -> OffsetCompacted:
+    error = OffsetCompacted(offset, next_offset)
+    error.add_note("compaction took records since the job was planned")
+    return error
+
+
 def states_of_runs(
-    batches: Iterable[pa.RecordBatch], *, machine: Machine[Any], per_key: bool
+    batches: Iterable[pa.RecordBatch], *, machine: Machine[Any], per_key: bool, pins: Sequence[Pin] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """Apply records that come sorted by topic, partition, key and offset; a state lives as long as its key's run."""
-    yield from _batches(_ends_of_runs(batches, machine, per_key=per_key))
+    """Apply records that come sorted by topic, partition, key and offset; a state lives as long as its key's run.
+
+    pins: of the logs that have a mark among the records (see `with_marks`); there must be a record at every offset of
+    theirs, OffsetCompacted where there is none any more.
+    """
+    marked = {(one.range.topic, one.range.partition): one for one in pins}
+    yield from _batches(_ends_of_runs(batches, machine, marked, per_key=per_key))
 
 
-def _ends_of_runs(batches: Iterable[pa.RecordBatch], machine: Machine[Any], *, per_key: bool) -> Iterator[_State]:
+def _ends_of_runs(
+    batches: Iterable[pa.RecordBatch], machine: Machine[Any], marked: Mapping[tuple[str, int], Pin], *, per_key: bool
+) -> Iterator[_State]:
     run: tuple[str, int, bytes | None] | None = None
     state, offset = None, -1
     for batch in batches:
         topics, partitions = batch.column("topic").to_pylist(), batch.column("partition").to_pylist()
         for topic, partition, record in zip(topics, partitions, _rows(batch), strict=True):
+            if record.offset == MARK:
+                check_all(marked[topic, partition])
+                continue
             here = topic, partition, record.key if per_key else None
             if here != run:
                 if run is not None:

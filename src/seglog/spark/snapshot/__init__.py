@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 
 from seglog.errors import InvalidArgument
 from seglog.spark.jobs.pins import pin, positions, to_json
-from seglog.spark.jobs.tasks import read, spread
+from seglog.spark.jobs.tasks import read, spread, with_marks
 from seglog.spark.read.options import all_columns
 
 if TYPE_CHECKING:
@@ -90,7 +90,8 @@ def bootstrap(
 
     as_of: the state before this offset (one log), these offsets (topic -> partition -> offset) or the first record of
     this time or later; default: all that is there now. tombstones: keep a key whose latest record is one, with a null
-    value. incomplete: accept an `as_of` inside a compacted log, where older values of keys updated since are gone.
+    value. incomplete: accept an `as_of` inside a compacted log, where older values of keys updated since are gone; else
+    the DataFrame ends with OffsetCompacted where a compaction took some before it was evaluated: take it again.
     Raises InvalidArgument, OffsetOutOfRange, and what opening a log raises.
     """
     if plan not in ("partition", "shuffle"):
@@ -100,9 +101,9 @@ def bootstrap(
         _check_complete(pins)
     columns, wanted = all_columns(include_headers=include_headers), "true" if tombstones else "value IS NOT NULL"
     if plan == "partition":
-        state = _by_partition(spark, pins, columns).where(wanted)
+        state = _by_partition(spark, pins, columns, complete=not incomplete).where(wanted)
     else:
-        state = _by_shuffle(spark, path, pins, columns, wanted)
+        state = _by_shuffle(spark, path, pins, columns, wanted, complete=not incomplete)
     return Bootstrap(state, positions(pins))
 
 
@@ -116,22 +117,25 @@ def _check_complete(pins: Sequence[Pin]) -> None:
             )
 
 
-def _by_partition(spark: SparkSession, pins: Sequence[Pin], columns: Sequence[str]) -> DataFrame:
+def _by_partition(spark: SparkSession, pins: Sequence[Pin], columns: Sequence[str], *, complete: bool) -> DataFrame:
     from seglog.spark.schema import spark_schema  # noqa: PLC0415 - pyspark is an optional dependency
     from seglog.spark.snapshot.latest import latest_records  # noqa: PLC0415 - pyarrow loads when a job runs
 
-    work = partial(latest_records, columns=columns)
-    return spread(spark, [one.range for one in pins], work, spark_schema(columns))
+    return spread(spark, pins, partial(latest_records, columns=columns, complete=complete), spark_schema(columns))
 
 
 def _by_shuffle(
-    spark: SparkSession, path: str | Path, pins: Sequence[Pin], columns: Sequence[str], wanted: str
+    spark: SparkSession, path: str | Path, pins: Sequence[Pin], columns: Sequence[str], wanted: str, *, complete: bool
 ) -> DataFrame:
     """Find the offsets first and then their records, by a join that notices one that compaction took in between."""
+    from seglog.spark.snapshot.latest import without_marks  # noqa: PLC0415 - pyarrow loads when a job runs
+
     places = ["topic", "partition", "offset"]
-    keys = read(spark, path, pins, ["key", *places]).where("key IS NOT NULL")
-    last = keys.groupBy("topic", "partition", "key").max("offset").withColumnRenamed("max(offset)", "offset")
+    keys = with_marks(read(spark, path, pins, ["key", *places]).where("key IS NOT NULL"), pins)
+    found = keys.groupBy("topic", "partition", "key").max("offset").withColumnRenamed("max(offset)", "offset")
+    checked = partial(without_marks, pins=pins, complete=complete)
+    last = found.select(*places).mapInArrow(checked, "topic string, partition int, offset bigint")
     records = read(spark, path, pins, columns)
-    joined = records.join(last.select(*places), places, "right")
-    found = f"CASE WHEN timestampType IS NULL THEN raise_error('{GONE}') ELSE {wanted} END"
-    return joined.where(found).select(*columns)
+    joined = records.join(last, places, "right")
+    there = f"CASE WHEN timestampType IS NULL THEN raise_error('{GONE}') ELSE {wanted} END"
+    return joined.where(there).select(*columns)

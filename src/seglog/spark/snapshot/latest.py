@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from seglog.errors import OffsetCompacted
-from seglog.spark.jobs.tasks import records
+from seglog.spark.jobs.pins import check_latest
+from seglog.spark.jobs.tasks import MARK, records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from seglog.spark.jobs.pins import Pin
     from seglog.spark.read.plan import OffsetRange
 
 SKIP_OFFSETS = 100_000  # a shorter stretch is read through: finding a place costs more
@@ -22,12 +25,15 @@ MERGE_ROWS = 1_000_000  # so many candidates beside the merged ones before they 
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def latest_records(part: OffsetRange, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the last record of every key in a range of one log, in offset order; `columns` must have offset.
+def latest_records(one: Pin, *, columns: Sequence[str], complete: bool = True) -> Iterator[pa.RecordBatch]:
+    """Yield the last record of every key in the range of one log, in offset order; `columns` must have offset.
 
-    OffsetCompacted where one is gone by the time it is read.
+    complete: OffsetCompacted where one may have gone since the pin was taken; where it goes behind that, in any case.
     """
+    part = one.range
     last, passed = latest_offsets(part), 0
+    if complete:
+        check_latest(one)  # here, before the first row: what goes from now on is missed below
     for start, stop in _stretches(last):
         for batch in records(replace(part, start=start, stop=stop), columns):
             offsets = batch.column("offset").to_numpy()
@@ -38,6 +44,19 @@ def latest_records(part: OffsetRange, *, columns: Sequence[str]) -> Iterator[pa.
             if wanted.size:
                 yield batch.take(pa.array(rows))
     _check_there(last[passed:], last[:0])
+
+
+def without_marks(
+    batches: Iterator[pa.RecordBatch], *, pins: Sequence[Pin], complete: bool
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows of topic, partition, offset without the marks among them; a mark is when its log is checked."""
+    logs = {(one.range.topic, one.range.partition): one for one in pins}
+    for batch in batches:
+        marks = pc.equal(batch.column("offset"), MARK)
+        if complete:
+            for row in batch.filter(marks).to_pylist():
+                check_latest(logs[row["topic"], row["partition"]])
+        yield batch.filter(pc.invert(marks))
 
 
 def _check_there(wanted: Offsets, found: Offsets) -> None:
