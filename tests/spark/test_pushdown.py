@@ -262,7 +262,8 @@ def test_spark_gives_the_same_rows_with_filters_handed_down_and_without(
     for way in ("true", "false"):
         spark.conf.set(setting, way)
         try:
-            frame = spark.read.format("seglog").load(str(topic_path)).where(condition).select("partition", "offset")
+            frame = spark.read.format("seglog").option("pushFilters", "true").load(str(topic_path))
+            frame = frame.where(condition).select("partition", "offset")
             found[way] = sorted(map(tuple, frame.collect()))
             plan = frame._jdf.queryExecution().executedPlan().toString()
         finally:
@@ -270,3 +271,14 @@ def test_spark_gives_the_same_rows_with_filters_handed_down_and_without(
         if way == "true":
             assert (re.search(r"\bFilter\b", plan) is None) == handed_down
     assert found["true"] == found["false"]
+
+
+@pytest.mark.spark
+def test_a_frame_that_several_queries_use_gives_each_its_own_rows(spark: SparkSession, topic_path: Path) -> None:
+    """Spark keeps what one query of a frame pushed for the next ones, so nothing is pushed unless it is asked for."""
+    frame = spark.read.format("seglog").load(str(topic_path))
+    records = frame.count()
+    few = frame.where("offset < 5")
+    assert few.count() < records
+    assert frame.count() == records
+    assert few.union(frame).count() == records + few.count()

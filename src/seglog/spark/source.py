@@ -44,7 +44,7 @@ class SeglogDataSource(DataSource):
         _check_schema(schema, options)
         from seglog.spark.read.reader import PushdownReader, SeglogReader  # noqa: PLC0415 - see above: loaded when used
 
-        return PushdownReader(options) if _filters_follow() else SeglogReader(options)
+        return PushdownReader(options) if options.push_filters and _filters_follow() else SeglogReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the streaming reader; errors as in `reader`."""

@@ -17,6 +17,7 @@ Names are understood in any case.
 | startingOffsetsByTimestampStrategy | where no record is so late: error, latest | error |
 | endingTimestamp, endingOffsetsByTimestamp | as for the start; where no record is so late: the end; batch only | |
 | endingOffsets | latest, JSON {"topic": {"0": 50, "1": -1}}; exclusive; batch only | latest |
+| pushFilters | true: take filters of a query that uses this frame once (see below); batch only | false |
 | failOnDataLoss | true; false warns and goes on at what is there | true |
 | minPartitions | at least so many input partitions | one a segment |
 | maxRecordsPerPartition | at most so many offsets an input partition | no limit |
@@ -26,6 +27,9 @@ Names are understood in any case.
 
 -2 is earliest and -1 latest. Of several starts the first in this table counts, and likewise of several ends. As in
 Kafka's source an end is refused in a stream, and the three limits on a trigger are ignored in batch, with a warning.
+pushFilters needs Spark's spark.sql.python.filterPushdown.enabled as well. Spark 4.3 hands filters to a Python source
+per `load`, not per query: what one query of a frame pushes narrows every later query of the same frame, in silence. So
+it is off unless the reader of a frame says that it is used by one query only.
 `url` (reading from a server) belongs to a later version.
 """
 
@@ -66,6 +70,7 @@ NAMES = (
     "path",
     *_SELECTIONS,
     "includeHeaders",
+    "pushFilters",
     "columns",
     *_STARTS,
     "startingOffsetsByTimestampStrategy",
@@ -129,6 +134,7 @@ class ReadOptions:
     stop: Bound
     late_start: str
     fail_on_data_loss: bool
+    push_filters: bool
     min_partitions: int | None
     max_records_per_partition: int | None
     max_offsets_per_trigger: int | None
@@ -156,6 +162,7 @@ class ReadOptions:
             stop=_bound(given, _ENDS, {"latest": LATEST}),
             late_start=choice(given, "startingOffsetsByTimestampStrategy", ("error", "latest"), "error"),
             fail_on_data_loss=boolean(given, "failOnDataLoss", default=True),
+            push_filters=boolean(given, "pushFilters", default=False),
             min_partitions=count(given, "minPartitions"),
             max_records_per_partition=count(given, "maxRecordsPerPartition"),
             max_offsets_per_trigger=most,

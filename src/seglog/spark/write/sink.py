@@ -9,6 +9,7 @@ Source: format.md "publish"; what Spark does after a failed commit: design notes
 
 from __future__ import annotations
 
+import logging
 import uuid
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from seglog.spark.write.options import WriteOptions
 
+_LOG = logging.getLogger("seglog.spark")
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 
@@ -110,7 +112,9 @@ def _publish(options: WriteOptions, messages: Sequence[WriterCommitMessage | Non
         for publication, share, first in publications:
             publication.check(share, query=first.query, batch=first.batch)
         for publication, share, first in publications:
-            publication.publish(share, query=first.query, batch=first.batch)
+            if not publication.publish(share, query=first.query, batch=first.batch):
+                where = publication.destination.root
+                _LOG.warning("batch %d of query %r is in %s already: not stored again", first.batch, first.query, where)
 
 
 def _by_topic(messages: Sequence[WriterCommitMessage | None]) -> Iterator[tuple[str, Share, Staged]]:
