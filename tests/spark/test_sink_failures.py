@@ -36,12 +36,6 @@ def told_by(program: str, directory: Path, *arguments: str, seconds: float = 280
     return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 
 
-@pytest.mark.spark
-def test_tasks_that_die_or_come_twice_change_nothing(tmp_path: Path) -> None:
-    told = told_by("failing_tasks.py", tmp_path, "kill", "slow")
-    assert [(story["story"], story["stored"]) for story in told] == [("kill", True), ("slow", True)]
-
-
 @pytest.mark.proof
 @pytest.mark.timeout(900)
 def test_tasks_and_executors_that_die_in_every_way_change_nothing(tmp_path: Path) -> None:

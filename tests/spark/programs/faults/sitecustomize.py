@@ -27,7 +27,7 @@ from pyspark import TaskContext
 
 from seglog.log.live import LiveSegments
 from seglog.log.writer import LogWriter
-from seglog.spark.write.destination import Destination, find
+from seglog.spark.write.destination import Destination, Publication, find
 from seglog.spark.write.task import StagingTask
 
 CONTROL = "SEGLOG_TEST_CONTROL"
@@ -106,8 +106,8 @@ def spoil_the_driver() -> None:
         for batch in changes.get("published", {}).values():
             driver_reaches("linked", batch)
 
-    before(Destination, "publish", lambda _found, _staged, *, query, batch: driver_reaches("staged", batch))
-    before(Destination, "_clean", lambda _found, _query, batch: driver_reaches("published", batch))
+    before(Publication, "publish", lambda _found, _staged, *, query, batch: driver_reaches("staged", batch))
+    before(Destination, "clean", lambda _found, _query, batch: driver_reaches("published", batch))
     before(LogWriter, "publish", share)
     before(LiveSegments, "_begin", begin)
 
