@@ -5,7 +5,6 @@ Appends, readers and followers go on meanwhile. What a pass does to records is t
 
 from __future__ import annotations
 
-import secrets
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -26,7 +25,7 @@ from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.keyed.plan import CompactionPlan, make_plan
 from seglog.log.live import LiveSegments
 from seglog.log.locked import LockedLog
-from seglog.log.staging import StagedSegment, remove_stages, stage_directory
+from seglog.log.staging import StagedSegment, compaction_batch, remove_stages, stage_directory
 from seglog.segment.report import RecoveryReport
 from seglog.storage import Lock, Storage, Subdirectory
 
@@ -183,7 +182,7 @@ class CompactingLog(LockedLog):
         abort: Callable[[], bool] | None,
         bytes_per_second: float | None,
     ) -> CompactionReport:
-        batch = f"compact-{secrets.token_hex(8)}"
+        batch = compaction_batch()
         directory = stage_directory(batch, plan.made_at)
         try:
             outcome = self._rewrite(plan, directory, progress, abort, bytes_per_second)

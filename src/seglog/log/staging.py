@@ -74,6 +74,11 @@ def checked_batch(batch: object) -> int:
     return number
 
 
+def compaction_batch() -> str:
+    """Return the name of a new compaction's batch; by it `age_out` knows what was left of one."""
+    return COMPACTION + secrets.token_hex(8)
+
+
 def stage_directory(batch: str, now: int) -> str:
     """Return the name of a new stage for a batch; no two are alike."""
     return f"{filename.STAGING}/{checked_name(batch, 'batch')}/{now}-{secrets.token_hex(4)}"

@@ -47,6 +47,13 @@ def is_topic(root: Path) -> bool:
     return (root / FILE_NAME).is_file()
 
 
+def below(root: Path) -> list[Path]:
+    """Return the topics right in a directory, in order of their names; none where there is no directory."""
+    if not root.is_dir():
+        return []
+    return [entry for entry in sorted(root.iterdir()) if entry.is_dir() and is_topic(entry)]
+
+
 def read(root: Path) -> Description:
     """Return the description of the topic at `root`.
 

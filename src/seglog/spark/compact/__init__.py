@@ -11,7 +11,6 @@ figures of the local compactor; whatever fails or is done twice stays in a stage
 from __future__ import annotations
 
 import json
-import secrets
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +22,7 @@ from seglog.keyed.plan import CompactionPlan
 from seglog.log.compaction import report_of
 from seglog.log.leases import Lease
 from seglog.log.opening import open_log, storage_at
-from seglog.log.staging import remove_stages, stage_directory
+from seglog.log.staging import compaction_batch, remove_stages, stage_directory
 from seglog.spark.jobs.failures import named
 from seglog.spark.jobs.pins import logs_behind
 from seglog.spark.jobs.tasks import spread
@@ -76,7 +75,7 @@ def compact(spark: SparkSession, path: str | Path, *, bytes_per_second: float | 
     and writing raises: the first of these errors, once the other logs are compacted; a later run does the rest.
     """
     places = logs_behind(path)
-    batch = f"compact-{secrets.token_hex(8)}"
+    batch = compaction_batch()
     with ExitStack() as stages:
         for place in places:
             stages.callback(remove_stages, storage_at(place.path), batch)

@@ -18,7 +18,7 @@ from seglog.spark.read.options import all_columns
 from seglog.spark.read.pushdown import ALL, EVERYTHING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from seglog.spark.read.pushdown import Intervals, Restriction
 
@@ -45,24 +45,6 @@ _TYPES = {
 def arrow_schema(columns: Sequence[str] | None = None, *, include_headers: bool = False) -> pa.Schema:
     """Return the schema of the batches that Spark takes for `schema.spark_schema` of the same columns."""
     return pa.schema([(name, _TYPES[name]) for name in columns or all_columns(include_headers=include_headers)])
-
-
-def to_spark(batch: pa.RecordBatch, topic: str, partition: int, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch of a log with the columns of `schema`, one of `arrow_schema`'s."""
-    return SparkColumns(topic, partition, schema.names).all_rows(batch)
-
-
-def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield slices of a batch whose values take BATCH_BYTES at most, or are a single row."""
-    if batch.nbytes <= BATCH_BYTES:
-        yield batch
-        return
-    ends = np.cumsum(pc.fill_null(pc.binary_length(batch.column("value")), 0).to_numpy())
-    start, before = 0, 0
-    while start < batch.num_rows:
-        stop = max(start + 1, int(np.searchsorted(ends, before + BATCH_BYTES, side="right")))
-        yield batch.slice(start, stop - start)
-        start, before = stop, int(ends[stop - 1])
 
 
 class SparkColumns:

@@ -92,7 +92,7 @@ def _topic_directories(root: Path, selection: Selection) -> list[Path]:
         raise NotALog(f"option path: {root} is a file, not the directory of a log, a topic or a broker")
     if not root.is_dir():
         raise LogNotFound(f"option path: there is neither a log, a topic nor a broker at {root}")
-    found = [entry for entry in sorted(root.iterdir()) if entry.is_dir() and description.is_topic(entry)]
+    found = description.below(root)
     if selection.option is not None:
         return found
     if found:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from seglog.clock import system_clock
 from seglog.errors import InvalidArgument, LogLocked, LogNotFound, NotALog
+from seglog.format import filename
 from seglog.log.opening import existing, open_log
 from seglog.log.staging import Stage, age_out, remove_stages
 from seglog.storage import LocalStorage, Storage
@@ -65,8 +66,8 @@ class Destination:
         """Remove every stage of a batch that failed, also of tasks that died; one that was committed all the same is
         left as it is, and so is one of a log that another process holds: then the stages age out.
         """
-        with suppress(LogLocked), self.held():  # under the lock nobody commits it between the look and the removal
-            if not self.is_committed(query, batch):
+        with suppress(LogLocked), self.held() as publication:  # so that nobody commits it between look and removal
+            if not publication.holds(query, batch):
                 for partition in range(self.partitions):
                     remove_stages(self.storage(partition), batch_name(query, batch))
 
@@ -81,7 +82,7 @@ class Destination:
         """Remove what this batch and earlier ones of its query staged: also tasks whose result nobody took."""
         for number in range(self.partitions):
             storage = self.storage(number)
-            for name in storage.names("staging"):
+            for name in storage.names(filename.STAGING):
                 of_query, _, at = name.rpartition("-")
                 if of_query == query and at.isdecimal() and int(at) <= batch:
                     remove_stages(storage, name)
@@ -96,10 +97,14 @@ class Publication:
     destination: Destination
     target: Log | Topic
 
+    def holds(self, query: str, batch: int) -> bool:
+        """Whether a batch is here: a transaction that was written was finished when the topic was opened."""
+        last = self.target.published(query)
+        return last is not None and last >= batch
+
     def check(self, staged: Share, *, query: str, batch: int) -> None:
         """Raise, without any change, what `publish` would refuse."""
-        last = self.target.published(query)
-        if last is not None and last >= batch:
+        if self.holds(query, batch):
             return
         if isinstance(self.target, Topic):
             self.target.check_staged(staged)
@@ -168,9 +173,7 @@ def _topic_at(root: Path) -> Destination:
 
 
 def _topics_below(root: Path) -> list[Destination]:
-    if not root.is_dir():
-        return []
-    return [_topic_at(entry) for entry in sorted(root.iterdir()) if entry.is_dir() and description.is_topic(entry)]
+    return [_topic_at(directory) for directory in description.below(root)]
 
 
 def _log_at(root: Path) -> Destination:
