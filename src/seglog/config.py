@@ -6,7 +6,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from seglog.errors import ConfigError
 
@@ -35,6 +35,10 @@ def _seconds(name: str, value: object, *, zero: bool) -> float:
     return float(value)
 
 
+def _microseconds(seconds: float | timedelta | None) -> int | None:
+    return None if seconds is None else round(float(seconds) * 1_000_000)  # type: ignore[arg-type] # settled to float
+
+
 def _settle(config: object, name: str, value: object) -> None:
     object.__setattr__(config, name, value)  # the one moment a frozen config is written: its own validation
 
@@ -45,17 +49,19 @@ class Retention:
 
     bytes: keep at most about this many bytes of stores (whole segments go, the oldest first).
     age: seconds after a segment was sealed (by the log's own clock) until it may go.
-    compact: keep the latest record per key: records without one are refused, and `Log.compact` lets go of those that a
-    later one supersedes. The remaining fields steer compaction; min_dirty_ratio and max_compaction_lag are for whoever
-    decides when to compact.
-    delete_retention: seconds a tombstone outlives its first compaction. min_compaction_lag,
-    max_compaction_lag: seconds since sealing before a segment may, and must, be compacted.
-    min_dirty_ratio: share of dirty bytes above which a log is compacted. dedupe_bytes: memory for the key map.
+    compact: keep the latest record per key: `Log.compact` lets go of those that a later one supersedes. The remaining
+    fields steer compaction.
+    unkeyed: "reject": an append without a key is refused, and records without one, from before, are dropped by the next
+    compaction; "keep": both are taken and kept. delete_retention: seconds a tombstone outlives its first compaction.
+    min_compaction_lag: seconds since sealing before a segment may be compacted. max_compaction_lag: seconds since its
+    creation after which it must be, whatever the ratio; one that is still active then rolls. min_dirty_ratio: share of
+    dirty bytes above which a log is compacted. dedupe_bytes: memory for the key map.
     """
 
     bytes: int | None = None
     age: float | timedelta | None = None
     compact: bool = False
+    unkeyed: Literal["reject", "keep"] = "reject"
     delete_retention: float | timedelta = DAY
     min_compaction_lag: float | timedelta = 0.0
     max_compaction_lag: float | timedelta | None = None
@@ -69,6 +75,8 @@ class Retention:
             _settle(self, "age", _seconds("retention.age", self.age, zero=True))
         if not isinstance(self.compact, bool):
             raise ConfigError(f"retention.compact must be True or False, not {type(self.compact).__name__}")
+        if self.unkeyed not in ("reject", "keep"):
+            raise ConfigError(f'retention.unkeyed must be "reject" or "keep", not {self.unkeyed!r}')
         for name in ("delete_retention", "min_compaction_lag", "max_compaction_lag"):
             if getattr(self, name) is not None:
                 _settle(self, name, _seconds(f"retention.{name}", getattr(self, name), zero=True))
@@ -77,11 +85,34 @@ class Retention:
         if not 0 <= self.min_dirty_ratio <= 1:
             raise ConfigError(f"retention.min_dirty_ratio is {self.min_dirty_ratio}; it must be between 0 and 1")
         _whole("retention.dedupe_bytes", self.dedupe_bytes, least=1024)
+        most = self.max_compaction_lag_us
+        if most is not None and most < self.min_compaction_lag_us:
+            raise ConfigError("retention.max_compaction_lag is less than min_compaction_lag; raise it or lower that")
+
+    @property
+    def needs_keys(self) -> bool:
+        """Whether a record without a key is refused."""
+        return self.compact and self.unkeyed == "reject"
 
     @property
     def age_us(self) -> int | None:
         """The age in microseconds, or None."""
-        return None if self.age is None else round(float(self.age) * 1_000_000)  # type: ignore[arg-type] # settled to float above
+        return _microseconds(self.age)
+
+    @property
+    def delete_retention_us(self) -> int:
+        """How long a tombstone outlives its first compaction, in microseconds."""
+        return _microseconds(self.delete_retention) or 0
+
+    @property
+    def min_compaction_lag_us(self) -> int:
+        """The minimum lag in microseconds."""
+        return _microseconds(self.min_compaction_lag) or 0
+
+    @property
+    def max_compaction_lag_us(self) -> int | None:
+        """The maximum lag in microseconds, or None."""
+        return _microseconds(self.max_compaction_lag)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -133,6 +164,13 @@ class LogConfig:
                 _settle(self, name, _seconds(name, getattr(self, name), zero=False))
         if not isinstance(self.retention, Retention):
             raise ConfigError(f"retention must be a seglog.Retention, not {type(self.retention).__name__}")
+
+    @property
+    def roll_age_us(self) -> int | None:
+        """The age in microseconds at which a segment with records rolls, so that a quiet log is compacted too."""
+        retention = self.retention
+        ages = [_microseconds(self.segment_age), retention.max_compaction_lag_us if retention.compact else None]
+        return min((age for age in ages if age is not None), default=None)
 
     @property
     def store_limit(self) -> int:

@@ -11,6 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import seglog
 from seglog import LogConfig, Retention
+from seglog.keyed.plan import NEVER, considered_to, make_plan
+from seglog.keyed.rewrite import rewrite
+from seglog.log.staging import compaction_batch, stage_directory
+from seglog.storage import Subdirectory
 from seglog.testing.faulty import Crashed, Fault, FaultyStorage
 
 KEYS = st.sampled_from([b"", b"a", b"b", b"c", b"key of more than sixteen bytes", b"d" * 40])
@@ -39,7 +43,7 @@ class CompactedLog(RuleBasedStateMachine):
         self.faulty = FaultyStorage(self.storage)
         self.model: dict[int, tuple[bytes, bytes | None]] = {}
         self.log = self.open()
-        self.compacted_to = 0
+        self.compacted_to = self.taken_to = 0
         self.reader = seglog.open(self.storage, mode="r")
 
     def open(self) -> seglog.Log:
@@ -78,6 +82,37 @@ class CompactedLog(RuleBasedStateMachine):
             assert self.log.compact().rounds == 0
             assert [one.name for one in self.log.segments] == names
 
+    @rule(data=st.data(), pinned=st.sampled_from([0, 5, NEVER]))
+    def compact_some(self, data: Any, pinned: int) -> None:
+        """Look at some segments only, whichever a schedule may choose, with a follower that stands anywhere."""
+        manifest = self.log.view().manifest
+        sources = make_plan(manifest, self.now).sources
+        first_dirty = min((one.base_offset for one in sources if one.cleaned_to is None), default=self.log.next_offset)
+        starts = {first_dirty, *(considered_to(one) for one in sources if considered_to(one) < first_dirty)}
+        start = data.draw(st.sampled_from(sorted(starts)))
+        passed = {
+            one.file
+            for one in sources
+            if considered_to(one) < start or ((one.next_offset or 0) <= start and data.draw(st.booleans()))
+        }
+        plan = make_plan(manifest, self.now, pinned=pinned, passed=frozenset(passed))
+        before = self.kept()
+        directory = stage_directory(compaction_batch(), self.now)
+        stage = Subdirectory(self.faulty, directory)
+        stage.make([])
+        self.log.finish_compaction(plan, rewrite(plan, self.faulty, stage), directory)
+        self.taken_to = max(self.taken_to, plan.end)
+        gone = {at for at, (_, value) in before.items() if value is None and at >= pinned} - self.kept().keys()
+        assert all(self.latest(self.model[at][0]) != at for at in gone)
+
+    def latest(self, key: bytes) -> int:
+        return max(at for at, (other, _) in self.model.items() if other == key)
+
+    @rule()
+    def compact_as_scheduled(self) -> None:
+        self.taken_to = max(self.taken_to, self.log.plan_compaction(generational=True).end)
+        self.log.compact(generational=True)
+
     @rule(at=st.integers(1, 60), keep=st.sampled_from([0.0, 0.5, 1.0]))
     def compact_and_die(self, at: int, keep: float) -> None:
         end = self.log.plan_compaction().end
@@ -102,12 +137,12 @@ class CompactedLog(RuleBasedStateMachine):
     @rule(data=st.data())
     def truncate(self, data: Any) -> None:
         end = self.log.next_offset
-        offset = data.draw(st.integers(max(end - 3, self.compacted_to), end))
+        offset = data.draw(st.integers(max(end - 3, self.compacted_to, self.taken_to), end))
         self.log.truncate(offset)
         self.model = {at: row for at, row in self.model.items() if at < offset}
 
     def kept(self) -> dict[int, tuple[bytes, bytes | None]]:
-        return {record.offset: (record.key, record.value) for record in self.log.scan()}
+        return {one.offset: (one.key, one.value) for one in self.log.scan() if one.key is not None}
 
     @invariant()
     def what_is_there_was_appended_there(self) -> None:

@@ -42,13 +42,13 @@ def plan_of(*sealed: SegmentEntry, now: int = NOW, durable: int | None = None, *
 
 def test_a_log_without_sealed_segments_has_nothing_to_do() -> None:
     plan = plan_of()
-    assert (plan.sources, plan.dirty, plan.idle, plan.end, plan.dirty_ratio) == ((), (), True, 0, 0.0)
+    assert (plan.sources, plan.dirty, plan.idle, plan.end) == ((), (), True, 0)
 
 
 def test_what_was_never_compacted_is_dirty() -> None:
     plan = plan_of(segment(0, 10, cleaned_to=20), segment(10, 20, cleaned_to=20), segment(20, 30), segment(30, 40))
     assert [source.base_offset for source in plan.dirty] == [20, 30]
-    assert (plan.dirty_from, plan.end, plan.dirty_ratio, plan.idle) == (20, 40, 0.5, False)
+    assert (plan.dirty_from, plan.end, plan.idle) == (20, 40, False)
 
 
 def test_what_stands_behind_a_segment_that_was_left_out_is_dirty_again() -> None:
@@ -79,8 +79,8 @@ def test_a_plan_with_only_tombstones_to_drop_is_not_idle() -> None:
     waiting = segment(0, 10, cleaned_to=10, tombstones=1, horizons=((10, NOW),))
     assert plan_of(waiting).idle is False
     assert plan_of(waiting, now=NOW - 1).idle is True
-    assert next_horizon([waiting, segment(10, 20)]) == NOW
-    assert next_horizon([segment(10, 20)]) is None
+    assert next_horizon([waiting, segment(10, 20)], NOW - 1) == NOW
+    assert next_horizon([segment(10, 20)], 0) is None
 
 
 # --- horizons ---------------------------------------------------------------------------------------------------------

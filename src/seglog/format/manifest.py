@@ -35,6 +35,7 @@ class SegmentEntry:
     Compaction: cleaned_to: no record here is superseded by a record before this offset (None: never compacted).
     superseded_to: what superseded the records that were taken from here stands before this offset (None: as
     cleaned_to); a pass that leaves a damaged segment out compares with records behind it but cleans only up to it.
+    decay: share of its records that die per record appended to the log, as the passes saw it (None: there was none).
     horizons: runs (end offset, time in us), ordered by offset: from then on the tombstones of a run may go; those
     behind the last run have no time yet.
     """
@@ -54,6 +55,7 @@ class SegmentEntry:
     digest: int | None = None
     cleaned_to: int | None = None
     superseded_to: int | None = None
+    decay: float | None = None
     horizons: tuple[tuple[int, int], ...] = ()
 
     @property

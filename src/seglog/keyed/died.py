@@ -74,6 +74,7 @@ class Search:
         self.rounds = 0
         self._storage = storage
         self._plan = plan
+        self._limits = plan.tombstone_limits
         self._pace = pace
         self._ahead = ahead
         self._reader = KeyReader(seed)
@@ -82,7 +83,7 @@ class Search:
         records = sum(source.records or 0 for source in dirty)
         self._map = KeyMap(records, plan.config.retention.dedupe_bytes)
         self._bits = np.zeros(sum(bit_bytes(source) for source in dirty), np.uint8)  # of all dirty sources
-        clean = plan.sources[: len(plan.sources) - len(dirty)]
+        clean = plan.considered[: len(plan.considered) - len(dirty)]
         self._clean = [Deaths(source) for source in clean]
         self._dirty = list(self._shares(dirty))
 
@@ -109,7 +110,8 @@ class Search:
                     self.toll.superseded += self._map.add(keys, 8 * byte + number, self._bits)
                 byte += deaths.bits.size
             for deaths in self._clean:
-                if not self._map.count and not has_due(deaths.entry, self._plan.made_at):
+                limit = self._limits[deaths.entry.file]
+                if not self._map.count and not has_due(deaths.entry, self._plan.made_at, limit):
                     self._pace.skip(record_bytes(deaths.entry))
                     continue
                 for number, keys in self._runs(deaths.entry):
@@ -133,7 +135,7 @@ class Search:
 
     def _note_others(self, deaths: Deaths, number: int, keys: Keys) -> None:
         """Note who dies of something else than a successor."""
-        if self.rounds == 0:
+        if self.rounds == 0 and self._plan.config.retention.needs_keys:
             self.toll.unkeyed += deaths.add(number, keys.kinds == UNKEYED)
         if deaths.entry.horizons:
             self.toll.tombstones += deaths.add(number, self._expired(deaths.entry, keys))
@@ -142,10 +144,11 @@ class Search:
         """Return which records are tombstones whose time has come."""
         ends = np.array([end for end, _ in entry.horizons], np.int64)
         due = np.array([horizon <= self._plan.made_at for _, horizon in entry.horizons] + [False])
-        expired: Array = (keys.kinds == TOMBSTONE) & due[ends.searchsorted(keys.offsets, side="right")]
+        due_there = due[ends.searchsorted(keys.offsets, side="right")]
+        expired: Array = (keys.kinds == TOMBSTONE) & due_there & (keys.offsets < self._limits[entry.file])
         return expired
 
 
 def pass_bytes(plan: CompactionPlan) -> int:
     """Return how many bytes one range of keys makes a pass read."""
-    return sum(record_bytes(source) for source in plan.sources)
+    return sum(record_bytes(source) for source in plan.considered)

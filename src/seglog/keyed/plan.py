@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from seglog.config import LogConfig
+from seglog.errors import InvalidArgument
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES
 
-MICROSECONDS = 1_000_000
+NEVER = 2**63 - 1  # as a horizon: the run holds no tombstones any more
 
 Runs = tuple[tuple[int, int], ...]
 """Tombstone horizons: (end offset, us), ordered; see SegmentEntry."""
@@ -25,9 +26,10 @@ Runs = tuple[tuple[int, int], ...]
 class CompactionPlan:
     """A pass over the oldest sealed segments of one log. Plain values: it can be sent to another process.
 
-    sources: consecutive sealed entries, the log's first ones, up to the cleanable end. dirty_from: records from this
-    offset on were not considered yet. made_at, in us, is the pass's time. version, epoch: the manifest's; what counts
-    when the outcome is swapped in is that the sources are still the log's.
+    sources: consecutive sealed entries, the log's first ones, up to the cleanable end. passed: file numbers of those
+    that stay as they are. dirty_from: the keys of the others are compared with the records from this offset on.
+    pinned: tombstones from this offset on stay. made_at, in us, is the pass's time. version, epoch: the manifest's;
+    what counts when the outcome is swapped in is that the sources are still the log's.
     """
 
     log_id: int
@@ -37,6 +39,8 @@ class CompactionPlan:
     dirty_from: int
     sources: tuple[SegmentEntry, ...]
     config: LogConfig
+    passed: frozenset[int] = frozenset()
+    pinned: int = NEVER
 
     @property
     def end(self) -> int:
@@ -44,29 +48,36 @@ class CompactionPlan:
         return self.sources[-1].next_offset or 0 if self.sources else self.dirty_from
 
     @property
+    def considered(self) -> tuple[SegmentEntry, ...]:
+        """The sources that are not passed over."""
+        return tuple(source for source in self.sources if source.file not in self.passed)
+
+    @property
     def dirty(self) -> tuple[SegmentEntry, ...]:
-        """The sources whose keys have to be mapped."""
-        return tuple(source for source in self.sources if (source.next_offset or 0) > self.dirty_from)
-
-    @property
-    def dirty_bytes(self) -> int:
-        """Bytes of store not considered yet."""
-        return sum(source.bytes or 0 for source in self.dirty)
-
-    @property
-    def dirty_ratio(self) -> float:
-        """Dirty bytes / all bytes that can be compacted, 0 where there are none."""
-        return self.dirty_bytes / max(sum(source.bytes or 0 for source in self.sources), 1)
+        """The sources whose keys have to be mapped: all others stand before them."""
+        return tuple(source for source in self.considered if (source.next_offset or 0) > self.dirty_from)
 
     @property
     def idle(self) -> bool:
         """Whether there is nothing to do: every key was considered, and no tombstone's time has come."""
-        return not self.dirty and not any(has_due(source, self.made_at) for source in self.sources)
+        limits = self.tombstone_limits
+        due = (has_due(source, self.made_at, limits[source.file]) for source in self.considered)
+        return not self.dirty and not any(due)
 
     @property
-    def delete_retention_us(self) -> int:
-        """How long a tombstone outlives its first compaction."""
-        return round(float(self.config.retention.delete_retention) * MICROSECONDS)  # type: ignore[arg-type] # settled to float
+    def tombstone_limits(self) -> dict[int, int]:
+        """For every source, by its file number: a tombstone there may go if its offset is less.
+
+        Else a pinned consumer has not passed it, or what it deletes may still stand in an older segment that this pass
+        does not look at, and would come to life again.
+        """
+        limits: dict[int, int] = {}
+        limit = self.pinned
+        for source in self.sources:
+            limits[source.file] = limit
+            if source.file in self.passed:
+                limit = min(limit, considered_to(source))
+        return limits
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, for a message to another process."""
@@ -78,13 +89,16 @@ class CompactionPlan:
             "dirty_from": self.dirty_from,
             "sources": [json.loads(source.line) for source in self.sources],
             "config": self.config.to_json(),
+            "passed": sorted(self.passed),
+            "pinned": self.pinned,
         }
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> CompactionPlan:
         """Read what `to_json` gave."""
         sources = tuple(SegmentEntry.from_values(dict(source)) for source in values["sources"])
-        return cls(**{**values, "sources": sources, "config": LogConfig.from_json(values["config"])})
+        config, passed = LogConfig.from_json(values["config"]), frozenset(values["passed"])
+        return cls(**{**values, "sources": sources, "config": config, "passed": passed})
 
 
 def record_bytes(entry: SegmentEntry) -> int:
@@ -92,20 +106,39 @@ def record_bytes(entry: SegmentEntry) -> int:
     return max((entry.bytes or 0) - HEADER_BYTES, 0)
 
 
-def make_plan(manifest: Manifest, now: int, *, durable: int | None = None) -> CompactionPlan:
+def considered_to(entry: SegmentEntry) -> int:
+    """Return up to where (exclusive) later records were compared with those of a segment; its base: none were."""
+    return entry.cleaned_to or entry.base_offset
+
+
+def make_plan(
+    manifest: Manifest,
+    now: int,
+    *,
+    durable: int | None = None,
+    pinned: int = NEVER,
+    passed: frozenset[int] = frozenset(),
+) -> CompactionPlan:
     """Return the plan for a log at time `now` (us).
 
     durable: no segment with an offset at or behind it is touched; None: what is sealed is durable, as a roll sees to.
+    pinned: the least offset that a registered follower reads next. passed: segments to pass over; see keyed.schedule.
     """
     sources = cleanable(manifest.segments[:-1], manifest.config, now, durable)
+    compared = [considered_to(source) for source in sources if source.file not in passed]
+    dirty_from = min(compared, default=(sources[-1].next_offset or 0) if sources else manifest.start)
+    if any(source.file in passed and (source.next_offset or 0) > dirty_from for source in sources):
+        raise InvalidArgument(f"no segment with offsets from {dirty_from} on may be passed over: its keys are compared")
     return CompactionPlan(
         log_id=manifest.log_id,
         epoch=manifest.epoch,
         version=manifest.version,
         made_at=now,
-        dirty_from=min((source.cleaned_to or source.base_offset for source in sources), default=manifest.start),
+        dirty_from=dirty_from,
         sources=sources,
         config=manifest.config,
+        passed=passed,
+        pinned=pinned,
     )
 
 
@@ -113,41 +146,55 @@ def cleanable(
     sealed: Iterable[SegmentEntry], config: LogConfig, now: int, durable: int | None = None
 ) -> tuple[SegmentEntry, ...]:
     """Return the sealed segments up to the first that is not durable, or was sealed less than the minimum lag ago."""
-    lag = round(float(config.retention.min_compaction_lag) * MICROSECONDS)  # type: ignore[arg-type] # settled to float
     chosen: list[SegmentEntry] = []
     for entry in sealed:
-        # A segment that was sealed while the clock was ahead holds up nothing.
-        fresh = entry.sealed_at is not None and 0 <= now - entry.sealed_at < lag
-        if fresh or (durable is not None and (entry.next_offset or 0) > durable):
+        if is_fresh(entry, config, now) or (durable is not None and (entry.next_offset or 0) > durable):
             break
         chosen.append(entry)
     return tuple(chosen)
 
 
+def is_fresh(entry: SegmentEntry, config: LogConfig, now: int) -> bool:
+    """Whether a segment was sealed less than the minimum lag ago; not one from when the clock was ahead."""
+    return entry.sealed_at is not None and 0 <= now - entry.sealed_at < config.retention.min_compaction_lag_us
+
+
 # --- tombstones -----------------------------------------------------------------------------------------------------
 
 
-def has_due(entry: SegmentEntry, now: int) -> bool:
-    """Whether a segment may hold tombstones whose time has come."""
-    return bool(entry.tombstones) and any(horizon <= now for _, horizon in entry.horizons)
+def has_due(entry: SegmentEntry, now: int, limit: int = NEVER) -> bool:
+    """Whether a segment may hold tombstones before the offset `limit` whose time has come."""
+    due = (start < limit and horizon <= now for start, _, horizon in _runs_of(entry))
+    return bool(entry.tombstones) and any(due)
 
 
-def next_horizon(entries: Iterable[SegmentEntry]) -> int | None:
-    """Return when (us) the next tombstones may go, None where none waits: what a timer has to be set to."""
-    waiting = [horizon for entry in entries if entry.tombstones for _, horizon in entry.horizons]
-    return min(waiting, default=None)
+def next_horizon(entries: Iterable[SegmentEntry], now: int) -> int | None:
+    """Return when (us, after `now`) the next tombstones may go, None where none waits: for a timer."""
+    waiting = [horizon for entry in entries if entry.tombstones for _, horizon in entry.horizons if horizon != NEVER]
+    return min((horizon for horizon in waiting if horizon > now), default=None)
 
 
-def runs_after(entry: SegmentEntry, now: int, delete_retention: int) -> Runs:
-    """Return a segment's runs after a pass that saw all of it at `now`.
+def _runs_of(entry: SegmentEntry) -> list[tuple[int, int, int]]:
+    """Return the runs of a segment as (first offset, end offset, horizon)."""
+    starts = [entry.base_offset, *(end for end, _ in entry.horizons)]
+    return [(start, end, horizon) for start, (end, horizon) in zip(starts, entry.horizons, strict=False)]
+
+
+def runs_after(entry: SegmentEntry, now: int, delete_retention: int, limit: int = NEVER) -> Runs:
+    """Return a segment's runs after a pass that saw all of it at `now`, and let no tombstone from `limit` on go.
 
     The due ones have lost their tombstones, so their range falls to the run behind them; tombstones that had no time
     yet get theirs: the clock starts at the first compaction that sees them.
     """
     end = entry.next_offset or entry.base_offset
-    waiting = [(min(stop, end), horizon) for stop, horizon in entry.horizons]
-    covered = waiting[-1][0] if waiting else entry.base_offset
-    kept = [(stop, horizon) for stop, horizon in waiting if horizon > now]
+    kept: list[tuple[int, int]] = []
+    covered = entry.base_offset
+    for start, stop, horizon in _runs_of(entry):
+        covered = min(stop, end)
+        if horizon > now or start >= limit:
+            kept.append((covered, horizon))
+        elif covered > limit:
+            kept += [(limit, NEVER), (covered, horizon)]
     return joined([*kept, (end, now + delete_retention)] if covered < end or not kept else kept)
 
 
@@ -209,12 +256,12 @@ def is_rewritten(members: Sequence[Measured]) -> bool:
 
 def after_pass(entry: SegmentEntry, plan: CompactionPlan, cleaned_to: int) -> SegmentEntry:
     """Return a source's entry as it stands after a pass that considered every record before `cleaned_to`."""
-    if cleaned_to <= entry.base_offset:  # behind a damaged segment: nobody knows all that came before
+    if entry.file in plan.passed or cleaned_to <= entry.base_offset:  # of the latter nobody knows all that came before
         return entry
-    runs = runs_after(entry, plan.made_at, plan.delete_retention_us) if entry.tombstones else ()
+    retention, limit = plan.config.retention.delete_retention_us, plan.tombstone_limits[entry.file]
     return replace(
         entry,
         cleaned_to=max(entry.cleaned_to or 0, cleaned_to),  # damage found since makes nothing unclean again
         superseded_to=None if entry.dense else entry.taken_for,  # what was unknown stays so, though cleaned_to is set
-        horizons=runs,
+        horizons=runs_after(entry, plan.made_at, retention, limit) if entry.tombstones else (),
     )

@@ -25,6 +25,7 @@ from seglog.keyed.output import lookup_bytes
 from seglog.keyed.pace import Pace, Progress
 from seglog.keyed.plan import CompactionPlan, Measured, after_pass, group, is_rewritten, record_bytes
 from seglog.keyed.reader import SourceReader
+from seglog.keyed.schedule import observed_decay
 from seglog.storage import Storage
 
 
@@ -98,7 +99,8 @@ def rewrite(
     """
     damaged: dict[str, CorruptRecord] = {}
     while True:
-        sound = replace(plan, sources=tuple(one for one in plan.sources if _path(sources, one) not in damaged))
+        left_out = (one.file for one in plan.sources if _path(sources, one) in damaged)
+        sound = replace(plan, passed=plan.passed.union(left_out))
         total = 2 * pass_bytes(sound)  # to find what died, and to copy or verify
         pace = Pace(total, progress=progress, abort=abort, bytes_per_second=bytes_per_second)
         try:
@@ -143,8 +145,9 @@ class _Pass:
         self._pace = pace
         self._ahead = ahead
         self._made = 0
-        left_out = [source.base_offset for source in plan.sources if source not in sound.sources]
-        self._cleaned_to = min(left_out, default=plan.end)  # what stands behind a damaged source is not for sure
+        self._records = sum(source.records or 0 for source in plan.sources)
+        unread = [source.base_offset for source in plan.dirty if source.file in sound.passed]
+        self._cleaned_to = min(unread, default=plan.end)  # with what stands behind it, nothing was compared for sure
 
     def run(self, damaged: tuple[CorruptRecord, ...]) -> Outcome:
         """Find what died, copy what lives where something did."""
@@ -194,7 +197,7 @@ class _Pass:
             raise StorageError(errno.ENOSPC, message, self._output.path)
 
     def _parts(self, members: Sequence[Deaths]) -> Iterator[Part]:
-        after = [after_pass(one.entry, self._plan, self._cleaned_to) for one in members]
+        after = [self._after(one) for one in members]
         if _is_copied(members):
             yield self._copied(members, after)
             return
@@ -205,11 +208,32 @@ class _Pass:
                 self._pace.skip(record_bytes(one.entry))
             yield Part(sources=(one.entry.file,), entries=(entry,), staged=False)
 
+    def _after(self, deaths: Deaths) -> SegmentEntry:
+        """Return the entry of a source as the pass leaves it, before its dead are gone."""
+        entry, live = deaths.entry, (deaths.entry.records or 0) - deaths.measured.dead
+        if entry.file in self._sound.passed:
+            return entry
+        decay = observed_decay(entry, live, self._cleaned_to, self._records)
+        return replace(after_pass(entry, self._sound, self._cleaned_to), decay=decay)
+
     def _copied(self, members: Sequence[Deaths], after: Sequence[SegmentEntry]) -> Part:
         copy = GroupCopy(self._plan, after, self._output, number=self._made + 1, pace=self._pace)
         copy.run([(SourceReader(self._sources, one.entry), one) for one in members], self._ahead)
         self._made += len(copy.sealed)
-        return Part(sources=tuple(one.entry.file for one in members), entries=tuple(copy.sealed), staged=True)
+        decay = _joint_decay(members, after)
+        entries = tuple(replace(entry, decay=decay) for entry in copy.sealed)
+        return Part(sources=tuple(one.entry.file for one in members), entries=entries, staged=True)
+
+
+def _joint_decay(members: Sequence[Deaths], after: Sequence[SegmentEntry]) -> float | None:
+    """Return the decay of what members have become: the mean, each counted by its records that live."""
+    known = [
+        (entry.decay, (entry.records or 0) - one.measured.dead)
+        for one, entry in zip(members, after, strict=True)
+        if entry.decay is not None
+    ]
+    live = sum(records for _, records in known)
+    return sum(decay * records for decay, records in known) / live if live else None
 
 
 def _is_copied(members: Sequence[Deaths]) -> bool:

@@ -30,7 +30,6 @@ from seglog.storage import Storage, must_sync
 
 MAX_RELATIVE = 2**32 - 1
 MAX_STORE_RECORDS = 2**27  # 4 GiB of the shortest records: what may follow a gap in the same segment
-MICROSECONDS = 1_000_000
 
 
 class LiveSegments:
@@ -56,8 +55,8 @@ class LiveSegments:
         self._clock = clock
         self.segment_bytes = config.segment_bytes
         self.record_limit = config.store_limit - HEADER_BYTES
-        self.ages = config.segment_age is not None or config.retention.age is not None
-        self._age_us = None if config.segment_age is None else round(float(config.segment_age) * MICROSECONDS)  # type: ignore[arg-type] # settled to float
+        self._age_us = config.roll_age_us
+        self.ages = self._age_us is not None or config.retention.age is not None
         self._show()
         if config != catalog.current.config:
             catalog.install(catalog.current.segments, config=config)
@@ -91,7 +90,7 @@ class LiveSegments:
         return self.active.empty or self.active.size + length <= self.segment_bytes
 
     def age_is_due(self) -> bool:
-        """Whether the active segment holds records and is older than `segment_age`."""
+        """Whether the active segment holds records and is older than it may become."""
         if self._age_us is None or self.active.empty:
             return False
         return self._clock() - self.active.entry.created >= self._age_us

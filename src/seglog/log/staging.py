@@ -189,7 +189,7 @@ class Stage:
 
         batch = ArrowBatch.prepare(data, now=self._clock())
         check_widest(self, batch)
-        if self._config.retention.compact:
+        if self._config.retention.needs_keys:
             batch.check_keys()
         self._open = False
         fill(self, batch)

@@ -64,7 +64,7 @@ class LogWriter(CompactingLog):
             value = checked_bytes(value, "value")
         if key is not None:
             key = checked_key(key)
-        elif self._keyed:
+        elif self._needs_keys:
             raise KeyRequired
         timestamp = self._clock() if timestamp is None else checked_timestamp(timestamp)
         packed = encode_headers(checked_headers(headers)) if headers != () else b""
@@ -136,7 +136,7 @@ class LogWriter(CompactingLog):
         if isinstance(chunks, (bytes, str, bytearray, memoryview)) or not isinstance(chunks, Iterable):
             raise InvalidType("append_stream takes an iterable of bytes; for one value at hand use append")
         key = checked_key(key)
-        if key is None and self._keyed:
+        if key is None and self._needs_keys:
             raise KeyRequired
         timestamp = self._clock() if timestamp is None else checked_timestamp(timestamp)
         pairs = checked_headers(headers)
@@ -175,7 +175,7 @@ class LogWriter(CompactingLog):
 
         batch = ArrowBatch.prepare(data, now=self._clock())
         check_widest(self._live, batch)
-        if self._keyed:
+        if self._needs_keys:
             batch.check_keys()
         with self._writing():
             first = self._live.active.next_offset

@@ -1,0 +1,226 @@
+"""When a log is compacted, and which of its segments are looked at: pure functions of the manifest's figures.
+
+The rule is Kafka's: a log is due when its dirty share passes a ratio, a record has waited for the maximum lag, or a
+tombstone's time has come. What is looked at then is generational ("Generational Compaction" in Kafka's proposal of
+keyed messages): every pass notes how fast the records of a segment die (`decay`), and a clean segment is passed over
+until it is expected to hold garbage that is worth the copying. So what has survived for long is copied seldom.
+
+Hysteresis: a segment's turn comes from a fifth of garbage on, not with every record that died; a choice takes a good
+part of all garbage that there is; and after a pass nothing is dirty, so that the next one waits for as much again.
+`python -m benchmarks.generations` draws what that saves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from seglog.config import LogConfig
+from seglog.format.manifest import Manifest, SegmentEntry
+from seglog.keyed.plan import NEVER, cleanable, considered_to, has_due, next_horizon
+
+LEAST_GARBAGE = 0.2  # expected share from which on a clean segment is looked at
+LEAST_PART = 0.4  # of all expected garbage, that a choice takes at least
+CONFIDENCE = 0.1  # of the log's records: when so many were appended, what was seen counts as much as what was known
+
+Reason = Literal["dirty", "lag", "tombstones"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentStanding:
+    """Where a segment stands. state: active; fresh (sealed less than the minimum lag ago, or behind one that was);
+    dirty (never compacted); clean. cleaned_to: records before it were compared with this segment's (None: none were).
+    expected_garbage: share of its bytes that a compaction would free, 0 to 1, as far as the past tells; None where
+    nothing will go.
+    """
+
+    base_offset: int
+    next_offset: int | None
+    file: int
+    bytes: int
+    state: Literal["active", "fresh", "dirty", "clean"]
+    cleaned_to: int | None
+    expected_garbage: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """Where a log stands with compaction by key.
+
+    due: why it should be compacted now: "dirty" (ratio > min_dirty_ratio), "lag" (max_compaction_lag has passed),
+    "tombstones" (the time of some has come), or None. dirty_bytes: of segments never compacted; total_bytes: of all
+    that may be compacted; ratio: their quotient. next_at: when (us) time alone may make something due, None: never.
+    pinned: tombstones from this offset on stay for a registered follower, None: there is none.
+    """
+
+    due: Reason | None
+    dirty_bytes: int
+    total_bytes: int
+    ratio: float
+    next_at: int | None
+    pinned: int | None
+    segments: tuple[SegmentStanding, ...]
+
+
+def least_pin(pins: Mapping[str, int]) -> int:
+    """Return the offset that the slowest registered follower reads next, NEVER without any."""
+    return min(pins.values(), default=NEVER)
+
+
+def standing(
+    manifest: Manifest,
+    now: int,
+    *,
+    durable: int | None = None,
+    active_bytes: int = 0,
+    active_records: int = 0,
+    pins: Mapping[str, int] | None = None,
+) -> Standing:
+    """Return where a log stands at `now` (us). durable: see `make_plan`; pins: follower -> the offset it reads next."""
+    config, pinned = manifest.config, least_pin(pins or {})
+    keyed = config.retention.compact
+    sources = cleanable(manifest.segments[:-1], config, now, durable) if keyed else ()
+    dirty = sum(source.bytes or 0 for source in sources if source.cleaned_to is None)
+    total = sum(source.bytes or 0 for source in sources)
+    return Standing(
+        due=_due(sources, config, now, pinned, dirty / max(total, 1)),
+        dirty_bytes=dirty,
+        total_bytes=total,
+        ratio=dirty / max(total, 1),
+        next_at=_next_at(manifest, sources, now, active_records) if keyed else None,
+        pinned=None if pinned == NEVER else pinned,
+        segments=_segments(manifest, sources, active_bytes),
+    )
+
+
+def _due(sources: Sequence[SegmentEntry], config: LogConfig, now: int, pinned: int, ratio: float) -> Reason | None:
+    if ratio > config.retention.min_dirty_ratio:
+        return "dirty"
+    most = config.retention.max_compaction_lag_us
+    waited = (now - source.created for source in sources if source.cleaned_to is None)
+    if most is not None and any(time >= most for time in waited):
+        return "lag"
+    return "tombstones" if any(has_due(source, now, pinned) for source in sources) else None
+
+
+def _next_at(manifest: Manifest, sources: Sequence[SegmentEntry], now: int, active_records: int) -> int | None:
+    """Return the next moment behind `now` at which time alone changes what is due."""
+    config, sealed = manifest.config, manifest.segments[:-1]
+    most, roll = config.retention.max_compaction_lag_us, config.roll_age_us
+    moments = [next_horizon(sources, now)]
+    moments += [(one.sealed_at or 0) + config.retention.min_compaction_lag_us for one in sealed[len(sources) :]]
+    if most is not None:
+        moments += [source.created + most for source in sealed if source.cleaned_to is None]
+    if roll is not None and active_records:
+        moments.append(manifest.active.created + roll)
+    return min((moment for moment in moments if moment is not None and moment > now), default=None)
+
+
+def _segments(manifest: Manifest, sources: Sequence[SegmentEntry], active_bytes: int) -> tuple[SegmentStanding, ...]:
+    end, records = _end(sources), _records(sources)
+    found = []
+    for number, entry in enumerate(manifest.segments):
+        state: Literal["active", "fresh", "dirty", "clean"] = "dirty" if entry.cleaned_to is None else "clean"
+        if not entry.sealed:
+            state = "active"
+        elif number >= len(sources) and state == "dirty":
+            state = "fresh"
+        found.append(
+            SegmentStanding(
+                base_offset=entry.base_offset,
+                next_offset=entry.next_offset,
+                file=entry.file,
+                bytes=(entry.bytes or 0) if entry.sealed else active_bytes,
+                state=state,
+                cleaned_to=entry.cleaned_to,
+                expected_garbage=expected_garbage(entry, end, records) if number < len(sources) else None,
+            )
+        )
+    return tuple(found)
+
+
+# --- generations ----------------------------------------------------------------------------------------------------
+
+
+def expected_garbage(entry: SegmentEntry, end: int, records: int) -> float:
+    """Return the share of a segment's records, 0 to 1, that later ones up to `end` are expected to supersede."""
+    return -math.expm1(-_decay(entry, records) * max(end - _compared_to(entry), 0))
+
+
+def observed_decay(entry: SegmentEntry, live: int, end: int, records: int) -> float | None:
+    """Return the decay of a segment after a pass up to `end` that left `live` of its records.
+
+    records: of the log. What the pass saw counts by how much was appended meanwhile, beside what was known before: a
+    segment that has met few later records tells little.
+    """
+    appended, known = max(end - _compared_to(entry), 0.0), CONFIDENCE * records
+    if not entry.records:
+        return entry.decay
+    died = math.log(entry.records / max(live, 0.5))  # half a record, so that it stays finite where none is left
+    return (died + known * _decay(entry, records)) / max(appended + known, 1.0)
+
+
+def _decay(entry: SegmentEntry, records: int) -> float:
+    """Return the decay; before the first pass any record of the log is as likely to be superseded as another."""
+    return 1 / max(records, 1) if entry.decay is None else entry.decay
+
+
+def _compared_to(entry: SegmentEntry) -> float:
+    """Return the offset from which on the records of a segment, on average, have met no later one yet."""
+    if entry.cleaned_to is not None:
+        return entry.cleaned_to
+    return (entry.base_offset + (entry.next_offset or entry.base_offset)) / 2
+
+
+def choose_passed(sources: Sequence[SegmentEntry], config: LogConfig, now: int, pinned: int = NEVER) -> frozenset[int]:
+    """Return the file numbers of the clean segments that a pass over `sources` should leave alone.
+
+    Of the offsets to compare from, the one is taken that frees most bytes for each byte read and written.
+    """
+    end, records = _end(sources), _records(sources)
+    garbage = {source.file: expected_garbage(source, end, records) * (source.bytes or 0) for source in sources}
+    wanted = LEAST_PART * sum(garbage.values())
+    needed = _needed(sources, now, pinned)
+    latest = min((considered_to(source) for source in needed), default=end)
+    choices = []
+    for start in sorted({considered_to(source) for source in sources if considered_to(source) <= latest}):
+        chosen = [source for source in sources if source in needed or _is_chosen(source, start, garbage, config)]
+        gain = sum(garbage[source.file] for source in chosen)
+        mapped = sum(source.bytes or 0 for source in sources if (source.next_offset or 0) > start)
+        moved = mapped + sum(2 * (source.bytes or 0) for source in chosen) - gain
+        choices.append((gain >= wanted, gain / max(moved, 1), {source.file for source in chosen}))
+    taken = max(choices, key=lambda choice: choice[:2], default=(True, 0.0, set[int]()))[2]
+    return frozenset(garbage) - taken
+
+
+def _needed(sources: Sequence[SegmentEntry], now: int, pinned: int) -> list[SegmentEntry]:
+    """Return the sources that a pass must look at: what is dirty, and where tombstones are to go, those and what is
+    older and was not compared with them.
+    """
+    due = [number for number, source in enumerate(sources) if has_due(source, now, pinned)]
+    last = due[-1] if due else -1
+    end = (sources[last].next_offset or 0) if due else 0
+    return [
+        source
+        for number, source in enumerate(sources)
+        if source.cleaned_to is None or number in due or (number < last and considered_to(source) < end)
+    ]
+
+
+def _is_chosen(source: SegmentEntry, start: int, garbage: Mapping[int, float], config: LogConfig) -> bool:
+    """Whether a pass that compares from `start` on looks at a segment."""
+    if (source.next_offset or 0) > start:
+        return True  # its keys are read in any case
+    size = source.bytes or 0
+    worth = garbage[source.file] > LEAST_GARBAGE * size or 2 * size <= config.segment_bytes  # garbage, or to be merged
+    return considered_to(source) >= start and worth
+
+
+def _end(sources: Sequence[SegmentEntry]) -> int:
+    return (sources[-1].next_offset or 0) if sources else 0
+
+
+def _records(sources: Sequence[SegmentEntry]) -> int:
+    return sum(source.records or 0 for source in sources)
