@@ -37,6 +37,8 @@ def test_the_demo_checks_its_results_and_writes_a_report_twice_over(
     batches = re.findall(r"(\d+) micro-batches, stopped on purpose; (\d+) after the restart", told)
     assert all(int(first) >= STOP_AFTER and int(second) > 0 for first, second in batches)
     assert len(batches) == 2
+    assert re.findall(r"aircraft before, (\d+) differ after", told) == ["0", "0"]
+    assert re.search(r"30,000 records, .* MiB -> [\d,]+ records", told)
     with Topic.open(tmp_path / "out" / output.TOPIC, mode="r") as topic:
         assert sum(len(topic.partition(number)) for number in range(topic.partitions)) == LIMIT // 10
     assert len(pq.read_table(tmp_path / "out" / output.AIRCRAFT)) > 1000
@@ -57,6 +59,24 @@ def test_a_wrong_query_ends_the_demo_with_1_and_says_what_differs(
     message = capsys.readouterr().err
     assert "NOT what the CSV says" in message
     assert message.count("delays:") == 1
+    assert not (tmp_path / "out" / output.REPORT).exists()
+
+
+@pytest.mark.spark
+def test_a_compaction_that_loses_a_state_ends_the_demo_with_1(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    right = queries.read_topic
+
+    def without_the_last(session: SparkSession, topic: Path) -> DataFrame:
+        events = right(session, topic)
+        last = events.where("key IS NOT NULL AND partition = 0").selectExpr("max(offset)").first()
+        return events.where(f"NOT (partition = 0 AND offset = {last[0] if last else -1})")
+
+    monkeypatch.setattr(queries, "read_topic", without_the_last)
+    assert demo.run(tmp_path / "out", limit=2000) == 1
+    message = capsys.readouterr().err
+    assert "CHANGED the latest state" in message
     assert not (tmp_path / "out" / output.REPORT).exists()
 
 

@@ -15,6 +15,7 @@ import pyarrow.csv
 import pytest
 
 from seglog.demo import charts, expected, flights, output
+from seglog.demo.compaction import Holdings
 from seglog.demo.compare import compare
 from seglog.demo.expected import AircraftState, DelayStatistics
 from seglog.demo.report import Run, render, size
@@ -219,9 +220,8 @@ def run(**changes: object) -> Run:
         },
         streamed=Streamed(3, 9),
         carriers={"UA": "United & Sons"},
-        segments=[[segment(0), segment(1, sealed=False)], [segment(0)]],
-        records=30,
-        bytes=3192,
+        before=Holdings([[segment(0), segment(1, sealed=False)], [segment(0)]], 3192),
+        after=Holdings([[segment(1, sealed=False)], []], 798),
         seconds={"One step": 1.5},
         ingest_seconds=0.5,
         cores=2,
@@ -248,6 +248,9 @@ def test_the_report_tells_the_figures_of_the_run() -> None:
     for figure in (
         "United &amp; Sons, 6:00 to 6:59: 12.3 min",
         "3.1 KiB",
+        "75.0% smaller",
+        "<b>798 B</b>",
+        "30 records became 10",
         "cancelled",
         "partition 1",
         "1.5 s",

@@ -1,9 +1,10 @@
-"""The main job on real data: a year of flights into a topic, through Spark, checked against the CSV, and a
-report.
+"""The main job on real data: a year of flights into a topic, through Spark, checked against the CSV, compacted by
+key, and a report.
 
     flights    CSV -> events                  expected   the results from the CSV alone (no seglog)
     ingest     events -> topic                compare    two results row by row
     stream     topic -> table, with Spark     queries    table -> results, with Spark
+    compaction the topic by key, at the end
     report, charts, report.html               what people look at
     output     which files are replaced       progress   what is seen meanwhile
 

@@ -140,12 +140,16 @@ def _text(x: float, y: float, text: str, kind: str) -> str:
 def durations(seconds: Mapping[str, float]) -> str:
     """Return one line a step: its title, a bar to scale and its seconds."""
     longest = max(seconds.values()) or 1.0
-    lines = [
-        f'<li><span>{escape(title)}</span><em style="--share:{100 * taken / longest:.1f}%"></em>'
-        f"<b>{taken:.1f} s</b></li>"
-        for title, taken in seconds.items()
+    return shares({title: (taken / longest, f"{taken:.1f} s") for title, taken in seconds.items()})
+
+
+def shares(lines: Mapping[str, tuple[float, str]]) -> str:
+    """Return a line for each title: a bar as long as its share (0 to 1) of the width, and a text."""
+    items = [
+        f'<li><span>{escape(title)}</span><em style="--share:{100 * share:.1f}%"></em><b>{escape(text)}</b></li>'
+        for title, (share, text) in lines.items()
     ]
-    return '<ol class="steps">' + "".join(lines) + "</ol>"
+    return '<ol class="steps">' + "".join(items) + "</ol>"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

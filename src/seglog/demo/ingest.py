@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from seglog.config import LogConfig
+from seglog.config import LogConfig, Retention
 from seglog.errors import CorruptLog
 from seglog.log.opening import open_log
 from seglog.storage import MemoryStorage
@@ -34,8 +34,9 @@ def compile_kernels(events: pa.Table) -> None:
 
 
 def create(path: Path) -> Topic:
-    """Create the demo's empty topic at `path`."""
-    return Topic.create(path, partitions=PARTITIONS, config=LogConfig(segment_bytes=SEGMENT_BYTES))
+    """Create the demo's empty topic at `path`. It can be compacted by key; events without one are kept."""
+    config = LogConfig(segment_bytes=SEGMENT_BYTES, retention=Retention(compact=True, unkeyed="keep"))
+    return Topic.create(path, partitions=PARTITIONS, config=config)
 
 
 def append(events: pa.Table, topic: Topic, progress: Callable[[int], object]) -> None:

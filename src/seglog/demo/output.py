@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 MARKER = ".seglog-demo"
 TOPIC, TABLE, CHECKPOINT = "flights", "events.parquet", "checkpoint"
 AIRCRAFT, DELAYS, REPORT = "aircraft.parquet", "delays.parquet", "report.html"
-_OWN = (REPORT, DELAYS, AIRCRAFT, CHECKPOINT, TABLE, TOPIC)
+AIRCRAFT_COMPACTED = "aircraft-compacted.parquet"
+_OWN = (REPORT, DELAYS, AIRCRAFT, AIRCRAFT_COMPACTED, CHECKPOINT, TABLE, TOPIC)
 
 
 def prepare(output: Path) -> None:

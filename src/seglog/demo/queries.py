@@ -32,6 +32,18 @@ def read_table(spark: SparkSession, table: Path) -> DataFrame:
     return spark.read.parquet(str(table))
 
 
+def read_topic(spark: SparkSession, topic: Path) -> DataFrame:
+    """Return the same columns of all records in the topic itself, as it stands now."""
+    return in_columns(spark.read.format("seglog").load(str(topic)))
+
+
+def in_columns(records: DataFrame) -> DataFrame:
+    """Return key, partition, offset, timestamp of records, and the fields of the event in each."""
+    return records.select("key", "partition", "offset", "timestamp", event()).select(
+        "key", "partition", "offset", "timestamp", "event.*"
+    )
+
+
 def event() -> Column:
     """Return the event in a record's value."""
     return sql.from_json(sql.col("value").cast("string"), _VALUE).alias("event")

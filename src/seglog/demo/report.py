@@ -15,8 +15,9 @@ from seglog.demo.expected import LATE_MINUTES
 from seglog.demo.flights import ZONE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
+    from seglog.demo.compaction import Holdings
     from seglog.demo.expected import AircraftState, DelayStatistics
     from seglog.demo.stream import Streamed
     from seglog.log.info import SegmentInfo
@@ -27,8 +28,8 @@ _LAST_SEEN = 10
 class Run(NamedTuple):
     """Everything a report tells of.
 
-    places: tail number -> (partition, offset) of its latest record; segments: by partition; bytes: of all
-    stores; streamed: micro-batches before and after the restart; seconds: step title -> seconds;
+    places: tail number -> (partition, offset) of its latest record; before, after: what the topic held before and
+    after its compaction; streamed: micro-batches before and after the restart; seconds: step title -> seconds;
     ingest_seconds: of appending alone.
     """
 
@@ -37,9 +38,8 @@ class Run(NamedTuple):
     delays: Mapping[tuple[str, int], DelayStatistics]
     streamed: Streamed
     carriers: Mapping[str, str]
-    segments: Sequence[Sequence[SegmentInfo]]
-    records: int
-    bytes: int
+    before: Holdings
+    after: Holdings
     seconds: Mapping[str, float]
     ingest_seconds: float
     cores: int
@@ -50,9 +50,9 @@ def render(run: Run) -> str:
     """Return the whole report as HTML."""
     template = Template(resources.files(__package__).joinpath("report.html").read_text(encoding="utf-8"))
     seconds = sum(run.seconds.values())
-    blocks = [[_block(number, info) for info in lane if info.records] for number, lane in enumerate(run.segments)]
+    blocks = _blocks(run.before)
     return template.substitute(
-        partitions=len(run.segments),
+        partitions=len(run.before.segments),
         first=run.streamed.first,
         second=run.streamed.second,
         verdict=f"All {len(run.states) + len(run.delays):,} result rows equal what the CSV alone gives",
@@ -66,6 +66,11 @@ def render(run: Run) -> str:
         late_bars=_by_hour(run.delays, "late_share", lambda share: f"{share:.0%}"),
         largest=size(max((block.size for lane in blocks for block in lane), default=0)),
         lanes=charts.lanes(blocks),
+        smaller=f"{1 - run.after.bytes / run.before.bytes:.1%}",
+        shares=_shares(run),
+        survivors=f"{run.after.records:,}",
+        waiting=f"{run.after.active_records:,}",
+        flights=f"{run.before.records:,}",
         aircraft=f"{len(run.states):,}",
         aircraft_table=_aircraft_table(run),
         seconds=f"{seconds:.0f}",
@@ -87,14 +92,25 @@ def size(count: float) -> str:
 
 def _tiles(run: Run, seconds: float) -> str:
     figures = {
-        "records": f"{run.records:,}",
-        "in the log": size(run.bytes),
-        "segments": f"{sum(map(len, run.segments)):,}",
+        "records": f"{run.before.records:,}",
+        "in the log": size(run.before.bytes),
+        "after compaction": size(run.after.bytes),
+        "segments": f"{sum(map(len, run.before.segments)):,}",
         "aircraft": f"{len(run.states):,}",
-        "records/s appended and synced": f"{run.records / max(run.ingest_seconds, 1e-9):,.0f}",
+        "records/s appended and synced": f"{run.before.records / max(run.ingest_seconds, 1e-9):,.0f}",
         "seconds in all": f"{seconds:.0f}",
     }
     return "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in figures.items())
+
+
+def _blocks(held: Holdings) -> list[list[charts.Block]]:
+    return [[_block(number, info) for info in lane if info.records] for number, lane in enumerate(held.segments)]
+
+
+def _shares(run: Run) -> str:
+    """Return two bars: what the log took, and what it takes."""
+    sizes = {"before": run.before.bytes, "after": run.after.bytes}
+    return charts.shares({name: (bytes_ / run.before.bytes, size(bytes_)) for name, bytes_ in sizes.items()})
 
 
 def _block(partition: int, info: SegmentInfo) -> charts.Block:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import seglog
-from seglog.demo import flights, ingest, output, queries, stream
+from seglog.demo import compaction, flights, ingest, output, queries, stream
+from seglog.demo.compaction import Holdings
 from seglog.demo.compare import compare
 from seglog.demo.expected import compute
 from seglog.demo.progress import Steps
@@ -20,13 +21,22 @@ from seglog.spark.session import borrowed_session
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
     from seglog.demo.expected import AircraftState, DelayStatistics
     from seglog.demo.stream import Streamed
     from seglog.topic import Topic
 
-STEPS = 10
+STEPS = 12
 _APPEND = f"Append them to a topic of {ingest.PARTITIONS} partitions, sync"
+
+
+class Compacted(NamedTuple):
+    """before, after: what the topic held; lines: how the latest states differ after it, none if they are equal."""
+
+    before: Holdings
+    after: Holdings
+    lines: list[str]
 
 
 class Results(NamedTuple):
@@ -57,15 +67,25 @@ def tell(directory: Path, *, limit: int | None = None) -> int:
         _append(steps, events, topic)
         with steps.step("Verify every checksum in the topic"):
             ingest.verify(topic)
-        results = _ask_spark(steps, topic, directory)
-        differences = _check(steps, archive, limit, results)
-        if differences:
-            sys.stderr.write("The results are NOT what the CSV says:\n")
-            sys.stderr.writelines(f"  {line}\n" for line in differences)
-            return 1
-        _report(steps, topic, results, flights.carrier_names(source), directory / output.REPORT)
+        with ExitStack() as resources:
+            with steps.step("Start Spark"):
+                spark = resources.enter_context(borrowed_session("seglog demo"))
+            results = _ask_spark(steps, spark, topic, directory)
+            differences = _check(steps, archive, limit, results)
+            if differences:
+                return _fail("The results are NOT what the CSV says", differences)
+            compacted = _compact(steps, spark, topic, results, directory / output.AIRCRAFT_COMPACTED)
+            if compacted.lines:
+                return _fail("Compaction has CHANGED the latest state", compacted.lines)
+        _report(steps, compacted, results, flights.carrier_names(source), directory / output.REPORT)
     steps.say(f"Report: {(directory / output.REPORT).resolve()}")
     return 0
+
+
+def _fail(what: str, lines: list[str]) -> int:
+    sys.stderr.write(f"{what}:\n")
+    sys.stderr.writelines(f"  {line}\n" for line in lines)
+    return 1
 
 
 def _append(steps: Steps, events: pa.Table, topic: Topic) -> None:
@@ -75,19 +95,16 @@ def _append(steps: Steps, events: pa.Table, topic: Topic) -> None:
     steps.say(f"{size(sum(log.size for log in logs))} in {sum(len(log.segments) for log in logs)} segments")
 
 
-def _ask_spark(steps: Steps, topic: Topic, directory: Path) -> Results:
+def _ask_spark(steps: Steps, spark: SparkSession, topic: Topic, directory: Path) -> Results:
     aircraft, delays = directory / output.AIRCRAFT, directory / output.DELAYS
-    with ExitStack() as resources:
-        with steps.step("Start Spark"):
-            spark = resources.enter_context(borrowed_session("seglog demo"))
-        with steps.step("Spark: stream the topic into a table, restarting once in the middle"):
-            streamed = stream.into_table(spark, topic, directory / output.TABLE, directory / output.CHECKPOINT)
-            steps.say(f"{streamed.first} micro-batches, stopped on purpose; {streamed.second} after the restart")
-        events = queries.read_table(spark, directory / output.TABLE)
-        with steps.step("Spark: the latest state of every aircraft"):
-            queries.write_parquet(queries.latest_states(events), aircraft, ["aircraft"])
-        with steps.step("Spark: delays by carrier and hour"):
-            queries.write_parquet(queries.delay_statistics(events), delays, ["carrier", "hour"])
+    with steps.step("Spark: stream the topic into a table, restarting once in the middle"):
+        streamed = stream.into_table(spark, topic, directory / output.TABLE, directory / output.CHECKPOINT)
+        steps.say(f"{streamed.first} micro-batches, stopped on purpose; {streamed.second} after the restart")
+    events = queries.read_table(spark, directory / output.TABLE)
+    with steps.step("Spark: the latest state of every aircraft"):
+        queries.write_parquet(queries.latest_states(events), aircraft, ["aircraft"])
+    with steps.step("Spark: delays by carrier and hour"):
+        queries.write_parquet(queries.delay_statistics(events), delays, ["carrier", "hour"])
     return Results(queries.read_states(aircraft), queries.read_places(aircraft), queries.read_delays(delays), streamed)
 
 
@@ -104,18 +121,35 @@ def _check(steps: Steps, archive: Path, limit: int | None, results: Results) -> 
     return [line for check in checks for line in check.lines]
 
 
-def _report(steps: Steps, topic: Topic, results: Results, carriers: dict[str, str], path: Path) -> None:
+def _compact(steps: Steps, spark: SparkSession, topic: Topic, results: Results, path: Path) -> Compacted:
+    """Compact the topic, ask it for the latest states again, and compare them and their places with those before."""
+    before = compaction.holdings(topic)
+    with steps.step("Compact the topic: the latest record of every aircraft stays"):
+        with steps.bar(100 * topic.partitions, "%") as bar:
+            compaction.compact(topic, bar.update)
+        after = compaction.holdings(topic)
+        steps.say(f"{before.records:,} records, {size(before.bytes)} -> {after.records:,} records, {size(after.bytes)}")
+        steps.say(f"{1 - after.bytes / before.bytes:.1%} smaller")
+    with steps.step("Spark: the latest state of every aircraft, from the compacted topic"):
+        queries.write_parquet(queries.latest_states(queries.read_topic(spark, topic.path)), path, ["aircraft"])
+        checks = (
+            compare("aircraft", results.states, queries.read_states(path)),
+            compare("place", results.places, queries.read_places(path)),
+        )
+        steps.say(f"{checks[0].rows:,} aircraft before, {checks[0].differing:,} differ after")
+    return Compacted(before, after, [line for check in checks for line in check.lines])
+
+
+def _report(steps: Steps, compacted: Compacted, results: Results, carriers: dict[str, str], path: Path) -> None:
     with steps.step("Write the report"):
-        logs = [topic.partition(number) for number in range(topic.partitions)]
         run = Run(
             states=results.states,
             places=results.places,
             delays=results.delays,
             streamed=results.streamed,
             carriers=carriers,
-            segments=[log.segments for log in logs],
-            records=sum(info.records for log in logs for info in log.segments),
-            bytes=sum(log.size for log in logs),
+            before=compacted.before,
+            after=compacted.after,
             seconds=steps.seconds,
             ingest_seconds=steps.seconds[_APPEND],
             cores=len(os.sched_getaffinity(0)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from seglog.demo.queries import event
+from seglog.demo.queries import in_columns
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,13 +44,14 @@ def into_table(spark: SparkSession, topic: Topic, table: Path, checkpoint: Path)
 
 def _start(spark: SparkSession, topic: Topic, table: Path, checkpoint: Path) -> StreamingQuery:
     records = sum(len(topic.partition(number)) for number in range(topic.partitions))
-    return (
+    stream = (
         spark.readStream.format("seglog")
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", max(1, records // BATCHES))
         .load(str(topic.path))
-        .select("key", "partition", "offset", "timestamp", event())
-        .select("key", "partition", "offset", "timestamp", "event.*")
+    )
+    return (
+        in_columns(stream)
         .writeStream.format("parquet")
         .option("path", str(table))
         .option("checkpointLocation", str(checkpoint))

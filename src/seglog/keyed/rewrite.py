@@ -25,7 +25,7 @@ from seglog.keyed.output import lookup_bytes
 from seglog.keyed.pace import Pace, Progress
 from seglog.keyed.plan import CompactionPlan, Measured, after_pass, group, is_rewritten, record_bytes
 from seglog.keyed.reader import SourceReader
-from seglog.keyed.schedule import observed_decay
+from seglog.keyed.schedule import joint_decay, observed_decay
 from seglog.storage import Storage
 
 
@@ -220,20 +220,10 @@ class _Pass:
         copy = GroupCopy(self._plan, after, self._output, number=self._made + 1, pace=self._pace)
         copy.run([(SourceReader(self._sources, one.entry), one) for one in members], self._ahead)
         self._made += len(copy.sealed)
-        decay = _joint_decay(members, after)
+        live = [(one.entry.records or 0) - one.measured.dead for one in members]
+        decay = joint_decay([(entry.decay, records) for entry, records in zip(after, live, strict=True)])
         entries = tuple(replace(entry, decay=decay) for entry in copy.sealed)
         return Part(sources=tuple(one.entry.file for one in members), entries=entries, staged=True)
-
-
-def _joint_decay(members: Sequence[Deaths], after: Sequence[SegmentEntry]) -> float | None:
-    """Return the decay of what members have become: the mean, each counted by its records that live."""
-    known = [
-        (entry.decay, (entry.records or 0) - one.measured.dead)
-        for one, entry in zip(members, after, strict=True)
-        if entry.decay is not None
-    ]
-    live = sum(records for _, records in known)
-    return sum(decay * records for decay, records in known) / live if live else None
 
 
 def _is_copied(members: Sequence[Deaths]) -> bool:

@@ -5,15 +5,16 @@ tombstone's time has come. What is looked at then is generational ("Generational
 keyed messages): every pass notes how fast the records of a segment die (`decay`), and a clean segment is passed over
 until it is expected to hold garbage that is worth the copying. So what has survived for long is copied seldom.
 
-Hysteresis: a segment's turn comes from a fifth of garbage on, not with every record that died; a choice takes a good
-part of all garbage that there is; and after a pass nothing is dirty, so that the next one waits for as much again.
+Hysteresis: a segment's turn comes from a quarter of garbage on, not with every record that died; a choice takes a good
+part of all garbage that there is, and is better than looking at everything by more than a guess may err; and after a
+pass nothing is dirty, so that the next one waits for as much again.
 `python -m benchmarks.generations` draws what that saves.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,8 +22,9 @@ from seglog.config import LogConfig
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.keyed.plan import NEVER, cleanable, considered_to, has_due, next_horizon
 
-LEAST_GARBAGE = 0.2  # expected share from which on a clean segment is looked at
+LEAST_GARBAGE = 0.25  # expected share from which on a clean segment is looked at
 LEAST_PART = 0.4  # of all expected garbage, that a choice takes at least
+LEAST_ADVANTAGE = 0.05  # by which passing segments over must be better than looking at all
 CONFIDENCE = 0.1  # of the log's records: when so many were appended, what was seen counts as much as what was known
 
 Reason = Literal["dirty", "lag", "tombstones"]
@@ -162,6 +164,13 @@ def observed_decay(entry: SegmentEntry, live: int, end: int, records: int) -> fl
     return (died + known * _decay(entry, records)) / max(appended + known, 1.0)
 
 
+def joint_decay(parts: Iterable[tuple[float | None, int]]) -> float | None:
+    """Return the decay of what segments have become together, from the decay and live records of each."""
+    known = [(decay, live) for decay, live in parts if decay is not None]
+    records = sum(live for _, live in known)
+    return sum(decay * live for decay, live in known) / records if records else None
+
+
 def _decay(entry: SegmentEntry, records: int) -> float:
     """Return the decay; before the first pass any record of the log is as likely to be superseded as another."""
     return 1 / max(records, 1) if entry.decay is None else entry.decay
@@ -174,25 +183,49 @@ def _compared_to(entry: SegmentEntry) -> float:
     return (entry.base_offset + (entry.next_offset or entry.base_offset)) / 2
 
 
+@dataclass(frozen=True)
+class _Choice:
+    """A pass that could be made. files: looked at; gain: bytes expected to be freed; moved: read and written."""
+
+    files: frozenset[int]
+    gain: float
+    moved: float
+
+    @property
+    def worth(self) -> float:
+        """Bytes freed for each byte moved; one more, so that where nothing is freed the least is moved."""
+        return (self.gain + 1) / max(self.moved, 1.0)
+
+
 def choose_passed(sources: Sequence[SegmentEntry], config: LogConfig, now: int, pinned: int = NEVER) -> frozenset[int]:
     """Return the file numbers of the clean segments that a pass over `sources` should leave alone.
 
-    Of the offsets to compare from, the one is taken that frees most bytes for each byte read and written.
+    Of the offsets to compare from, the one is taken that frees most bytes for each byte read and written; all segments
+    are looked at where that is hardly worse.
     """
     end, records = _end(sources), _records(sources)
     garbage = {source.file: expected_garbage(source, end, records) * (source.bytes or 0) for source in sources}
-    wanted = LEAST_PART * sum(garbage.values())
     needed = _needed(sources, now, pinned)
     latest = min((considered_to(source) for source in needed), default=end)
     choices = []
     for start in sorted({considered_to(source) for source in sources if considered_to(source) <= latest}):
         chosen = [source for source in sources if source in needed or _is_chosen(source, start, garbage, config)]
-        gain = sum(garbage[source.file] for source in chosen)
-        mapped = sum(source.bytes or 0 for source in sources if (source.next_offset or 0) > start)
-        moved = mapped + sum(2 * (source.bytes or 0) for source in chosen) - gain
-        choices.append((gain >= wanted, gain / max(moved, 1), {source.file for source in chosen}))
-    taken = max(choices, key=lambda choice: choice[:2], default=(True, 0.0, set[int]()))[2]
-    return frozenset(garbage) - taken
+        choices.append(_choice(chosen, start, sources, garbage))
+    all_of_it = _choice(sources, min(map(considered_to, sources), default=0), sources, garbage)
+    least_gain, least_worth = LEAST_PART * all_of_it.gain, (1 + LEAST_ADVANTAGE) * all_of_it.worth
+    better = (choice for choice in choices if choice.gain >= least_gain and choice.worth > least_worth)
+    taken = max(better, key=lambda choice: choice.worth, default=all_of_it)
+    return frozenset(garbage) - taken.files
+
+
+def _choice(
+    chosen: Sequence[SegmentEntry], start: int, sources: Sequence[SegmentEntry], garbage: Mapping[int, float]
+) -> _Choice:
+    """Return the choice of looking at segments, with the records from `start` on compared."""
+    gain = sum(garbage[source.file] for source in chosen)
+    mapped = sum(source.bytes or 0 for source in sources if (source.next_offset or 0) > start)
+    copied = sum(2 * (source.bytes or 0) for source in chosen) - gain
+    return _Choice(frozenset(source.file for source in chosen), gain, mapped + copied)
 
 
 def _needed(sources: Sequence[SegmentEntry], now: int, pinned: int) -> list[SegmentEntry]:

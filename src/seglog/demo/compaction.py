@@ -1,0 +1,53 @@
+"""The topic compacted by key: what stays is the latest record of every aircraft. Whether its state is still the same is
+asked of Spark and judged elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from seglog.log.compaction import CompactionReport
+    from seglog.log.info import SegmentInfo
+    from seglog.topic import Topic
+
+
+class Holdings(NamedTuple):
+    """What a topic holds. segments: by partition; bytes: of all stores."""
+
+    segments: Sequence[Sequence[SegmentInfo]]
+    bytes: int
+
+    @property
+    def records(self) -> int:
+        """How many records there are."""
+        return sum(info.records for lane in self.segments for info in lane)
+
+    @property
+    def active_records(self) -> int:
+        """How many of them stand in segments that are still written to, which compaction leaves alone."""
+        return sum(info.records for lane in self.segments for info in lane if info.sealed_at is None)
+
+
+def holdings(topic: Topic) -> Holdings:
+    """Return what a topic holds now."""
+    logs = [topic.partition(number) for number in range(topic.partitions)]
+    return Holdings([log.segments for log in logs], sum(log.size for log in logs))
+
+
+def compact(topic: Topic, progress: Callable[[int], object]) -> list[CompactionReport]:
+    """Compact every partition; progress gets the steps (hundredths of a partition) as they are done."""
+    reports = []
+    for number in range(topic.partitions):
+        shown = 0
+
+        def show(done: int, total: int) -> None:
+            nonlocal shown
+            now = 100 * done // max(total, 1)
+            progress(now - shown)
+            shown = now
+
+        reports.append(topic.partition(number).compact(progress=show))
+    return reports
