@@ -88,7 +88,7 @@ def test_rows_without_key_and_keys_of_other_ranges_are_left_out():
     assert made.holds([(10, 1)], np.uint64(11), high) == [False]
 
 
-def test_all_sixteen_bytes_are_compared():
+def test_8_all_sixteen_bytes_are_compared():
     made = Map(64, 8)
     keys = [(1, 2), (1, 3), (2, 2), (2**63 + 1, 2), (1, 2**63 + 2)]
     assert made.insert(keys) == (5, 5, 0)

@@ -266,6 +266,22 @@ def test_15_and_16_lookups_of_a_compacted_segment(shop: Any) -> None:
                 assert next(iter(log.scan(start))).offset == max(start, 50)
 
 
+def test_17_size_time_and_key_combine(shop: Any, clock: Any) -> None:
+    with shop.open(segment_bytes=1024, bytes=6000, age=HOUR) as log:
+        for number in range(300):
+            log.append(b"x" * 60, key=b"%d" % (number % 150))
+        assert log.size < 6000 + 2 * 1024  # by size, while it is written
+        shop.put(log, "|")
+        log.compact()
+        kept = [record.offset for record in log.scan()]
+        assert len(kept) == len({record.key for record in log.scan()})  # by key
+        clock.advance(HOUR)
+        log.append(b"x", key=b"new")
+        log.expire()
+        assert shop.content(log) == "new@300"  # by time, whatever is latest of its key
+        assert log.next_offset == 301
+
+
 def test_18_retention_drops_whole_compacted_segments(shop: Any, clock: Any) -> None:
     with shop.open(segment_bytes=1024, age=HOUR) as log:
         for number in range(60):

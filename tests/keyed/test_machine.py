@@ -2,24 +2,107 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import count, islice
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 import seglog
 from seglog import LogConfig, Retention
 from seglog.keyed.plan import NEVER, considered_to, make_plan
 from seglog.keyed.rewrite import rewrite
 from seglog.log.staging import compaction_batch, stage_directory
-from seglog.storage import Subdirectory
+from seglog.storage import LocalStorage, Storage, Subdirectory
 from seglog.testing.faulty import Crashed, Fault, FaultyStorage
 
 KEYS = st.sampled_from([b"", b"a", b"b", b"c", b"key of more than sixteen bytes", b"d" * 40])
 VALUES = st.none() | st.binary(max_size=80)
 DAY = 86_400_000_000
+PROGRAM = Path(__file__).parent / "programs" / "reader.py"
+
+
+Row = tuple[int, bytes | None, bytes | None]
+
+
+class Here:
+    """A reader in this process."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._log = seglog.open(storage, mode="r")
+        self._begun: Iterator[seglog.Record] = iter(())
+
+    def scan(self) -> list[Row]:
+        return [(one.offset, one.key, one.value) for one in self._log.scan()]
+
+    def begin(self, count: int) -> list[Row]:
+        self._begun = self._log.scan()
+        return [(one.offset, one.key, one.value) for one in islice(self._begun, count)]
+
+    def finish(self) -> list[Row]:
+        return [(one.offset, one.key, one.value) for one in self._begun]
+
+    def close(self) -> None:
+        self._begun = iter(())
+        self._log.close()
+
+
+class Elsewhere:
+    """The same in another process, which serves one log after the other."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def __enter__(self) -> Elsewhere:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._process:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+
+    def _ask(self, command: str, argument: Any = None) -> Any:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps([command, argument]) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def _rows(self, command: str, argument: Any = None) -> list[Row]:
+        hexed = self._ask(command, argument)
+        parts = [(offset, [None if part is None else bytes.fromhex(part) for part in row]) for offset, *row in hexed]
+        return [(offset, key, value) for offset, (key, value) in parts]
+
+    def opened(self, path: str) -> Elsewhere:
+        self._ask("open", path)
+        return self
+
+    def scan(self) -> list[Row]:
+        return self._rows("scan")
+
+    def begin(self, count: int) -> list[Row]:
+        return self._rows("begin", count)
+
+    def finish(self) -> list[Row]:
+        return self._rows("finish")
+
+    def close(self) -> None:
+        self._ask("close")
 
 
 class CompactedLog(RuleBasedStateMachine):
@@ -39,12 +122,19 @@ class CompactedLog(RuleBasedStateMachine):
             segment_bytes=segment_bytes, segment_age=1, index_interval_bytes=64, retention=retention
         )
         self.now = DAY
-        self.storage = seglog.MemoryStorage()
+        self.storage = self.new_storage()
         self.faulty = FaultyStorage(self.storage)
         self.model: dict[int, tuple[bytes, bytes | None]] = {}
         self.log = self.open()
         self.compacted_to = self.taken_to = 0
-        self.reader = seglog.open(self.storage, mode="r")
+        self.reader = self.new_reader()
+        self.begun: list[Row] = []
+
+    def new_storage(self) -> Storage:
+        return seglog.MemoryStorage()
+
+    def new_reader(self) -> Any:
+        return Here(self.storage)
 
     def open(self) -> seglog.Log:
         return seglog.open(self.faulty, self.config, clock=lambda: self.now)
@@ -141,6 +231,18 @@ class CompactedLog(RuleBasedStateMachine):
         self.log.truncate(offset)
         self.model = {at: row for at, row in self.model.items() if at < offset}
 
+    @rule(count=st.integers(0, 5))
+    def a_reader_begins(self, count: int) -> None:
+        begun = self.reader.begin(count)
+        rows: list[Row] = [(at, *row) for at, row in self.kept().items()]
+        assert begun == rows[:count]
+        self.begun = rows[count:]
+
+    @rule()
+    def it_goes_on_where_it_was_whatever_happened_since(self) -> None:
+        assert self.reader.finish() == self.begun
+        self.begun = []
+
     def kept(self) -> dict[int, tuple[bytes, bytes | None]]:
         return {one.offset: (one.key, one.value) for one in self.log.scan() if one.key is not None}
 
@@ -169,7 +271,7 @@ class CompactedLog(RuleBasedStateMachine):
     @invariant()
     def the_end_is_where_it_was_and_the_reader_sees_the_same(self) -> None:
         assert self.log.next_offset == max(self.model, default=self.log.next_offset - 1) + 1
-        assert [record.offset for record in self.reader.scan()] == list(self.kept())
+        assert self.reader.scan() == [(at, *row) for at, row in self.kept().items()]
 
     @invariant()
     def all_of_it_verifies(self) -> None:
@@ -183,3 +285,20 @@ class CompactedLog(RuleBasedStateMachine):
 
 TestCompactedLog = CompactedLog.TestCase
 TestCompactedLog.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+
+
+def test_a_compacted_log_on_disk_with_its_reader_in_another_process(tmp_path: Path) -> None:
+    with Elsewhere() as reader:
+        names = count()
+
+        class OnDisk(CompactedLog):
+            def new_storage(self) -> Storage:
+                return LocalStorage(tmp_path / str(next(names)))
+
+            def new_reader(self) -> Any:
+                return reader.opened(self.storage.path)
+
+        few = settings(
+            max_examples=20, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        )
+        run_state_machine_as_test(OnDisk, settings=few)

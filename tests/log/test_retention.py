@@ -35,7 +35,7 @@ def bases(log: seglog.Log) -> list[int]:
 
 
 @pytest.mark.parametrize(("keep", "left"), [(10 * RECORD, 2), (15 * RECORD, 3), (2 * 509, 2), (0, 1), (10**9, 3)])
-def test_fifteen_records_five_a_segment(place: Any, keep: int, left: int) -> None:
+def test_17_by_size_fifteen_records_five_a_segment(place: Any, keep: int, left: int) -> None:
     """acceptance/compaction.md, 17: keep 10 records' bytes -> 2 segments; 15 -> 3."""
     with seglog.open(place, config()) as log:
         fill(log)
@@ -87,7 +87,7 @@ def test_offsets_before_the_start_say_where_the_log_begins(place: Any) -> None:
 # --- by age ------------------------------------------------------------------------------------------------------
 
 
-def test_a_segment_goes_when_it_was_sealed_long_enough_ago(place: Any, clock: Any) -> None:
+def test_17_by_time_a_segment_goes_when_it_was_sealed_long_enough_ago(place: Any, clock: Any) -> None:
     with seglog.open(place, config(age=DAY), clock=clock) as log:
         for _ in range(3):
             fill(log, 5)
@@ -103,7 +103,7 @@ def test_a_segment_goes_when_it_was_sealed_long_enough_ago(place: Any, clock: An
         assert bases(log) == [10, 15]
 
 
-def test_when_all_is_expired_one_empty_segment_stays_at_the_same_offset(place: Any, clock: Any) -> None:
+def test_17_when_all_is_expired_one_empty_segment_stays_at_the_same_offset(place: Any, clock: Any) -> None:
     with seglog.open(place, config(age=DAY), clock=clock) as log:
         fill(log)
         clock.advance(DAY)
@@ -224,7 +224,7 @@ def test_an_age_may_be_a_timedelta(place: Any, clock: Any) -> None:
 
 
 @pytest.mark.parametrize(("keep", "wait", "left"), [(10**6, DAY, 1), (1000, 0, 3), (1000, DAY, 1), (10**6, 0, 4)])
-def test_policies_combine_and_the_stricter_decides(place: Any, clock: Any, keep: int, wait: float, left: int) -> None:
+def test_17_policies_combine_the_stricter_decides(place: Any, clock: Any, keep: int, wait: float, left: int) -> None:
     with seglog.open(place, config(), clock=clock) as log:
         fill(log, 16)
     with seglog.open(place, config(bytes=keep, age=DAY), clock=clock) as log:

@@ -21,11 +21,11 @@ from seglog.topic.partitioner import murmur2, partition_of
         (b"", 275646681),
     ],
 )
-def test_the_hash_is_the_one_kafkas_clients_compute(key: bytes, expected: int) -> None:
+def test_24_the_hash_is_the_one_kafkas_clients_compute(key: bytes, expected: int) -> None:
     assert murmur2(key) == expected
 
 
-def test_a_negative_hash_loses_its_sign_bit_not_its_sign() -> None:
+def test_24_a_negative_hash_loses_its_sign_bit_not_its_sign() -> None:
     assert partition_of(b"21", 4) == (-973932308 & 0x7FFFFFFF) % 4
 
 
