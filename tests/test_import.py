@@ -44,7 +44,7 @@ def test_a_batch_loads_what_it_needs() -> None:
     assert {"pyarrow", "numba", "numpy"} <= loaded(program, *HEAVY)
 
 
-@pytest.mark.parametrize("module", ["seglog.aio", "seglog.cli", "seglog.topic"])
+@pytest.mark.parametrize("module", ["seglog.aio", "seglog.cli", "seglog.topic", "seglog.topic.cleaning"])
 def test_its_parts_are_as_light(module: str) -> None:
     assert loaded(f"import {module}", "pyarrow", "numba", "numpy", "pyspark", "matplotlib") == set()
 

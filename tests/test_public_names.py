@@ -53,7 +53,7 @@ CALLS: dict[str, list[str]] = {
     "truncate": ["self", "offset"],
     "sync": ["self"],
     "expire": ["self"],
-    "compact": ["self", "*progress=None", "*abort=None", "*bytes_per_second=None"],
+    "compact": ["self", "*generational=False", "*progress=None", "*abort=None", "*bytes_per_second=None"],
     "verify": ["self", "progress=None"],
     "repair": ["self", "progress=None"],
     "close": ["self"],
@@ -137,6 +137,7 @@ def test_the_config_has_these_options() -> None:
         "max_compaction_lag",
         "min_dirty_ratio",
         "dedupe_bytes",
+        "unkeyed",
     ]
     assert seglog.LogConfig().segment_bytes == 1024**3
     assert seglog.LogConfig().buffer_bytes == 0

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from seglog.log.repair import RepairReport
     from seglog.storage import Storage
     from seglog.topic import Topic
+    from seglog.topic.cleaning import Cleaner
 
 open = open_log  # noqa: A001 - seglog.open reads as the standard library's other opens
 
@@ -63,11 +64,15 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> object:
     """Load what not every program needs when it is first asked for."""
-    if name != "Topic":
-        raise AttributeError(f"module 'seglog' has no attribute {name!r}")
-    from seglog.topic import Topic  # noqa: PLC0415 - see above
+    if name == "Topic":
+        from seglog.topic import Topic  # noqa: PLC0415 - see above
 
-    return Topic
+        return Topic
+    if name == "Cleaner":
+        from seglog.topic.cleaning import Cleaner  # noqa: PLC0415 - see above
+
+        return Cleaner
+    raise AttributeError(f"module 'seglog' has no attribute {name!r}")
 
 
 def verify(place: "str | os.PathLike[str] | Storage", progress: "Progress | None" = None) -> "VerifyReport":
@@ -93,6 +98,7 @@ def repair(
 
 
 __all__ = [
+    "Cleaner",
     "CompactionAborted",
     "ConfigError",
     "CorruptLog",

@@ -51,22 +51,22 @@ class Retention:
     age: seconds after a segment was sealed (by the log's own clock) until it may go.
     compact: keep the latest record per key: `Log.compact` lets go of those that a later one supersedes. The remaining
     fields steer compaction.
-    unkeyed: "reject": an append without a key is refused, and records without one, from before, are dropped by the next
-    compaction; "keep": both are taken and kept. delete_retention: seconds a tombstone outlives its first compaction.
-    min_compaction_lag: seconds since sealing before a segment may be compacted. max_compaction_lag: seconds since its
-    creation after which it must be, whatever the ratio; one that is still active then rolls. min_dirty_ratio: share of
-    dirty bytes above which a log is compacted. dedupe_bytes: memory for the key map.
+    delete_retention: seconds a tombstone outlives its first compaction. min_compaction_lag: seconds since sealing
+    before a segment may be compacted. max_compaction_lag: seconds since its creation after which it must be, whatever
+    the ratio; one that is still active then rolls. min_dirty_ratio: share of dirty bytes above which a log is
+    compacted. dedupe_bytes: memory for the key map. unkeyed: "reject": an append without a key is refused, and records
+    without one, from before, are dropped by the next compaction; "keep": both are taken and kept.
     """
 
     bytes: int | None = None
     age: float | timedelta | None = None
     compact: bool = False
-    unkeyed: Literal["reject", "keep"] = "reject"
     delete_retention: float | timedelta = DAY
     min_compaction_lag: float | timedelta = 0.0
     max_compaction_lag: float | timedelta | None = None
     min_dirty_ratio: float = 0.5
     dedupe_bytes: int = 128 * 1024 * 1024
+    unkeyed: Literal["reject", "keep"] = "reject"
 
     def __post_init__(self) -> None:
         if self.bytes is not None:

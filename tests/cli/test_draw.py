@@ -74,6 +74,23 @@ def test_a_log_without_tombstones_has_no_column_for_them() -> None:
     assert "tombstones" not in draw.segment_lines(SEGMENTS[:1], 200, draw.UNICODE)[0]
 
 
+def test_garbage_is_marked_as_estimated_or_counted_and_is_the_light_part_of_a_bar() -> None:
+    known = {
+        0: draw.Keyed("clean", 0.123),
+        1000: draw.Keyed("dirty", 1.0, exact=True),
+        3000: draw.Keyed("fresh", None),
+        3500: draw.Keyed("active", 0.0, exact=True),
+    }
+    lines = draw.segment_lines(SEGMENTS, 200, draw.ASCII, known)
+    assert "garbage  state" in lines[0]
+    assert [line[lines[0].index("records") + 7 :][:9].strip() for line in lines[1:]] == ["~12%", "100.0%", "", "0%"]
+    assert [word for line in lines[1:] for word in line.split() if word in ("clean", "dirty", "fresh", "active")] == [
+        *("clean", "dirty", "fresh", "active"),
+    ]
+    bars = [[part for part in line.split() if part.strip("#.") == ""] for line in lines[1:]]
+    assert [{*bar[0]} if bar else set() for bar in bars] == [{"#", "."}, {"."}, {"#"}, {"#"}]
+
+
 def test_a_range_of_times_says_the_day_once() -> None:
     assert draw.time_range(0, 3_600_000_000, draw.UNICODE) == "1970-01-01T00:00:00Z … 01:00:00Z"
     assert draw.time_range(0, DAY, draw.ASCII) == "1970-01-01T00:00:00Z - 1970-01-02T00:00:00Z"

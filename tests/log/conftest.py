@@ -20,24 +20,6 @@ if TYPE_CHECKING:
 DEADLINE_SECONDS = 20.0
 
 
-class ManualClock:
-    """A clock that moves when told to."""
-
-    def __init__(self, now: int = 1_700_000_000_000_000) -> None:
-        self.now = now
-
-    def __call__(self) -> int:
-        return self.now
-
-    def advance(self, seconds: float) -> None:
-        self.now += round(seconds * 1_000_000)
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
 @pytest.fixture(params=["local", "memory"])
 def place(request: Any, tmp_path: Path) -> Any:
     """Where a log may be made: a path, or memory."""

@@ -36,6 +36,7 @@ BAD_RETENTION: dict[str, list[object]] = {
     "max_compaction_lag": [-1, "1 h"],
     "min_dirty_ratio": [-0.1, 1.1, "half", None, True, float("nan")],
     "dedupe_bytes": [1023, 0, 1.5, None],
+    "unkeyed": ["drop", None, True, []],
 }
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import fields
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import seglog
@@ -18,6 +20,8 @@ from seglog.spark.audit import keys as key_rows
 from seglog.spark.audit.report import AuditedLog, findings_of
 from seglog.spark.audit.segments import SegmentReport
 from seglog.topic import Topic
+from seglog.topic.audit import GroupFigures, LogKeys, audit_keys
+from seglog.topic.audit.rows import SCHEMA
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,8 +88,7 @@ def test_a_sound_topic_is_counted_exactly(spark: SparkSession, tmp_path: Path) -
             assert log.backwards == sum(later < before for before, later in pairwise(times))
             assert log.backwards_by_key == back_by_key
             assert log.segments > 5
-            assert log.delivered is None
-            assert log.undelivered_keys is None
+            assert log.groups == ()
         of_keys = {(row["partition"], bytes(row["key"])): row for row in found.keys.collect()}
         assert len(of_keys) == found.report.total("keys")
         for (partition, key), row in of_keys.items():
@@ -99,7 +102,10 @@ def test_undelivered_keys_are_those_whose_latest_record_lies_behind_the_committe
     delivered = 487
     with audit(spark, path, delivered={"log": {0: delivered}}) as found:
         (log,) = found.report.logs
-        assert (log.delivered, log.undelivered_records, log.undelivered_keys) == (487, 13, 13)
+        assert log.groups == (
+            GroupFigures(group="consumer", delivered=487, undelivered_records=13, undelivered_keys=13),
+        )
+        assert {row["group"] for row in found.keys.collect()} == {"consumer"}
         assert not found.report.ok
         undelivered = {bytes(row["key"]): row for row in found.undelivered.collect()}
         assert set(undelivered) == {b"%d" % (number % 20) for number in range(487, 500)}
@@ -113,6 +119,63 @@ def test_undelivered_keys_are_those_whose_latest_record_lies_behind_the_committe
     with audit(spark, path, delivered={}) as found:  # a consumer that has committed nothing
         assert found.report.total("undelivered_keys") == 20
         assert {row["delivered"] for row in found.undelivered.collect()} == {None}
+
+
+@pytest.fixture
+def compacted(tmp_path: Path) -> Path:
+    """A topic of 3 partitions: keys, tombstones and records without key, of which the older half was compacted."""
+    kept = seglog.Retention(compact=True, unkeyed="keep", delete_retention=0)
+    config = seglog.LogConfig(segment_bytes=2048, retention=kept)
+    draw = random.Random(22)
+    with Topic.create(tmp_path / "state", partitions=3, config=config) as topic:
+        for number in range(2400):
+            key = draw.choice([None, *(b"%d" % one for one in range(150)), b"", b"\xff\x00"])
+            topic.append(None if draw.random() < 0.2 else b"value %d" % number, key=key)
+            if number == 1200:
+                assert topic.partition(0).compact().superseded > 0
+                assert topic.partition(1).compact().superseded > 0
+    return tmp_path / "state"
+
+
+def test_22_the_audit_by_key_is_the_same_here_and_on_spark(spark: SparkSession, compacted: Path) -> None:
+    with Topic.open(compacted, mode="r") as topic:
+        ends = {number: topic.partition(number).next_offset for number in range(3)}
+        read = list(topic.partition(0).scan())
+    gap = next(later.offset for earlier, later in pairwise(read) if later.offset > earlier.offset + 1)
+    groups = {
+        "at the end": {"state": ends},
+        "behind a gap": {"state": {0: gap, 1: ends[1] // 2}},
+        "new": {},
+    }
+    with audit_keys(compacted, delivered=groups) as here, audit(spark, compacted, delivered=groups) as there:
+        figures = [field.name for field in fields(LogKeys)]
+        assert [[getattr(log, name) for name in figures] for log in here.logs] == [
+            [getattr(log, name) for name in figures] for log in there.report.logs
+        ]
+        assert [(log.undelivered_keys > 0, log.records < ends[log.partition]) for log in here.logs] == [
+            (True, True), (True, True), (True, False),
+        ]  # fmt: skip
+        order = ["topic", "partition", "key", "group"]
+        rows = [row.asDict() for row in there.keys.select(*SCHEMA.names).orderBy(*order).collect()]
+        assert len(rows) == 3 * here.total("keys")
+        told = pa.Table.from_batches(here.keys()).to_pylist()
+        assert [row | {"key": bytes(row["key"])} for row in rows] == told
+        assert (here.ok, there.report.ok) == (False, False)
+        of_spark = there.undelivered.where("group = 'behind a gap'").orderBy(*order).collect()
+        assert [(row.partition, bytes(row.key), row.appended) for row in of_spark] == [
+            (row["partition"], row["key"], row["appended"])
+            for batch in here.undelivered("behind a gap")
+            for row in batch.to_pylist()
+        ]
+
+
+def test_a_frame_of_delivered_offsets_may_name_groups(spark: SparkSession, path: Path) -> None:
+    columns = "group string, topic string, partition int, offset bigint"
+    with audit(
+        spark, path, delivered=spark.createDataFrame([("a", "log", 0, 500), ("b", "log", 0, 499)], columns)
+    ) as of:
+        assert [(group.group, group.undelivered_keys) for group in of.report.logs[0].groups] == [("a", 0), ("b", 1)]
+        assert [(row.group, bytes(row.key)) for row in of.undelivered.collect()] == [("b", b"19")]
 
 
 def test_a_streaming_querys_checkpoint_says_what_was_delivered(spark: SparkSession, path: Path, tmp_path: Path) -> None:
@@ -245,7 +308,7 @@ def test_summaries_go_to_the_jvm_in_small_batches(monkeypatch: pytest.MonkeyPatc
 def test_what_cannot_be_is_one_clear_error(spark: SparkSession, path: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="no partition 1 of topic 'log'"):
         audit(spark, path, delivered={"log": {0: 1, 1: 1}})
-    with pytest.raises(InvalidType, match="must be offsets by topic or a DataFrame"):
+    with pytest.raises(InvalidType, match=r"must be offsets by topic, or .* or a DataFrame, not int"):
         audit(spark, path, delivered=5)  # type: ignore[arg-type] # the mistake
     with pytest.raises(LogNotFound):
         audit(spark, tmp_path / "nowhere")
@@ -259,7 +322,7 @@ def test_the_program_tells_and_ends_with_1_where_something_is_wrong(
     assert program.main([str(path), "--delivered", '{"log": {"0": 490}}', "--json", "--limit", "2"]) == 1
     told = json.loads(capfdbinary.readouterr().out)
     assert told["ok"] is False
-    assert told["logs"][0]["undelivered_keys"] == 10
+    assert told["logs"][0]["groups"][0]["undelivered_keys"] == 10
     assert len(told["undelivered"]) == 2
     store, _ = store_of(path, 0)
     store.unlink()

@@ -19,12 +19,13 @@ from seglog.spark.audit.keys import SCHEMA, Stretch, identities, key_summaries
 from seglog.spark.audit.segments import SegmentShare, audit_segments
 from seglog.spark.compact import Pass, _outcome, _plan, rewrite_log
 from seglog.spark.jobs import command
-from seglog.spark.jobs.pins import check_all, from_json, pin, to_json
+from seglog.spark.jobs.pins import check_all, pin
 from seglog.spark.jobs.tasks import MARK, records
-from seglog.spark.read.place import Place
 from seglog.spark.replay import COLUMNS, tasks
 from seglog.spark.replay.classroom import Classroom
 from seglog.spark.snapshot.latest import latest_records
+from seglog.topic.places import Place
+from seglog.topic.positions import from_json, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -215,7 +216,7 @@ def audited(path: Path, **changes: Any) -> tuple[list[dict[str, Any]], list[dict
     with seglog.open(path, mode="r") as log:
         start, stop = log.lowest_offset, log.next_offset
     lines = tuple(entry.line for entry in manifest.segments)
-    share = SegmentShare("t", 0, str(path), lines, start, stop, changes.get("delivered"), changes.get("identity"))
+    share = SegmentShare("t", 0, str(path), lines, start, stop, changes.get("delivered", ()), changes.get("identity"))
     batches = list(audit_segments(share))
     assert all(batch.schema == SCHEMA for batch in batches)
     rows = [row for batch in batches for row in batch.to_pylist()]
@@ -225,18 +226,18 @@ def audited(path: Path, **changes: Any) -> tuple[list[dict[str, Any]], list[dict
 
 def test_summaries_of_keys_add_up_to_the_log(lesson: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seglog.spark.audit.segments.STRETCH_ROWS", 5)
-    reports, rows = audited(lesson, delivered=100, identity="n")
+    reports, rows = audited(lesson, delivered=(100,), identity="n")
     with seglog.open(lesson, mode="r") as log:
         stored = list(log.scan())
     assert sum(report["records"] for report in reports) == 400
-    assert sum(report["undelivered"] for report in reports) == 300
+    assert sum(report["undelivered"][0] for report in reports) == 300
     assert [row["identity"] for row in rows if row["identity"]] == [b"%d" % number for number in range(400)]
     for key in {record.key for record in stored} - {None}:
         mine = [row for row in rows if row["key"] == key]
         offsets = [record.offset for record in stored if record.key == key]
         assert sum(row["records"] for row in mine) == len(offsets)
         assert (mine[0]["first_offset"], mine[-1]["last_offset"]) == (offsets[0], offsets[-1])
-        delivered = max(row["delivered"] for row in mine if row["delivered"] is not None)
+        delivered = max(row["delivered"][0] for row in mine if row["delivered"][0] is not None)
         assert delivered == max(offset for offset in offsets if offset < 100)
 
 
@@ -276,11 +277,11 @@ def test_a_key_summary_tells_steps_back_in_time_of_its_own_key() -> None:
         pa.array([5, 1, 4, 0, 6, 1]).to_numpy(),
         pa.array([0, 0, 0, 0, 0, 1]).to_numpy().astype(bool),
     )
-    rows = [row for batch in key_summaries("t", 0, stretch, 12) for row in batch.to_pylist()]
+    rows = [row for batch in key_summaries("t", 0, stretch, [12, 10, 0]) for row in batch.to_pylist()]
     shown = [(row["key"], row["records"], row["backwards"], row["tombstone"], row["delivered"]) for row in rows]
-    assert shown == [(b"a", 3, 1, False, 10), (b"b", 2, 0, True, 11)]
+    assert shown == [(b"a", 3, 1, False, [10, None, None]), (b"b", 2, 0, True, [11, None, None])]
     nothing = Stretch(pa.nulls(1, pa.binary()), *(column[:1] for column in stretch[1:]))
-    assert list(key_summaries("t", 0, nothing, None)) == []
+    assert list(key_summaries("t", 0, nothing, [])) == []
 
 
 def test_a_record_that_names_its_identity_twice_is_no_duplicate_of_itself() -> None:

@@ -1,4 +1,7 @@
-"""What the tests of transactions share: a topic to publish to, and one whose every file operation can fail."""
+"""What tests of topics share.
+
+For transactions: a topic to publish to, and one whose every file operation can fail. For the cleaner: logs by name.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from seglog.log.staging import Stage, StagedSegment
 from seglog.storage import LocalStorage, Subdirectory
 from seglog.testing.faulty import Crashed, Fault, FaultyStorage
 from seglog.topic import Topic
+from seglog.topic.cleaning import Cleaner, Event, LogState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -162,3 +166,88 @@ def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TopicLaborato
     monkeypatch.setattr("seglog.storage.local._datasync", lambda _descriptor: None)
     monkeypatch.setattr(LocalStorage, "_sync", staticmethod(lambda _path: None))
     return TopicLaboratory(tmp_path, monkeypatch)
+
+
+class Hooked(FaultyStorage):
+    """A storage that calls `hook` once, when a compaction begins to write: it is under way then, and holds no lock."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self.hook: Callable[[], object] | None = None
+
+    def create(self, name: str, *, replace: bool = False) -> Any:
+        if name.startswith("staging/") and self.hook is not None:
+            hook, self.hook = self.hook, None
+            hook()
+        return super().create(name, replace=replace)
+
+
+class SmallDisk(FaultyStorage):
+    """A storage with little space left."""
+
+    free = 100
+
+    def free_bytes(self) -> int:
+        return self.free
+
+
+class Fleet:
+    """Keyed logs by name, on a medium, and cleaners over all of them with one clock."""
+
+    KINDS: ClassVar[dict[str | None, Any]] = {"hooked": Hooked, "full": SmallDisk, "faulty": FaultyStorage}
+
+    def __init__(self, clock: Any, shop_at: Any, place: Callable[[str], Any]) -> None:
+        self.clock = clock
+        self.logs: dict[str, seglog.Log] = {}
+        self.storages: dict[str, Any] = {}
+        self.told: list[Event] = []
+        self._shop_at = shop_at
+        self.place = place
+
+    def log(self, name: str, text: str = "", *, on: str | None = None, **config: Any) -> Any:
+        """Open a log and put in what the text says. on: what it stands on, hooked, full or faulty."""
+        if name not in self.storages:
+            self.storages[name] = {None: lambda inner: inner, **self.KINDS}[on](self.place(name))
+        self.logs[name] = self._shop_at(self.storages[name]).open(**config)
+        self.put(name, text)
+        return self.logs[name]
+
+    def put(self, name: str, text: str) -> None:
+        self._shop_at(self.storages[name]).put(self.logs[name], text)
+
+    def content(self, name: str) -> str:
+        return self._shop_at(self.storages[name]).content(self.logs[name])
+
+    def cleaner(self, **options: Any) -> Cleaner:
+        return Cleaner(self.logs, clock=self.clock, on_event=self.told.append, **options)
+
+    @staticmethod
+    def done(events: tuple[Event, ...]) -> list[tuple[str, str]]:
+        return [(event.what, event.name) for event in events]
+
+    @staticmethod
+    def state_of(cleaner: Cleaner, name: str) -> LogState:
+        return next(state for state in cleaner.state() if state.name == name)
+
+    def close(self) -> None:
+        for log in self.logs.values():
+            log.close()
+
+
+@pytest.fixture
+def local_fleet(tmp_path: Path, clock: Any, shop_at: Any) -> Iterator[Fleet]:
+    """Logs on the file system."""
+    made = Fleet(clock, shop_at, lambda name: seglog.LocalStorage(tmp_path / name))
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=["local", "memory"])
+def fleet(request: Any, tmp_path: Path, clock: Any, shop_at: Any) -> Iterator[Fleet]:
+    """Logs on either medium."""
+    on_disk = request.param == "local"
+    made = Fleet(
+        clock, shop_at, lambda name: seglog.LocalStorage(tmp_path / name) if on_disk else seglog.MemoryStorage()
+    )
+    yield made
+    made.close()

@@ -5,6 +5,8 @@
     inspect   info                            options, selection, formats, tables, ingest, draw, progress,
     care      verify, repair, truncate,       opened: what they share; what other programs share as well is
               expire                          in `seglog.terminal`
+    keyed     compact, explain, pin
+    audit     audit
 
 This module makes the parser, runs the command and turns whatever happens into an exit code and at most one
 line on stderr. `seglog --help` loads nothing heavy: pyarrow, numba and tqdm come with the command that needs
@@ -20,7 +22,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 import seglog
-from seglog.cli import care, inspect, play, read, transfer, write
+from seglog.cli import audit, care, inspect, keyed, play, read, transfer, write
 from seglog.terminal import output
 from seglog.terminal.exits import Exit, exit_of, exit_table, json_of, message_of
 from seglog.terminal.parser import Parser
@@ -60,7 +62,7 @@ def build_parser() -> argparse.ArgumentParser:
     version = f"seglog {seglog.__version__}"
     parser.add_argument("--version", action="version", version=version, help="print the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
-    for family in (write, read, inspect, care, transfer, play):
+    for family in (write, read, inspect, care, keyed, audit, transfer, play):
         family.add_parsers(commands)
     return parser
 

@@ -1,7 +1,8 @@
 """How a log looks: its segments as lines with bars to scale. Pure: figures and a width in, lines of text out.
 
-A bar's length is the segment's size, the light part of it the share of tombstones. Columns that do not fit
-the width are left out, the last first. Without Unicode everything is drawn in ASCII.
+A bar's length is the segment's size, the light part of it the share of tombstones, or where that is known the
+garbage that a compaction would let go of. Columns that do not fit the width are left out, the last first. Without
+Unicode everything is drawn in ASCII.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from seglog.terminal.units import format_size, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from seglog.log.info import SegmentInfo
 
@@ -28,6 +29,17 @@ class Glyphs:
     light: str
     to: str
     mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """What is known of a segment of a log that is compacted by key. state: a word; garbage: share of its records that a
+    compaction would let go of, 0 to 1, None where it would not look; exact: counted, not estimated.
+    """
+
+    state: str
+    garbage: float | None
+    exact: bool = False
 
 
 UNICODE = Glyphs(parts="▏▎▍▌▋▊▉█", light="░", to="…", mark="·")
@@ -70,7 +82,10 @@ def time_range(first: int | None, last: int | None, glyphs: Glyphs) -> str:
     return f"{start} {glyphs.to} {end[11:] if same_day else end}"
 
 
-def _state(segment: SegmentInfo) -> str:
+def _state(segment: SegmentInfo, keyed: Mapping[int, Keyed]) -> str:
+    known = keyed.get(segment.base_offset)
+    if known is not None:
+        return known.state
     return "active" if segment.sealed_at is None else "sealed"
 
 
@@ -78,19 +93,37 @@ def _sealed_at(segment: SegmentInfo) -> str:
     return "" if segment.sealed_at is None else format_time(segment.sealed_at, precise=False)
 
 
-def _garbage(segment: SegmentInfo) -> str:
-    share = _tombstone_share(segment)
+def _share(share: float) -> str:
     return "" if not share else f"{share:.1%}" if share >= 0.001 else "<0.1%"
 
 
-def segment_lines(segments: Sequence[SegmentInfo], width: int, glyphs: Glyphs) -> list[str]:
-    """Return a heading and a line for each segment, none wider than `width` if that leaves room for a bar."""
+def _garbage(segment: SegmentInfo, keyed: Mapping[int, Keyed]) -> str:
+    known = keyed.get(segment.base_offset)
+    if known is None or known.garbage is None:
+        return ""
+    return _share(known.garbage) or "0%" if known.exact else f"~{known.garbage:.0%}"
+
+
+def _light(segment: SegmentInfo, keyed: Mapping[int, Keyed]) -> float:
+    known = keyed.get(segment.base_offset)
+    return _tombstone_share(segment) if known is None else known.garbage or 0.0
+
+
+def segment_lines(
+    segments: Sequence[SegmentInfo], width: int, glyphs: Glyphs, keyed: Mapping[int, Keyed] | None = None
+) -> list[str]:
+    """Return a heading and a line for each segment, none wider than `width` if that leaves room for a bar.
+
+    keyed: base offset -> what is known of a segment, in a log that is compacted by key.
+    """
+    known = keyed or {}
     columns: list[tuple[str, Callable[[SegmentInfo], str], bool]] = [  # heading, cell, to the right
         ("offsets", lambda segment: _offsets(segment, glyphs), True),
         ("size", lambda segment: format_size(segment.bytes), True),
         ("records", lambda segment: f"{segment.records:,}", True),
-        ("tombstones", _garbage, True),
-        ("state", _state, False),
+        ("garbage", lambda segment: _garbage(segment, known), True),
+        ("state", lambda segment: _state(segment, known), False),
+        ("tombstones", lambda segment: _share(_tombstone_share(segment)), True),
         ("times", lambda segment: time_range(segment.min_timestamp, segment.max_timestamp, glyphs), False),
         ("sealed at", _sealed_at, False),
     ]
@@ -104,7 +137,7 @@ def segment_lines(segments: Sequence[SegmentInfo], width: int, glyphs: Glyphs) -
         table.pop()
     room = max(BAR_MIN, min(BAR_MAX, width - _width_beside_bar(table)))
     largest = max((segment.bytes for segment in segments), default=0)
-    bars = [bar(segment.bytes, _tombstone_share(segment), largest, room, glyphs) for segment in segments]
+    bars = [bar(segment.bytes, _light(segment, known), largest, room, glyphs) for segment in segments]
     table.insert(1, [" " * room, *bars])
     return [GAP.join(cells).rstrip() for cells in zip(*table, strict=True)]
 

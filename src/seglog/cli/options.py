@@ -18,6 +18,15 @@ from seglog.terminal.units import parse_count, parse_delimiter, parse_duration, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+
+def parse_share(text: str) -> float:
+    """Return a share between 0 and 1."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share; write a number between 0 and 1") from None
+
+
 Commands = Any  # argparse names the type of `add_subparsers` with an underscore
 
 # option, name in LogConfig, parser, what it shows as a value, help
@@ -76,6 +85,51 @@ _CONFIG: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
         "keep sealed segments this long: older ones go when one rolls, and at `expire`",
     ),
 )
+_KEYED: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
+    (
+        "--unkeyed",
+        "retention.unkeyed",
+        str,
+        "reject|keep",
+        "records without a key: reject them (the default; old ones go), or keep them",
+    ),
+    (
+        "--delete-retention",
+        "retention.delete_retention",
+        parse_duration,
+        "DURATION",
+        "how long a tombstone stays after the first compaction that saw it; default 1d",
+    ),
+    (
+        "--min-compaction-lag",
+        "retention.min_compaction_lag",
+        parse_duration,
+        "DURATION",
+        "compact no segment that was sealed less than this ago; default 0",
+    ),
+    (
+        "--max-compaction-lag",
+        "retention.max_compaction_lag",
+        parse_duration,
+        "DURATION",
+        "a compaction is due when a segment has waited so long; an active one then rolls",
+    ),
+    (
+        "--min-dirty-ratio",
+        "retention.min_dirty_ratio",
+        parse_share,
+        "SHARE",
+        "a compaction is due when more than this share (0 to 1) is dirty; default 0.5",
+    ),
+    (
+        "--dedupe-bytes",
+        "retention.dedupe_bytes",
+        parse_size,
+        "SIZE",
+        "memory for the keys of one compaction; default 128MiB",
+    ),
+)
+_COMPACT = "retention.compact"
 
 
 def add_command(
@@ -164,6 +218,15 @@ def add_config(parser: argparse.ArgumentParser) -> None:
     )
     for option, name, parse, metavar, text in _CONFIG:
         group.add_argument(option, dest=name, metavar=metavar, type=parse, help=text)
+    keyed = parser.add_argument_group("config of a log that is compacted by key (see `seglog compact`)")
+    keyed.add_argument(
+        "--compact",
+        dest=_COMPACT,
+        action=argparse.BooleanOptionalAction,
+        help="keep of every key its latest record: `seglog compact` lets go of the others",
+    )
+    for option, name, parse, metavar, text in _KEYED:
+        keyed.add_argument(option, dest=name, metavar=metavar, type=parse, help=text)
 
 
 def config_from(args: argparse.Namespace) -> LogConfig | None:
@@ -171,7 +234,8 @@ def config_from(args: argparse.Namespace) -> LogConfig | None:
 
     Options of a log that does not exist yet change the defaults. ConfigError where they cannot be.
     """
-    said = {name: getattr(args, name) for _, name, *_ in _CONFIG if getattr(args, name) is not None}
+    names = (_COMPACT, *(name for _, name, *_ in (*_CONFIG, *_KEYED)))
+    said = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     if not said:
         return None
     stored = _stored_config(args.log)

@@ -10,6 +10,7 @@ MANIFEST_PREVIOUS = "MANIFEST.prev"
 LOCK = "LOCK"
 TMP = "tmp"
 READERS = "readers"
+PINS = "pins"
 STAGING = "staging"
 QUARANTINE = "quarantine"
 DIRECTORIES = (TMP, READERS, STAGING, QUARANTINE)
@@ -17,6 +18,8 @@ DIRECTORIES = (TMP, READERS, STAGING, QUARANTINE)
 STORE, INDEX, OFFSETS, TIMES = "store", "index", "offsets", "times"
 KINDS = (STORE, INDEX, OFFSETS, TIMES)
 TORN = ".torn"
+
+PIN = ".pin"
 
 _SEGMENT_FILE = re.compile(r"(\d{20})-(\d+)\.(store|index|offsets|times)")
 _TORN_FILE = re.compile(_SEGMENT_FILE.pattern + r"\.\d+(-\d+)?\.torn")
@@ -51,7 +54,12 @@ def lease_file(identity: str) -> str:
     return f"{READERS}/{identity}.lease"
 
 
+def pin_file(name: str) -> str:
+    """Return the name of a follower's pin."""
+    return f"{PINS}/{name}{PIN}"
+
+
 def belongs_to_log(name: str) -> bool:
     """Whether a name at the top of a directory is one that a log may have put there."""
-    known = (MANIFEST, MANIFEST_PREVIOUS, LOCK, *DIRECTORIES)
+    known = (MANIFEST, MANIFEST_PREVIOUS, LOCK, PINS, *DIRECTORIES)
     return name in known or parse_segment_file(name) is not None or _TORN_FILE.fullmatch(name) is not None

@@ -20,7 +20,15 @@ from typing import Literal
 
 from seglog.config import LogConfig
 from seglog.format.manifest import Manifest, SegmentEntry
-from seglog.keyed.plan import NEVER, cleanable, considered_to, has_due, next_horizon
+from seglog.keyed.plan import (
+    NEVER,
+    CompactionPlan,
+    cleanable,
+    considered_to,
+    has_due,
+    make_plan,
+    next_horizon,
+)
 
 LEAST_GARBAGE = 0.25  # expected share from which on a clean segment is looked at
 LEAST_PART = 0.4  # of all expected garbage, that a choice takes at least
@@ -141,6 +149,13 @@ def _segments(manifest: Manifest, sources: Sequence[SegmentEntry], active_bytes:
             )
         )
     return tuple(found)
+
+
+def scheduled_plan(manifest: Manifest, now: int, *, durable: int | None = None, pinned: int = NEVER) -> CompactionPlan:
+    """Return the plan of a pass that looks only at what is expected to yield enough; arguments as of `make_plan`."""
+    sources = cleanable(manifest.segments[:-1], manifest.config, now, durable)
+    passed = choose_passed(sources, manifest.config, now, pinned)
+    return make_plan(manifest, now, durable=durable, pinned=pinned, passed=passed)
 
 
 # --- generations ----------------------------------------------------------------------------------------------------

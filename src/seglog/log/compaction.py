@@ -23,8 +23,10 @@ from seglog.errors import (
 )
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.keyed.plan import CompactionPlan, make_plan
+from seglog.keyed.schedule import Standing, least_pin, scheduled_plan, standing
 from seglog.log.live import LiveSegments
 from seglog.log.locked import LockedLog
+from seglog.log.pins import read_pins
 from seglog.log.staging import StagedSegment, compaction_batch, remove_stages, stage_directory
 from seglog.segment.report import RecoveryReport
 from seglog.storage import Lock, Storage, Subdirectory
@@ -136,19 +138,36 @@ class CompactingLog(LockedLog):
     ) -> None:
         super().__init__(storage, lock, live, clock, recovery)
         self._keyed = live.config.retention.compact
+        self._needs_keys = live.config.retention.needs_keys
         self._compacting = threading.Lock()
 
-    def plan_compaction(self) -> CompactionPlan:
+    def plan_compaction(self, *, generational: bool = False) -> CompactionPlan:
         """Return what a compaction would do now; see Log.plan_compaction."""
         with self._writing():
             if not self._keyed:
                 raise ConfigError("the log is not compacted by key: open it with Retention(compact=True)")
-            durable = self._durability.durable_offset
-            return make_plan(self._live.catalog.current, self._clock(), durable=durable)
+            durable, pinned = self._durability.durable_offset, least_pin(read_pins(self._storage))
+            make = scheduled_plan if generational else make_plan
+            return make(self._live.catalog.current, self._clock(), durable=durable, pinned=pinned)
+
+    def standing(self) -> Standing:
+        """Return where the log stands with compaction; see Log.standing."""
+        with self._writing():
+            active = self._live.active
+            return standing(
+                self._live.catalog.current,
+                self._clock(),
+                durable=self._durability.durable_offset,
+                active_bytes=active.size,
+                active_records=active.tally.records,
+                pins=read_pins(self._storage),
+            )
 
     def finish_compaction(self, plan: CompactionPlan, outcome: Outcome, directory: str) -> CompactionReport:
         """Swap in what `rewrite` made of a plan; see Log.finish_compaction."""
         with self._writing():
+            if outcome.tombstones and least_pin(read_pins(self._storage)) < min(plan.pinned, plan.end):
+                raise PlanStale("a follower registered meanwhile that may not have read the tombstones; plan anew")
             catalog = self._live.catalog
             swap = make_swap(catalog.current, plan, outcome, directory, catalog.new_file_number)
             if swap.segments != catalog.current.segments[:-1]:
@@ -158,6 +177,7 @@ class CompactingLog(LockedLog):
     def compact(
         self,
         *,
+        generational: bool = False,
         progress: Progress | None = None,
         abort: Callable[[], bool] | None = None,
         bytes_per_second: float | None = None,
@@ -168,7 +188,7 @@ class CompactingLog(LockedLog):
         if not self._compacting.acquire(blocking=False):
             raise CompactionAborted("a compaction of this log is under way already; wait for its end")
         try:
-            plan = self.plan_compaction()
+            plan = self.plan_compaction(generational=generational)
             if plan.idle:
                 return report_of(plan, plan.sources)
             return self._carry_out(plan, progress, abort, bytes_per_second)

@@ -10,6 +10,7 @@ import threading
 from typing import ClassVar
 from weakref import WeakSet
 
+from seglog.clock import Clock
 from seglog.errors import CorruptLog, LogNotFound
 from seglog.format import filename
 from seglog.format.manifest import Manifest
@@ -31,8 +32,10 @@ class LogFollower(Log):
 
     _open_followers: ClassVar[WeakSet[LogFollower]] = WeakSet()
 
-    def __init__(self, storage: Storage, fallback: Manifest | None, recovery: RecoveryReport, *, durable: bool) -> None:
-        super().__init__(storage, recovery)
+    def __init__(
+        self, storage: Storage, fallback: Manifest | None, clock: Clock, recovery: RecoveryReport, *, durable: bool
+    ) -> None:
+        super().__init__(storage, clock, recovery)
         self._durable = durable
         self._mutex = threading.RLock()
         self._lease = Lease(storage)

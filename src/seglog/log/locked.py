@@ -34,10 +34,9 @@ class LockedLog(Log):
     def __init__(
         self, storage: Storage, lock: Lock, live: LiveSegments, clock: Clock, recovery: RecoveryReport
     ) -> None:
-        super().__init__(storage, recovery)
+        super().__init__(storage, clock, recovery)
         self._lock = lock
         self._live = live
-        self._clock = clock
         self._mutex = threading.RLock()
         self._streaming = False
         self._inherited = False

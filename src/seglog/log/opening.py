@@ -98,8 +98,8 @@ def _open_follower(storage: Storage, clock: Clock, *, durable: bool) -> LogFollo
     existing(storage)
     manifest, event = read_or_rebuild(storage, clock)
     if event is None:
-        return LogFollower(storage, None, RecoveryReport(), durable=durable)
-    return LogFollower(storage, manifest, RecoveryReport((event,)), durable=durable)
+        return LogFollower(storage, None, clock, RecoveryReport(), durable=durable)
+    return LogFollower(storage, manifest, clock, RecoveryReport((event,)), durable=durable)
 
 
 def existing(storage: Storage) -> Storage:

@@ -7,13 +7,19 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 from weakref import WeakMethod, WeakSet
 
 from seglog.errors import CorruptLog, LogTruncated, OffsetOutOfRange
 from seglog.format.manifest import Manifest
 from seglog.log.cache import SegmentCache
 from seglog.record import Record
+from seglog.segment.bulk import decode_ahead
 from seglog.segment.reader import OnCorrupt, SegmentReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class View:
@@ -86,6 +92,32 @@ class View:
         """Yield the records start <= offset < stop."""
         for reader in self.readers(start, stop):
             yield from reader.scan(max(start, reader.base_offset), min(stop, reader.next_offset), on_corrupt)
+
+    def batches(
+        self, start: int, stop: int, *, max_records: int = 65536, values: Literal["view", "binary"] = "view"
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the same records in Arrow record batches, every one verified; see Log.batches."""
+        from seglog.log.arrow import decode_batches  # noqa: PLC0415 - pyarrow and numba load when first used
+
+        for reader in self.readers(start, stop):
+            base, end = reader.base_offset, min(stop, reader.next_offset)
+            position, expected = reader.seek(max(start, base))
+            if expected >= end:
+                continue
+            decode = partial(
+                decode_batches,
+                reader.store.map(),
+                path=reader.store.path,
+                salt=reader.rules.salt,
+                base_offset=base,
+                end=reader.size,
+                dense=reader.rules.dense,
+                max_records=max_records,
+                values=values,
+            )
+            yield from decode_ahead(
+                reader, decode, relative=expected - base, position=position, stop=end - base, max_records=max_records
+            )
 
     def next_record(self, offset: int) -> int:
         """Return the offset of the first record at or behind `offset`, the log's next offset where there is none."""

@@ -21,6 +21,7 @@ from seglog.errors import (
 from seglog.format.codec import encode_headers, record_length
 from seglog.log.compaction import CompactingLog
 from seglog.log.fill import check_widest, fill
+from seglog.log.pins import pull_back_pins
 from seglog.log.staging import (
     StagedSegment,
     after_batch,
@@ -239,6 +240,7 @@ class LogWriter(CompactingLog):
                 self._truncate(offset)
 
     def _truncate(self, offset: int) -> None:
+        pull_back_pins(self._storage, offset, clock=self._clock)
         self._durability.retreat(offset)  # first: an interrupt must not leave it ahead of the log
         self._live.truncate(offset)
         self._durability.advance(offset)

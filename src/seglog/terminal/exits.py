@@ -35,7 +35,7 @@ class Exit(IntEnum):
     FAILED = 1, "the log is damaged, a check failed, or a question was answered with no"
     USAGE = 2, "the command line or the input is wrong; what did go in is said"
     NOT_FOUND = 3, "there is no such log or file, or the path is not a log"
-    LOCKED = 4, "another process is writing to the log; try again later"
+    LOCKED = 4, "another process is writing to the log, or changed it meanwhile; try again later"
     OUT_OF_RANGE = 5, "the log has no such offset, or no longer"
     IO = 6, "the operating system refused, or a sync failed"
     VERSION = 7, "the log was written by a newer version of seglog"
@@ -48,7 +48,7 @@ _EXITS: tuple[tuple[tuple[type[BaseException], ...], Exit], ...] = (
     ((KeyboardInterrupt,), Exit.INTERRUPTED),
     ((errors.CorruptRecord, errors.CorruptLog), Exit.FAILED),
     ((errors.LogNotFound, errors.NotALog), Exit.NOT_FOUND),
-    ((errors.LogLocked,), Exit.LOCKED),
+    ((errors.LogLocked, errors.PlanStale), Exit.LOCKED),
     ((errors.OffsetError, errors.LogTruncated), Exit.OUT_OF_RANGE),
     ((errors.FormatVersionError,), Exit.VERSION),
     ((errors.LogPoisoned, errors.LogReadOnly, errors.StorageError, errors.LogClosed), Exit.IO),

@@ -13,7 +13,9 @@
   headers instead. Records without that header are not compared.
 - out of order: records older than the one before them, in their log and of their key. Counted, and no fault.
 - corrupt: whatever `seglog verify` finds, record by record, by the same code, in one task for a few segments each.
-- undelivered: records and keys behind the offsets that a consumer has committed.
+- undelivered: records and keys behind the offsets that consumer groups have committed.
+
+What it tells of keys is what `seglog.topic.audit` tells without Spark, in the same columns and figures.
 
 The files are held by a lease until the result is closed, so that compaction and retention do not disturb the audit.
 """
@@ -24,9 +26,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from seglog.spark.audit.delivered import delivered_offsets, read_checkpoint
+from seglog.spark.audit.delivered import delivered_offsets
 from seglog.spark.audit.report import AuditReport, Finding, LogAudit
 from seglog.spark.jobs.pins import logs_behind
+from seglog.topic.delivered import CONSUMER, read_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,16 +41,16 @@ if TYPE_CHECKING:
 
 IDENTITY_HEADER = "seglog-id"
 
-__all__ = ["IDENTITY_HEADER", "Audit", "AuditReport", "Finding", "LogAudit", "audit", "read_checkpoint"]
+__all__ = ["CONSUMER", "IDENTITY_HEADER", "Audit", "AuditReport", "Finding", "LogAudit", "audit", "read_checkpoint"]
 
 
 @dataclass(frozen=True)
 class Audit:
     """An audit's result; a context manager that lets go of what the DataFrames are read from.
 
-    findings: the fields of Finding. keys: topic, partition, key, appended (last offset), delivered (last offset that
-    was, null without any), tombstone (whether the last is one), records, backwards, undelivered. duplicates: topic,
-    identity, records, partition and offset of the first.
+    findings: the fields of Finding. keys: a row for every key and group, the columns of `KeyAudit.keys`, and records
+    and backwards (how many of the key's are older than the one before). duplicates: topic, identity, records, partition
+    and offset of the first.
     """
 
     report: AuditReport
@@ -83,10 +86,11 @@ def audit(
 ) -> Audit:
     """Check every byte and every record of a log, a topic or a broker's topics as they stand now; changes nothing.
 
-    delivered: the offsets up to which (exclusive) a consumer has got everything, topic -> partition -> offset, or a
-    DataFrame (topic, partition, offset); nothing was delivered of a partition that is not named. identity: the header
-    that names an append, "content", or None to look for no duplicates. Works where opening a log refuses. LogNotFound
-    or NotALog where there is none, InvalidArgument for delivered offsets that cannot be.
+    delivered: the offsets up to which (exclusive) consumer groups have got everything, group -> topic -> partition ->
+    offset, or a DataFrame (group, topic, partition, offset); without the groups, it is that of the group "consumer".
+    Nothing was delivered of a partition that is not named. identity: the header that names an append, "content", or
+    None to look for no duplicates. Works where opening a log refuses. LogNotFound or NotALog where there is none,
+    InvalidArgument or InvalidType for delivered offsets that cannot be.
     """
     from seglog.spark.audit.work import Work  # noqa: PLC0415 - pyarrow loads when a job runs
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from seglog.errors import InvalidArgument
 from seglog.spark.audit import IDENTITY_HEADER, audit, read_checkpoint
 from seglog.spark.jobs import command
-from seglog.spark.jobs.pins import from_json
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, format_size
+from seglog.topic.delivered import delivered_from_json
 
 if TYPE_CHECKING:
     import argparse
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from seglog.spark.audit import AuditReport, LogAudit
+    from seglog.spark.audit.delivered import Delivered
     from seglog.terminal.parser import Parser
 
 
@@ -38,13 +39,15 @@ def build_parser() -> Parser:
             "orders",
             "orders --checkpoint checkpoints/orders --json",
             """orders --delivered '{"orders": {"0": 1000}}'""",
+            """orders --delivered '{"billing": {"orders": {"0": 1000}}, "search": {"orders": {"0": 900}}}'""",
         ],
     )
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
         "--delivered",
         metavar="OFFSETS",
-        help='what a consumer has committed, exclusive: JSON such as {"topic": {"0": 23}}; none named: none delivered',
+        help='what a consumer has committed, exclusive: JSON such as {"topic": {"0": 23}}, or of several groups '
+        '{"group": {"topic": {"0": 23}}}; none named: none delivered',
     )
     group.add_argument("--checkpoint", metavar="DIR", help="the same, from the checkpoint of a streaming query")
     parser.add_argument(
@@ -61,11 +64,11 @@ def build_parser() -> Parser:
 
 
 def _run(spark: SparkSession, args: argparse.Namespace) -> int:
-    delivered = None
+    delivered: Delivered = None
     if args.checkpoint is not None:
         delivered = read_checkpoint(args.checkpoint)
     elif args.delivered is not None:
-        delivered = from_json(args.delivered, "--delivered")
+        delivered = delivered_from_json(args.delivered, "--delivered")
     if args.limit < 0:
         raise InvalidArgument(f"--limit is {args.limit}; it must be 0 or more")
     with audit(spark, args.path, delivered=delivered, identity=args.identity or None) as found:
@@ -109,9 +112,10 @@ def _line(log: LogAudit) -> str:
         "problems": log.problems,
         "back in time": log.backwards,
         "back in time by key": log.backwards_by_key,
-        "records undelivered": log.undelivered_records,
-        "keys undelivered": log.undelivered_keys,
     }
+    for group in log.groups:
+        faults[f"records undelivered to {group.group}"] = group.undelivered_records
+        faults[f"keys undelivered to {group.group}"] = group.undelivered_keys
     return line + "".join(f"; {count:,} {fault}" for fault, count in faults.items() if count)
 
 

@@ -1,68 +1,42 @@
-"""How far a consumer has come: from offsets, a DataFrame, or the checkpoint of a streaming query."""
+"""How far consumer groups have come, as a caller of the audit job may say it: offsets, or a DataFrame of them."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, Any, Union
 
-from seglog.errors import InvalidArgument, InvalidType
-from seglog.spark.jobs.pins import Positions, from_json
+from seglog.errors import InvalidType
+from seglog.topic import delivered as said
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import DataFrame
 
-    from seglog.spark.read.place import Place
+    from seglog.topic.delivered import Cuts
+    from seglog.topic.places import Place
 
-Delivered = Union[Positions, "DataFrame", None]
-Cuts = dict[tuple[str, int], int]
+Delivered = Union[said.Delivered, "DataFrame", None]
 
 
-def delivered_offsets(delivered: Delivered, places: Sequence[Place]) -> Cuts | None:
-    """Return (topic, partition) -> the offset before which all was delivered, 0 where none is named; None if not asked.
+def delivered_offsets(delivered: Delivered, places: Sequence[Place]) -> Cuts:
+    """Return what was delivered of every place, group by group, no group where that is not asked; as `cuts_of`.
 
-    InvalidArgument for a partition that is not there.
+    A DataFrame has columns topic, partition and offset, and may have group.
     """
-    if delivered is None:
-        return None
-    if isinstance(delivered, Mapping):
-        named = {(topic, partition): offset for topic, of in delivered.items() for partition, offset in of.items()}
-    elif hasattr(delivered, "collect"):
-        rows = delivered.select("topic", "partition", "offset").collect()
-        named = {(row["topic"], row["partition"]): row["offset"] for row in rows}
-    else:
-        raise InvalidType(f"delivered must be offsets by topic or a DataFrame, not {type(delivered).__name__}")
-    there = {place.key for place in places}
-    for topic, partition in sorted(named.keys() - there):
-        raise InvalidArgument(f"delivered: there is no partition {partition} of topic {topic!r} here")
-    return {key: named.get(key, 0) for key in there}
+    if delivered is not None and not isinstance(delivered, Mapping):
+        if not hasattr(delivered, "collect"):
+            kind = type(delivered).__name__
+            raise InvalidType(f"delivered must be offsets by topic, or by group and topic, or a DataFrame, not {kind}")
+        delivered = _positions(delivered)
+    return said.cuts_of(delivered, [place.key for place in places])
 
 
-def read_checkpoint(directory: str | Path) -> dict[str, dict[int, int]]:
-    """Return the offsets that a streaming query has committed in its checkpoint: topic -> partition -> next offset.
-
-    Of several sources in one query, the least offset of a partition counts. No committed batch: nothing was delivered,
-    and the result is empty. InvalidArgument where the directory is no checkpoint or its sources are not of this kind.
-    """
-    root = Path(directory)
-    commits = root / "commits"
-    if not commits.is_dir():
-        raise InvalidArgument(f"{root} is no checkpoint of a streaming query: it has no directory commits")
-    batches = [int(entry.name) for entry in commits.iterdir() if re.fullmatch(r"\d+", entry.name)]
-    if not batches:
-        return {}
-    offsets = root / "offsets" / str(max(batches))
-    try:
-        _, _, *sources = offsets.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError) as error:
-        raise InvalidArgument(f"{offsets} cannot be read as the offsets of a batch: {error}") from error
-    found: dict[str, dict[int, int]] = {}
-    for text in sources:
-        for topic, of in ({} if text == "-" else from_json(text, str(offsets))).items():
-            known = found.setdefault(topic, {})
-            for partition, offset in of.items():
-                known[partition] = min(known.get(partition, offset), offset)
+def _positions(frame: DataFrame) -> dict[str, Any]:
+    columns = ["topic", "partition", "offset"]
+    grouped = "group" in frame.columns
+    found: dict[str, Any] = {}
+    for row in frame.select(*columns, *["group"] * grouped).collect():
+        topics = found.setdefault(row["group"], {}) if grouped else found
+        topics.setdefault(row["topic"], {})[row["partition"]] = row["offset"]
     return found

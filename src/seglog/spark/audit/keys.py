@@ -6,7 +6,7 @@ time, records, steps back in time, and whether the last is a tombstone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,16 +14,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh3_128_digest
 
+from seglog.topic.audit.rows import NEVER, delivered_to, last_delivered, runs_by_key
+
 Array = np.ndarray[Any, Any]
 
 ROWS = 10_000  # of a batch that goes to the JVM
 CONTENT = "content"
 COLUMNS = (
     "topic string, partition int, report string, key binary, first_offset bigint, first_time bigint, "
-    "last_offset bigint, last_time bigint, tombstone boolean, records bigint, backwards bigint, delivered bigint, "
+    "last_offset bigint, last_time bigint, tombstone boolean, records bigint, backwards bigint, "
+    "delivered array<bigint>, "
     "identity binary, offset bigint"
 )
-_ARROW = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "binary": pa.binary(), "boolean": pa.bool_()}
+_ARROW = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "array<bigint>": pa.list_(pa.field("element", pa.int64())),  # the name that Spark gives it
+}
 SCHEMA = pa.schema([(name, _ARROW[kind]) for name, kind in (one.split() for one in COLUMNS.split(", "))])
 
 
@@ -41,42 +51,39 @@ def report_row(topic: str, partition: int, report: str) -> pa.RecordBatch:
     return next(_rows(topic, partition, 1, report=pa.array([report])))
 
 
-def key_summaries(topic: str, partition: int, stretch: Stretch, delivered: int | None) -> Iterator[pa.RecordBatch]:
-    """Yield a row for every key of a stretch; delivered: offsets before it count as delivered."""
+def key_summaries(topic: str, partition: int, stretch: Stretch, delivered: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """Yield a row for every key of a stretch; delivered: for each group, offsets before it count as delivered."""
     keyed = np.flatnonzero(stretch.keys.is_valid().to_numpy(zero_copy_only=False))
     if not keyed.size:
         return
-    coded = stretch.keys.take(pa.array(keyed)).dictionary_encode()
-    codes = coded.indices.to_numpy()
-    order = np.argsort(codes, kind="stable")  # stable: the records of a key keep the order of their offsets
-    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
-    ends = np.append(starts[1:], order.size) - 1
-    rows = keyed[order]
-    offsets, times = stretch.offsets[rows], stretch.times[rows]
+    runs = runs_by_key([stretch.keys.take(pa.array(keyed))])
+    starts, rows, last = runs.starts, keyed[runs.rows], keyed[runs.last]
+    times = stretch.times[rows]
     back = np.diff(times, prepend=times[0]) < 0
     back[starts] = False  # the record before it is another key's
+    got = last_delivered(delivered_to(stretch.offsets[keyed], np.array(delivered, np.int64)), runs)
     yield from _rows(
         topic,
         partition,
         starts.size,
-        key=coded.dictionary.take(pa.array(codes[order[starts]])),
-        first_offset=pa.array(offsets[starts]),
+        key=runs.keys,
+        first_offset=pa.array(stretch.offsets[rows[starts]]),
         first_time=pa.array(times[starts]),
-        last_offset=pa.array(offsets[ends]),
-        last_time=pa.array(times[ends]),
-        tombstone=pa.array(stretch.tombstones[rows][ends]),
-        records=pa.array(ends - starts + 1),
+        last_offset=pa.array(stretch.offsets[last]),
+        last_time=pa.array(stretch.times[last]),
+        tombstone=pa.array(stretch.tombstones[last]),
+        records=pa.array(np.diff(starts, append=rows.size)),
         backwards=pa.array(np.add.reduceat(back, starts, dtype=np.int64)),
-        delivered=_last_before(delivered, offsets, starts),
+        delivered=_lists(got.T),
     )
 
 
-def _last_before(delivered: int | None, offsets: Array, starts: Array) -> pa.Array:
-    """Return each key's last offset before `delivered`, null where it has none."""
-    if delivered is None:
-        return pa.nulls(starts.size, pa.int64())
-    counts = np.add.reduceat(offsets < delivered, starts, dtype=np.int64)
-    return pa.array(offsets[np.maximum(starts + counts - 1, 0)], mask=counts == 0)
+def _lists(delivered: Array) -> pa.Array:
+    """Return a list for each row of int64[keys, groups], null for NEVER."""
+    keys, groups = delivered.shape
+    flat = delivered.reshape(-1)
+    offsets = pa.array(np.arange(0, keys * groups + 1, groups) if groups else np.zeros(keys + 1), pa.int32())
+    return pa.ListArray.from_arrays(offsets, pa.array(flat, mask=flat == NEVER))
 
 
 def identities(topic: str, partition: int, table: pa.RecordBatch, identity: str) -> Iterator[pa.RecordBatch]:

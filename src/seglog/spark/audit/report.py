@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from seglog.topic.audit.figures import LogKeys
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -36,35 +38,21 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LogAudit:
-    """The figures of one log: offsets start up to next_offset, bytes of its stores.
+class LogAudit(LogKeys):
+    """The figures of one log: those of its keys, of the records that can be read, and what the job adds to them.
 
-    records, tombstones: readable ones. keys: with a record; live_keys: whose latest is no tombstone. lost, duplicated,
-    corrupt: records (see Finding). backwards: records older than the one before them, and than the one before them of
-    their key: counted, and no fault, since timestamps are their writer's. delivered: offsets before it were delivered;
-    undelivered_records and _keys: records, and keys whose latest record, is not; None where it was not asked.
+    bytes: of its stores. lost, duplicated, corrupt: records (see Finding). backwards: records older than the one before
+    them, and than the one before them of their key: counted, and no fault, since timestamps are their writer's.
     """
 
-    topic: str
-    partition: int
-    path: str
-    start: int
-    next_offset: int
     segments: int
     bytes: int
-    records: int
-    tombstones: int
-    keys: int
-    live_keys: int
     lost: int
     duplicated: int
     corrupt: int
     problems: int
     backwards: int
     backwards_by_key: int
-    delivered: int | None
-    undelivered_records: int | None
-    undelivered_keys: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +64,7 @@ class AuditReport:
 
     def total(self, figure: str) -> int:
         """Return the sum of a figure of LogAudit over all logs."""
-        return sum(getattr(log, figure) or 0 for log in self.logs)
+        return sum(getattr(log, figure) for log in self.logs)
 
     @property
     def ok(self) -> bool:

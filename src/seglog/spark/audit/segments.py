@@ -39,8 +39,8 @@ INTERVAL = 4096  # bytes between entries of lookups that have to be made anew, i
 class SegmentShare:
     """Neighbouring segments of one log for one task.
 
-    entries: their manifest lines; start, stop: the log's offsets when the audit was planned; delivered: offsets before
-    it were delivered, None if that is not asked; identity: the header that names an append, "content", or None.
+    entries: their manifest lines; start, stop: the log's offsets when the audit was planned; delivered: for each
+    group, offsets before it were delivered; identity: the header that names an append, "content", or None.
     """
 
     topic: str
@@ -49,7 +49,7 @@ class SegmentShare:
     entries: tuple[bytes, ...]
     start: int
     stop: int
-    delivered: int | None
+    delivered: tuple[int, ...]
     identity: str | None
 
 
@@ -59,7 +59,8 @@ class SegmentReport:
 
     lost: runs of offsets that should hold a record and do not: (first, end, records). corrupt: records that fail their
     checks; problems: all damage, as `verify` names it. backwards: records older than the one before them; first_... and
-    last_...: of the readable records, None without any. undelivered: records behind what was delivered.
+    last_...: of the readable records, None without any. undelivered: for each group, records behind what was
+    delivered.
     """
 
     base: int
@@ -68,7 +69,6 @@ class SegmentReport:
     records: int = 0
     tombstones: int = 0
     backwards: int = 0
-    undelivered: int = 0
     corrupt: int = 0
     first_offset: int | None = None
     last_offset: int | None = None
@@ -76,6 +76,7 @@ class SegmentReport:
     last_time: int | None = None
     lost: list[tuple[int, int, int]] = field(default_factory=list)
     problems: list[dict[str, Any]] = field(default_factory=list)
+    undelivered: list[int] = field(default_factory=list)
 
 
 def audit_segments(share: SegmentShare) -> Iterator[pa.RecordBatch]:
@@ -92,7 +93,7 @@ class _SegmentAudit:
         self.entry = entry
         self.start = max(share.start, entry.base_offset)
         self.stop = max(min(share.stop, entry.next_offset or share.stop), self.start)
-        self.report = SegmentReport(entry.base_offset, self.stop)
+        self.report = SegmentReport(entry.base_offset, self.stop, undelivered=[0] * len(share.delivered))
         self._expected = self.start
         columns = ["key", "offset", "timestamp"]
         if share.identity is not None:
@@ -181,8 +182,8 @@ class _SegmentAudit:
         report.backwards += int(np.count_nonzero(np.diff(times, prepend=before) < 0))
         report.records += len(offsets)
         report.tombstones += int(np.count_nonzero(stretch.tombstones))
-        if self.share.delivered is not None:
-            report.undelivered += int(np.count_nonzero(offsets >= self.share.delivered))
+        for group, cut in enumerate(self.share.delivered):
+            report.undelivered[group] += int(np.count_nonzero(offsets >= cut))
         if report.first_offset is None:
             report.first_offset, report.first_time = int(offsets[0]), int(times[0])
         report.last_offset, report.last_time = int(offsets[-1]), int(times[-1])

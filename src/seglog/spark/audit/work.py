@@ -17,6 +17,7 @@ from seglog.spark.audit.report import AuditedLog, AuditReport, Finding, LogAudit
 from seglog.spark.audit.segments import SegmentReport, SegmentShare, audit_segments
 from seglog.spark.jobs.tasks import spread
 from seglog.spark.read.plan import TASK_BYTES, TASKS
+from seglog.topic.audit.figures import GroupFigures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
     from seglog.format.manifest import Manifest, SegmentEntry
-    from seglog.spark.audit.delivered import Cuts
-    from seglog.spark.read.place import Place
+    from seglog.topic.delivered import Cuts
+    from seglog.topic.places import Place
 
 FINDINGS = (
     "kind string, topic string, partition int, start bigint, stop bigint, records bigint, path string, "
@@ -44,7 +45,7 @@ class Work:
         self,
         spark: SparkSession,
         places: Sequence[Place],
-        cuts: Cuts | None,
+        cuts: Cuts,
         identity: str | None,
         resources: ExitStack,
     ) -> None:
@@ -56,6 +57,7 @@ class Work:
         shares = [share for place in places for share in self._shares(place, len(places), resources)]
         self._rows = spread(spark, shares, audit_segments, COLUMNS).persist()
         resources.callback(self._rows.unpersist)
+        self._by_key = self._joined()
         self.keys = self._keys()
         self.duplicates = self._duplicates()
 
@@ -77,33 +79,48 @@ class Work:
         self._logs.append(
             AuditedLog(place.topic, place.partition, place.path, manifest.start, end, _compacts(manifest), trouble)
         )
-        cut = None if self._cuts is None else self._cuts[place.key]
+        cuts = tuple(of[place.key] for of in self._cuts.values())
         return [
-            SegmentShare(place.topic, place.partition, place.path, lines, manifest.start, end, cut, self._identity)
+            SegmentShare(place.topic, place.partition, place.path, lines, manifest.start, end, cuts, self._identity)
             for lines in _dealt(manifest.segments, size, max(1, TASKS // logs))
         ]
 
     # --- what the tasks found -------------------------------------------------------------------------------------
 
-    def _keys(self) -> DataFrame:
+    def _joined(self) -> DataFrame:
         """Join the summaries of each key's stretches; a step back in time may lie between two of them."""
         from pyspark.sql import Window, functions  # noqa: PLC0415 - an optional dependency
 
         key = ["topic", "partition", "key"]
         earlier = functions.lag("last_time").over(Window.partitionBy(*key).orderBy("first_offset"))
         stretches = self._rows.where("key IS NOT NULL").withColumn("before", earlier)
-        joined = stretches.groupBy(*key).agg(
+        return stretches.groupBy(*key).agg(
             functions.max("last_offset").alias("appended"),
-            functions.max("delivered").alias("delivered"),
+            functions.array(*(functions.expr(f"max(delivered[{group}])") for group in range(len(self._cuts)))).alias(
+                "delivered"
+            ),
             functions.max_by("tombstone", "last_offset").alias("tombstone"),
             functions.sum("records").alias("records"),
             functions.sum(functions.expr("backwards + coalesce(cast(first_time < before AS bigint), 0)")).alias(
                 "backwards"
             ),
         )
-        asked = self._cuts is not None
-        undelivered = "delivered IS NULL OR delivered < appended" if asked else "false"
-        return joined.withColumn("undelivered", functions.expr(undelivered))
+
+    def _keys(self) -> DataFrame:
+        """Give every key a row for each group; without groups one that names none."""
+        from pyspark.sql import functions  # noqa: PLC0415 - an optional dependency
+
+        described = ["topic", "partition", "key", "appended", "tombstone"]
+        figures = ["records", "backwards"]
+        if not self._cuts:
+            nothing = ["cast(null AS string) AS group", "cast(null AS bigint) AS delivered", "false AS undelivered"]
+            return self._by_key.selectExpr(*described, *nothing, *figures)
+        names = functions.array(*(functions.lit(group) for group in self._cuts)).alias("group")
+        pairs = functions.arrays_zip(names, "delivered")
+        of_groups = self._by_key.withColumn("pair", functions.explode(pairs))
+        return of_groups.selectExpr(
+            *described, "pair.group", "pair.delivered", f"{_behind('pair.delivered')} AS undelivered", *figures
+        )
 
     def _duplicates(self) -> DataFrame:
         from pyspark.sql import functions  # noqa: PLC0415 - an optional dependency
@@ -120,9 +137,10 @@ class Work:
             self._segments.setdefault((row["topic"], row["partition"]), []).append(segment)
         for segments in self._segments.values():
             segments.sort(key=lambda segment: segment.base)
-        counted = self.keys.groupBy("topic", "partition").agg(
-            *_counts("count(*) AS keys", "count_if(NOT tombstone) AS live_keys"),
-            *_counts("sum(backwards) AS backwards", "count_if(undelivered) AS undelivered"),
+        undelivered = (f"count_if({_behind(f'delivered[{group}]')})" for group in range(len(self._cuts)))
+        counted = self._by_key.groupBy("topic", "partition").agg(
+            *_counts("count(*) AS keys", "count_if(NOT tombstone) AS live_keys", "sum(backwards) AS backwards"),
+            *_counts(f"array({', '.join(undelivered)}) AS undelivered"),
         )
         of_keys = {(row["topic"], row["partition"]): row for row in counted.collect()}
         logs = tuple(self._log_audit(log, of_keys.get((log.topic, log.partition))) for log in self._logs)
@@ -135,7 +153,6 @@ class Work:
     def _log_audit(self, log: AuditedLog, keys: Row | None) -> LogAudit:
         segments = self._segments.get((log.topic, log.partition), [])
         findings = list(findings_of(log, segments))
-        cut = None if self._cuts is None else self._cuts[log.topic, log.partition]
         return LogAudit(
             topic=log.topic,
             partition=log.partition,
@@ -154,9 +171,15 @@ class Work:
             problems=sum(finding.kind == "corrupt" for finding in findings),
             backwards=steps_back(segments),
             backwards_by_key=keys["backwards"] if keys else 0,
-            delivered=cut,
-            undelivered_records=None if cut is None else sum(segment.undelivered for segment in segments),
-            undelivered_keys=None if cut is None else keys["undelivered"] if keys else 0,
+            groups=tuple(
+                GroupFigures(
+                    group=group,
+                    delivered=of[log.topic, log.partition],
+                    undelivered_records=sum(segment.undelivered[number] for segment in segments),
+                    undelivered_keys=keys["undelivered"][number] if keys else 0,
+                )
+                for number, (group, of) in enumerate(self._cuts.items())
+            ),
         )
 
     def findings(self) -> DataFrame:
@@ -167,6 +190,11 @@ class Work:
             for finding in findings_of(log, self._segments.get((log.topic, log.partition), []))
         )
         return self._spark.createDataFrame([tuple(asdict(finding).values()) for finding in found], FINDINGS)
+
+
+def _behind(delivered: str) -> str:
+    """Return the condition that a key's latest record is not the last one of it that was delivered."""
+    return f"({delivered} IS NULL OR {delivered} < appended)"
 
 
 def _counts(*expressions: str) -> list[object]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
     from seglog.log.compaction import CompactionReport
-    from seglog.spark.read.place import Place
+    from seglog.topic.places import Place
 
 SCHEMA = "number int, directory string, outcome string, error string, message string"
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from seglog.spark.export import MODES, export
 from seglog.spark.jobs import command
-from seglog.spark.jobs.pins import to_json
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_size
+from seglog.topic.positions import to_json
 
 if TYPE_CHECKING:
     import argparse

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 from seglog.spark import register, require_pyspark
 from seglog.spark.java import use_java
 from seglog.spark.jobs.failures import behind
-from seglog.spark.jobs.pins import from_json, refuse_overlap
+from seglog.spark.jobs.pins import refuse_overlap
 from seglog.spark.session import local_session
 from seglog.terminal import output
 from seglog.terminal.exits import Exit, exit_of, json_of, message_of
 from seglog.terminal.parser import Parser
 from seglog.terminal.units import EPOCH, parse_time
+from seglog.topic.positions import from_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -7,12 +7,11 @@ and knows nothing of Spark.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seglog.errors import InvalidArgument, InvalidType, NotALog, OffsetCompacted, OffsetOutOfRange
 from seglog.format.manifest import ANYTHING
@@ -22,16 +21,14 @@ from seglog.spark.read.loss import position_at
 from seglog.spark.read.options import EARLIEST, LATEST, Selection
 from seglog.spark.read.place import Logs, look_at_all, places
 from seglog.spark.read.plan import OffsetRange
+from seglog.topic.positions import Positions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from seglog.format.manifest import Manifest
     from seglog.spark.read.extents import LogSnapshot
-    from seglog.spark.read.place import Place
-
-Positions = Mapping[str, Mapping[int, int]]
-"""Topic name -> partition -> offset."""
+    from seglog.topic.places import Place
 
 Moment = int | datetime | Positions | None
 """A place in every log: an offset (where there is one log), a time, offsets by topic and partition, or the default."""
@@ -220,29 +217,3 @@ def positions(pins: Sequence[Pin], *, start: bool = False) -> dict[str, dict[int
     for one in pins:
         found.setdefault(one.range.topic, {})[one.range.partition] = one.range.start if start else one.range.stop
     return found
-
-
-def to_json(offsets: Positions) -> str:
-    """Return positions as the JSON that startingOffsets and endingOffsets take."""
-    return json.dumps({topic: {str(number): offset for number, offset in of.items()} for topic, of in offsets.items()})
-
-
-def from_json(text: str, what: str) -> dict[str, dict[int, int]]:
-    """Read `to_json`'s text, or a streaming checkpoint's, whose offsets may be objects with an `offset`.
-
-    InvalidArgument, naming `what`, for anything else.
-    """
-    try:
-        return {
-            str(topic): {int(number): _plain_offset(offset) for number, offset in of.items()}
-            for topic, of in json.loads(text).items()
-        }
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InvalidArgument(f'{what} must be JSON such as {{"topic": {{"0": 23}}}}, not {text!r}') from error
-
-
-def _plain_offset(value: Any) -> int:
-    offset = value["offset"] if isinstance(value, dict) else value
-    if type(offset) is not int:
-        raise TypeError
-    return offset

@@ -9,7 +9,8 @@ import json
 from typing import TYPE_CHECKING, TypeVar
 
 from seglog.spark import register
-from seglog.spark.jobs.pins import positions, to_json
+from seglog.spark.jobs.pins import positions
+from seglog.topic.positions import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -12,10 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seglog.kernels.columns import gather
-from seglog.log.arrow_columns import chunk_rows
 from seglog.spark.read.options import all_columns
 from seglog.spark.read.pushdown import ALL, EVERYTHING
+from seglog.topic.columns import plain_binary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,7 +89,7 @@ class SparkColumns:
             return self._constant(name, count)
         column = batch.column(name)
         if name in ("key", "value"):
-            return _binary(column, name, rows)
+            return plain_binary(column, name, rows)
         if rows is not None:
             column = column.filter(pa.array(rows))
         return _headers(column) if name == "headers" else column
@@ -111,21 +110,6 @@ def _inside(numbers: Array, intervals: Intervals) -> Array:
     near = np.searchsorted(lows, numbers, side="right") - 1
     found: Array = (near >= 0) & (numbers <= lasts[near])
     return found
-
-
-def _binary(column: pa.Array, name: str, rows: Array | None) -> pa.Array:
-    """Return views as plain binary, the rows that are wanted copied once."""
-    found = chunk_rows(column, name)
-    addresses, lengths = found.addresses, found.lengths
-    if rows is not None:
-        addresses, lengths = addresses[rows], lengths[rows]
-    valid = lengths >= 0
-    nulls = len(valid) - int(np.count_nonzero(valid))
-    bits = None if nulls == 0 else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    offsets = np.empty(len(lengths) + 1, np.int32)
-    data = pa.allocate_buffer(int(lengths.sum()) + nulls)  # a null's length is -1
-    gather(addresses, lengths, offsets, data.address)
-    return pa.Array.from_buffers(pa.binary(), len(lengths), [bits, pa.py_buffer(offsets), data], nulls)
 
 
 def _headers(column: pa.Array) -> pa.Array:

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from seglog.errors import InvalidArgument, LogNotFound, NotALog
-from seglog.format import filename
 from seglog.log.opening import open_log
-from seglog.spark.read.extents import Extent, LogSnapshot, Partition
+from seglog.spark.read.extents import Extent, LogSnapshot
 from seglog.topic import description
+from seglog.topic.places import Place, is_log, topics_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import TracebackType
 
     from seglog.format.manifest import SegmentEntry
@@ -29,20 +27,6 @@ if TYPE_CHECKING:
 OPEN_LOGS = 200  # a follower holds three files; more partitions than this are opened anew for every look
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The log of one partition."""
-
-    topic: str
-    partition: int
-    path: str
-
-    @property
-    def key(self) -> Partition:
-        """Topic and partition."""
-        return self.topic, self.partition
-
-
 def places(path: str, selection: Selection) -> list[Place]:
     """Return the partitions behind `path` that are selected, in order of topic and partition.
 
@@ -50,7 +34,7 @@ def places(path: str, selection: Selection) -> list[Place]:
     path, InvalidArgument that names the option of the selection, and what reading a topic.json raises.
     """
     root = Path(path).absolute()
-    topics = dict(_topics(root, selection))
+    topics = _topics(root, selection)
     for name in selection.topics:
         if name not in topics:
             raise InvalidArgument(f"option {selection.option}: there is no topic {name!r} at {root}")
@@ -58,44 +42,25 @@ def places(path: str, selection: Selection) -> list[Place]:
     return [place for name in wanted for place in _selected(topics[name], selection)]
 
 
-def _topics(root: Path, selection: Selection) -> Iterator[tuple[str, list[Place]]]:
-    """Yield every topic's name and partitions: of a topic, a log or a broker directory."""
-    if description.is_topic(root):
-        yield _topic(root)
-        return
-    if _is_log(root):
-        yield root.name, [Place(root.name, 0, str(root))]
-        return
-    found: dict[str, Path] = {}
-    for directory in _topic_directories(root, selection):
-        name, partitions = _topic(directory)
-        if name in found:
-            raise NotALog(f"option path: two topics at {root} are called {name!r}: {found[name]} and {directory}")
-        found[name] = directory
-        yield name, partitions
+def _topics(root: Path, selection: Selection) -> dict[str, list[Place]]:
+    """Return every topic's partitions: of a topic, a log or a broker directory."""
+    if not (description.is_topic(root) or is_log(root)):
+        _refuse_unless_broker(root, selection)
+    try:
+        return topics_at(root)
+    except NotALog as error:
+        raise NotALog(f"option path: {error}") from error
 
 
-def _topic(root: Path) -> tuple[str, list[Place]]:
-    topic = description.read(root)
-    return topic.name, [Place(topic.name, number, str(root / str(number))) for number in range(topic.partitions)]
-
-
-def _is_log(root: Path) -> bool:
-    if (root / filename.MANIFEST).is_file() or (root / filename.MANIFEST_PREVIOUS).is_file():
-        return True
-    return root.is_dir() and any(filename.parse_segment_file(entry.name) for entry in root.iterdir())
-
-
-def _topic_directories(root: Path, selection: Selection) -> list[Path]:
-    """Return the topics of a broker directory; where there is none yet a selection says that one is meant."""
+def _refuse_unless_broker(root: Path, selection: Selection) -> None:
+    """Let a broker directory pass; where there is no topic yet a selection says that one is meant."""
     if root.is_file():
         raise NotALog(f"option path: {root} is a file, not the directory of a log, a topic or a broker")
     if not root.is_dir():
         raise LogNotFound(f"option path: there is neither a log, a topic nor a broker at {root}")
-    found = description.below(root)
     if selection.option is not None:
-        return found
-    if found:
+        return
+    if description.below(root):
         raise InvalidArgument(
             f"option path: {root} is a broker; say which topics by one of assign, subscribe and subscribePattern"
         )

@@ -13,7 +13,8 @@ from seglog.log.opening import open_log
 from seglog.spark.read.batches import SparkColumns
 from seglog.spark.read.blocks import Blocks
 from seglog.spark.read.loss import Loss, lost_below, report
-from seglog.spark.read.place import Place, snapshot_of
+from seglog.spark.read.place import snapshot_of
+from seglog.topic.places import Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

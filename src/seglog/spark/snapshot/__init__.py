@@ -20,9 +20,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from seglog.errors import InvalidArgument
-from seglog.spark.jobs.pins import pin, positions, to_json
+from seglog.spark.jobs.pins import pin, positions
 from seglog.spark.jobs.tasks import read, spread, with_marks
 from seglog.spark.read.options import all_columns
+from seglog.topic.positions import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

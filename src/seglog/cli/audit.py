@@ -1,0 +1,190 @@
+"""`audit`: what was delivered of every key, by consumer group. Opens read only, creates nothing."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seglog.cli.formats import encode_bytes
+from seglog.cli.options import Commands, add_command
+from seglog.errors import InvalidArgument
+from seglog.terminal import output
+from seglog.terminal.exits import Exit
+from seglog.terminal.units import format_count, parse_count, parse_size
+from seglog.topic.audit import MEMORY_BYTES, audit_keys
+from seglog.topic.delivered import by_group, delivered_from_json, read_checkpoint
+from seglog.topic.places import logs_at
+from seglog.topic.positions import from_json
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+
+    from seglog.topic.audit import KeyAudit
+    from seglog.topic.places import Place
+    from seglog.topic.positions import Positions
+
+
+def add_parsers(commands: Commands) -> None:
+    """Declare `audit`."""
+    parser = add_command(
+        commands,
+        "audit",
+        _audit,
+        summary="count keys, and say which latest values a consumer group never got",
+        story=(
+            "Takes what was delivered to each group: offsets, exclusive, of which a partition that is not named\n"
+            "has none. Ends with exit code 1 if the latest record of a key was not delivered, or a record is\n"
+            "damaged. A log alone is partition 0 of a topic named like its directory. With --json the figures are\n"
+            "one line, and each key that is listed one more."
+        ),
+        examples=[
+            "seglog audit orders",
+            "seglog audit orders --delivered groups.json --undelivered --limit 10",
+            "seglog audit orders/0 --group billing=1200",
+            """seglog audit topics --group 'billing={"orders": {"0": 1200, "1": 1180}}'""",
+            "seglog audit orders --checkpoint billing=checkpoints/billing --json",
+        ],
+    )
+    parser.add_argument("path", metavar="PATH", help="a log, a topic, or a directory of topics")
+    parser.add_argument(
+        "--delivered", metavar="FILE", help='the offsets of all groups, as JSON {"group": {"topic": {"0": 23}}}'
+    )
+    parser.add_argument(
+        "--group",
+        metavar="NAME=OFFSETS",
+        action="append",
+        default=[],
+        help='the offsets of one group: JSON {"topic": {"0": 23}}, or a number where PATH is one log; may be repeated',
+    )
+    parser.add_argument(
+        "--checkpoint",
+        metavar="NAME=DIR",
+        action="append",
+        default=[],
+        help="the offsets of one group, from the checkpoint of a streaming query; may be repeated",
+    )
+    parser.add_argument("--undelivered", action="store_true", help="list the keys whose latest record a group lacks")
+    parser.add_argument(
+        "--limit", metavar="N", type=parse_count, help="list at most so many keys of each group; default: all"
+    )
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        type=parse_size,
+        default=MEMORY_BYTES,
+        help="for keys at a time, such as 64MiB: where they do not fit, the logs are read several times; "
+        "default: 256MiB",
+    )
+
+
+def _audit(args: argparse.Namespace) -> int:
+    groups = _groups(args, logs_at(args.path))
+    if args.limit is not None and not args.undelivered:
+        raise InvalidArgument("--limit is about the keys that --undelivered lists")
+    if args.undelivered and not groups:
+        raise InvalidArgument("--undelivered needs groups: give --delivered, --group or --checkpoint")
+    with audit_keys(args.path, delivered=groups or None, memory_bytes=args.memory) as found:
+        for event in found.recovery:
+            output.note(f"recovery: {event.kind}: {event.path}: {event.detail}")
+        _say_figures(args, found)
+        if args.undelivered:
+            for group in found.groups:
+                for row in islice(_undelivered(found, group), args.limit):
+                    _say_key(row, as_json=args.json)
+        return Exit.OK if found.ok else Exit.FAILED
+
+
+# --- what was delivered -------------------------------------------------------------------------------------------
+
+
+def _groups(args: argparse.Namespace, places: Sequence[Place]) -> dict[str, Positions]:
+    """Return what the options say was delivered, group -> topic -> partition -> offset."""
+    said: list[tuple[str, Positions]] = []
+    if args.delivered is not None:
+        delivered = delivered_from_json(Path(args.delivered).read_text(encoding="utf-8"), args.delivered)
+        said += by_group(delivered, [place.key for place in places]).items()
+    said += [(name, _offsets(text, places)) for name, text in _named(args.group, "--group")]
+    said += [(name, read_checkpoint(directory)) for name, directory in _named(args.checkpoint, "--checkpoint")]
+    groups = dict(said)
+    if len(groups) < len(said):
+        raise InvalidArgument("the offsets of a group are given twice")
+    return groups
+
+
+def _named(words: Sequence[str], option: str) -> Iterator[tuple[str, str]]:
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not (name and equals and text):
+            raise InvalidArgument(f"{option} is {word!r}; write NAME=..., such as billing=1200")
+        yield name, text
+
+
+def _offsets(text: str, places: Sequence[Place]) -> Positions:
+    if not (text.isascii() and text.isdecimal()):
+        return from_json(text, "--group")
+    if len(places) > 1:
+        raise InvalidArgument(f"--group gives one offset for {len(places)} logs; name topics and partitions")
+    return {places[0].topic: {places[0].partition: int(text)}}
+
+
+# --- what is shown ------------------------------------------------------------------------------------------------
+
+
+def _say_figures(args: argparse.Namespace, found: KeyAudit) -> None:
+    if args.json:
+        output.say_json({"ok": found.ok, "logs": output.plain(found.logs)})
+        return
+    totals = [[f"{name}/{number}", *figures] for name, number, *figures in _log_figures(found)]
+    output.say(*_table(["log", "records", "tombstones", "keys", "live keys"], totals))
+    if not found.groups:
+        return
+    heads = ["group", "log", "delivered", "records behind", "keys behind"]
+    output.say("", *_table(heads, list(_group_figures(found)), words=2), "")
+    behind = found.total("undelivered_keys")
+    output.say(f"{format_count(behind, 'key')} undelivered" if behind else "ok")
+
+
+def _log_figures(found: KeyAudit) -> Iterator[list[Any]]:
+    for log in found.logs:
+        yield [log.topic, log.partition, *(f"{n:,}" for n in (log.records, log.tombstones, log.keys, log.live_keys))]
+
+
+def _group_figures(found: KeyAudit) -> Iterator[list[str]]:
+    for number, name in enumerate(found.groups):
+        for log in found.logs:
+            group = log.groups[number]
+            figures = (group.delivered, group.undelivered_records, group.undelivered_keys)
+            yield [name, f"{log.topic}/{log.partition}", *(f"{figure:,}" for figure in figures)]
+
+
+def _table(heads: list[str], rows: list[list[str]], *, words: int = 1) -> list[str]:
+    """Return lines with columns below their heads: the first `words` to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if number < words else cell.rjust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in [heads, *rows]
+    ]
+
+
+def _undelivered(found: KeyAudit, group: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a group's undelivered keys, the key as NDJSON has it."""
+    for batch in found.undelivered(group):
+        for row in batch.to_pylist():
+            yield row | {"key": encode_bytes(row["key"])}
+
+
+def _say_key(row: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        output.say_json(row)
+        return
+    last = "never delivered" if row["delivered"] is None else f"delivered {row['delivered']}"
+    kind = ", a tombstone" if row["tombstone"] else ""
+    where = f"{row['topic']}/{row['partition']}"
+    key = json.dumps(row["key"], ensure_ascii=False)  # in quotes, so that no byte of it does anything to a terminal
+    output.say(f"{row['group']}  {where}  {key}  appended {row['appended']}{kind}, {last}")

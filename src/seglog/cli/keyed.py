@@ -1,0 +1,255 @@
+"""`compact`, `explain`, `pin`: logs that keep the latest record of every key. What is only told opens read only."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from seglog.cli.formats import encode_bytes
+from seglog.cli.opened import opened
+from seglog.cli.options import Commands, add_command, add_log, add_quiet
+from seglog.cli.progress import progress
+from seglog.clock import system_clock
+from seglog.errors import ConfigError, InvalidArgument
+from seglog.keyed.plan import make_plan, record_bytes
+from seglog.keyed.schedule import least_pin, scheduled_plan
+from seglog.log.opening import storage_at
+from seglog.terminal import output
+from seglog.terminal.exits import Exit
+from seglog.terminal.units import format_count, format_size, format_time, parse_offset, parse_size
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from seglog.keyed.plan import Measured
+    from seglog.keyed.schedule import Standing
+    from seglog.log.compaction import CompactionReport
+    from seglog.log.explain import Explanation
+    from seglog.log.log import Log
+
+
+def add_parsers(commands: Commands) -> None:
+    """Declare the three."""
+    _add_compact(commands)
+    _add_explain(commands)
+    _add_pin(commands)
+
+
+def _add_compact(commands: Commands) -> None:
+    parser = add_command(
+        commands,
+        "compact",
+        _compact,
+        summary="keep of every key its latest record",
+        story=(
+            "Offsets stay as they are. Tombstones go some time (--delete-retention of `seglog append`) after the\n"
+            "first compaction that saw them. The active segment is left alone. Readers go on meanwhile."
+        ),
+        examples=[
+            "seglog compact orders --dry-run",
+            "seglog compact orders --rate 50MiB",
+            "seglog append orders --compact --lines < /dev/null   # makes orders a log that can be compacted",
+        ],
+    )
+    add_log(parser)
+    parser.add_argument(
+        "--rate", metavar="SIZE", type=parse_size, help="read and write together at most this much a second (64MiB)"
+    )
+    parser.add_argument(
+        "--generational",
+        action="store_true",
+        help="look only at segments that are expected to yield enough, as a cleaner does",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="read the keys, say what would go, change nothing")
+    add_quiet(parser)
+
+
+def _add_explain(commands: Commands) -> None:
+    parser = add_command(
+        commands,
+        "explain",
+        _explain,
+        summary="say why a record is still there, or why it is not",
+        story="With --key: the same for every record of a key, the oldest first; with --json an object a line.",
+        examples=["seglog explain orders 42", "seglog explain orders --key user-1 --json | jq .because"],
+    )
+    add_log(parser)
+    parser.add_argument("offset", metavar="OFFSET", nargs="?", type=parse_offset, help="the record's offset")
+    parser.add_argument("--key", metavar="KEY", help="explain every record of this key")
+
+
+def _add_pin(commands: Commands) -> None:
+    parser = add_command(
+        commands,
+        "pin",
+        _pin,
+        summary="register a follower, so that no tombstone goes before it has read it",
+        story=(
+            "NAME stands for a consumer or a copy of the log; OFFSET is the next one it will read. Compactions keep\n"
+            "every tombstone from there on. Without NAME: lists the pins. A damaged pin counts as 0: it keeps all."
+        ),
+        examples=["seglog pin orders copy-2 1000", "seglog pin orders", "seglog pin orders copy-2 --drop"],
+    )
+    add_log(parser)
+    parser.add_argument("name", metavar="NAME", nargs="?", help="the follower")
+    parser.add_argument("offset", metavar="OFFSET", nargs="?", type=parse_offset, help="the next offset it will read")
+    parser.add_argument("--drop", action="store_true", help="forget the follower")
+
+
+# --- compact --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """What a compaction would find. measured: of every segment it may read, in order."""
+
+    measured: tuple[Measured, ...]
+
+    @property
+    def dead(self) -> int:
+        """Records that would go."""
+        return sum(one.dead for one in self.measured)
+
+    @property
+    def records(self) -> int:
+        """Records there are."""
+        return sum(one.entry.records or 0 for one in self.measured)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that would go, about."""
+        return sum(record_bytes(one.entry) - one.live_bytes for one in self.measured)
+
+    def shares(self) -> dict[int, float]:
+        """Return base offset -> share of a segment's records that would go."""
+        return {one.entry.base_offset: one.dead / max(one.entry.records or 0, 1) for one in self.measured}
+
+
+def garbage_of(log: Log, *, quiet: bool, generational: bool = False) -> Garbage:
+    """Read the keys of a log and return what a compaction would find now; changes nothing."""
+    from seglog.keyed.measure import measure  # noqa: PLC0415 # numba is loaded for those who measure
+
+    view, pinned, now = log.view(), least_pin(log.pins), system_clock()  # held, so that no file of it goes
+    plan = (scheduled_plan if generational else make_plan)(view.manifest, now, pinned=pinned)
+    with progress("measure", unit="B", quiet=quiet) as report:
+        return Garbage(measure(plan, storage_at(log.path), progress=report))
+
+
+def _compact(args: argparse.Namespace) -> int:
+    with opened(args.log, mode="r") as log:  # never creates a log, which "a" would
+        if not log.config.retention.compact:
+            how = f"`seglog append {args.log} --compact --lines < /dev/null` makes it so"
+            raise ConfigError(f"{args.log} is not compacted by key (retention.compact); {how}")
+        if args.dry_run:
+            return _dry_run(args, log)
+    started = time.monotonic()
+    with opened(args.log, mode="a") as log, progress("compact", unit="B", quiet=args.quiet) as report:
+        done = log.compact(generational=args.generational, progress=report, bytes_per_second=args.rate)
+    if args.json:
+        output.say_json(output.plain(done) | {"seconds": time.monotonic() - started, "dry_run": False})
+    elif not args.quiet or done.damaged:
+        output.say(*_report(done, time.monotonic() - started))
+    return Exit.FAILED if done.damaged else Exit.OK
+
+
+def _dry_run(args: argparse.Namespace, log: Log) -> int:
+    standing, garbage = log.standing(), garbage_of(log, quiet=args.quiet, generational=args.generational)
+    if args.json:
+        told = {"records": garbage.records, "dead": garbage.dead, "bytes": garbage.bytes, "dry_run": True}
+        output.say_json(told | {"standing": output.plain(standing)})
+        return Exit.OK
+    segments = sum(1 for one in garbage.measured if one.dead)
+    output.say(
+        f"due: {due_text(standing)}",
+        f"would let go of {format_count(garbage.dead, 'record')} of {garbage.records:,}, about "
+        f"{format_size(garbage.bytes)}, in {segments:,} of {format_count(len(garbage.measured), 'segment')}",
+    )
+    return Exit.OK
+
+
+def due_text(standing: Standing) -> str:
+    """Return whether a compaction is due, why, and when time will make one due."""
+    dirty = f"{standing.ratio:.0%} of {format_size(standing.total_bytes)} is dirty"
+    if standing.due is not None:
+        return f"{standing.due}; {dirty}"
+    later = "" if standing.next_at is None else f"; look again at {format_time(standing.next_at, precise=False)}"
+    return f"no; {dirty}{later}"
+
+
+def _report(done: CompactionReport, seconds: float) -> list[str]:
+    damaged = [f"left as it is: {error}" for error in done.damaged]
+    gone = done.superseded + done.tombstones + done.unkeyed
+    if not done.rewritten and not gone:
+        considered = format_count(done.segments_before, "sealed segment")
+        return [*damaged, f"nothing to let go of in {considered}, {format_count(done.records_before, 'record')}"]
+    records = f"let go of {format_count(gone, 'record')} of {done.records_before:,}: {done.superseded:,} superseded"
+    records += f", {format_count(done.tombstones, 'tombstone')}, {done.unkeyed:,} without a key"
+    size = f"{format_size(done.bytes_before)} -> {format_size(done.bytes_after)}, {done.segments_before:,} -> "
+    size += f"{format_count(done.segments_after, 'segment')}, {done.rewritten:,} of them copied"
+    return [*damaged, records, size, f"{format_count(done.keys, 'new key')} looked at, {seconds:.1f} s"]
+
+
+# --- explain --------------------------------------------------------------------------------------------------------
+
+
+def _explain(args: argparse.Namespace) -> int:
+    if (args.offset is None) == (args.key is None):
+        raise InvalidArgument("say which record: OFFSET, or --key KEY")
+    with opened(args.log, mode="r") as log:
+        found = [log.explain(args.offset)] if args.key is None else log.explain_key(os.fsencode(args.key))
+    if args.json:
+        for one in found:
+            output.say_json(output.plain(one) | {"key": encode_bytes(one.key)})
+    else:
+        output.say(*_explained(found))
+        if not found:
+            output.say(f"no record of key {args.key} is in the log")
+    return Exit.OK
+
+
+def _explained(found: Sequence[Explanation]) -> list[str]:
+    """Return a line for each, and the whole story for the first of those that are there for the same reason."""
+    lines: list[str] = []
+    said = None
+    for one in found:
+        key = encode_bytes(one.key)
+        named = "" if key is None else f", key {key if isinstance(key, str) else key['base64'] + ' (base64)'}"
+        what = one.what if one.superseded_by is None else f"{one.what}, by {one.superseded_by}"
+        lines.append(f"offset {one.offset}{named}: {what} ({one.because})")
+        if (one.what, one.because) != said:
+            place = [] if one.segment is None else [f"  {one.segment.state} segment {one.segment.name}"]
+            lines += [f"  {one.text}", *place]
+        said = one.what, one.because
+    return lines
+
+
+# --- pin ------------------------------------------------------------------------------------------------------------
+
+
+def _pin(args: argparse.Namespace) -> int:
+    if args.name is not None and (args.offset is None) != args.drop:
+        raise InvalidArgument("say how far it is, or that it is gone: NAME OFFSET, or NAME --drop")
+    if args.name is None and args.drop:
+        raise InvalidArgument("say whom to forget: NAME --drop")
+    with opened(args.log, mode="r") as log:
+        if args.drop and args.name not in log.pins:
+            raise InvalidArgument(f"{args.log} has no pin {args.name}; `seglog pin {args.log}` lists them")
+        if args.drop:
+            log.unpin(args.name)
+        elif args.name is not None:
+            log.pin(args.name, args.offset)
+        pins, end = log.pins, log.next_offset
+    if args.json:
+        output.say_json({"pins": pins, "next_offset": end})
+    else:
+        output.say(*(_pin_lines(pins, end) or ["no pins"]))
+    return Exit.OK
+
+
+def _pin_lines(pins: dict[str, int], end: int) -> list[str]:
+    table: list[tuple[str, Any]] = sorted(pins.items(), key=lambda pin: pin[1])
+    longest = max((len(name) for name, _ in table), default=0)
+    return [f"{name:<{longest}}  {offset:>{len(str(end))}}  {max(end - offset, 0):,} behind" for name, offset in table]

@@ -1,0 +1,46 @@
+"""Which logs a cleaner looks after at the moment. Knows nothing of what is done to them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from seglog.errors import InvalidType
+from seglog.topic.cleaning.care import Care
+
+if TYPE_CHECKING:
+    from seglog.log.log import Log
+
+    Logs = Mapping[str, Log]
+
+
+class Roster:
+    """The logs in care, by name; safe for threads."""
+
+    def __init__(self, logs: Logs | Callable[[], Logs], new: Callable[[str, Log], Care]) -> None:
+        if not callable(logs) and not isinstance(logs, Mapping):
+            raise InvalidType(f"a cleaner takes a mapping name -> log or a call that returns one, not {logs!r}")
+        self._logs = logs
+        self._new = new
+        self._cares: dict[str, Care] = {}
+        self._guard = threading.Lock()
+
+    def meet(self) -> None:
+        """Take in which logs there are now. Another log under a known name is a new one. Raises what the call does."""
+        logs = dict(self._logs() if callable(self._logs) else self._logs)
+        with self._guard:
+            known = self._cares
+            self._cares = {
+                name: known[name] if name in known and known[name].log is log else self._new(name, log)
+                for name, log in logs.items()
+            }
+
+    def cares(self) -> list[Care]:
+        """Return those that were not closed, in the order in which they are named."""
+        with self._guard:
+            return [care for care in self._cares.values() if not care.closed]
+
+    def get(self, name: str) -> Care | None:
+        """Return one of them, None where there is none of the name."""
+        return next((care for care in self.cares() if care.name == name), None)

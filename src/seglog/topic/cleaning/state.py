@@ -1,0 +1,115 @@
+"""What a cleaner shows: where each log stands, and what was done. Plain values, for people and for a server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from seglog.topic.cleaning.timing import MICROSECONDS
+
+if TYPE_CHECKING:
+    from seglog.log.compaction import CompactionReport
+
+Doing = Literal["idle", "waiting", "expiring", "compacting", "retrying", "failed", "paused"]
+What = Literal["expired", "compacted", "stopped", "damaged", "failed", "refused", "forgotten"]
+
+REASONS = {
+    "dirty": "the share of bytes that were never compacted passes min_dirty_ratio",
+    "lag": "records have waited for max_compaction_lag",
+    "tombstones": "the time of tombstones has come",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogState:
+    """One log as the cleaner sees it. Times are us since the epoch, UTC.
+
+    doing: idle (nothing is due); waiting (due, others have their turn before it); expiring; compacting; retrying (waits
+    after a failure); failed (nothing helps but to open it again); paused.
+    due, dirty_bytes, total_bytes, ratio, next_at: as in Standing, at the last look (looked_at). done_bytes, pass_bytes:
+    progress of the compaction under way, 0 without one.
+    failures: in a row; error: what the last of them said; next_try_at: when it is tried again. report, compacted_at: of
+    the last compaction; damaged: what it had to leave as it was. expired: segments that retention let go of since the
+    cleaner knows the log.
+    """
+
+    name: str
+    doing: Doing = "idle"
+    due: str | None = None
+    done_bytes: int = 0
+    pass_bytes: int = 0
+    dirty_bytes: int = 0
+    total_bytes: int = 0
+    ratio: float = 0.0
+    next_at: int | None = None
+    looked_at: int | None = None
+    failures: int = 0
+    error: str | None = None
+    next_try_at: int | None = None
+    report: CompactionReport | None = None
+    compacted_at: int | None = None
+    damaged: tuple[str, ...] = ()
+    expired: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**values, "report": None if self.report is None else _plain(self.report), "damaged": [*self.damaged]}
+
+
+def _plain(report: CompactionReport) -> dict[str, Any]:
+    values = {field.name: getattr(report, field.name) for field in fields(report)}
+    return {**values, "damaged": [str(error) for error in report.damaged]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """One thing that was done, or failed, to a log. at: us; text: a line for people; report: of a compaction.
+
+    name: the log, "" where it is about which logs there are.
+    what: expired, compacted; damaged: compacted but for segments that do not verify; stopped: a compaction ended before
+    its end, by the cleaner or because the log moved on, which is no failure; failed: it is tried again later; refused:
+    the log takes no more writes, so it is left alone; forgotten: it was closed.
+    """
+
+    at: int
+    name: str
+    what: What
+    text: str
+    report: CompactionReport | None = None
+
+
+def words(state: LogState) -> str:
+    """Return what a cleaner has to say of a log, in one or two sentences."""
+    error = state.error or "no reason is known"
+    told = {
+        "idle": "The cleaner has nothing to do here.",
+        "waiting": f"A compaction is due ({_reason(state)}); other logs have their turn before.",
+        "expiring": "The cleaner looks at the log right now.",
+        "compacting": f"A compaction is under way ({_reason(state)}): {_share(state)}.",
+        "retrying": f"After {_times(state.failures)} the cleaner waits until {_time(state.next_try_at)}: {error}.",
+        "failed": f"The cleaner leaves this log alone until it is opened again: {error}.",
+        "paused": "The cleaner is paused: nothing is compacted or expired until it is resumed.",
+    }[state.doing]
+    if state.doing in ("idle", "waiting") and state.next_at is not None:
+        told += f" Time alone makes something due at {_time(state.next_at)}."
+    return told
+
+
+def _reason(state: LogState) -> str:
+    return REASONS.get(state.due or "", "it was due")
+
+
+def _share(state: LogState) -> str:
+    return f"{state.done_bytes} of {state.pass_bytes} bytes done" if state.pass_bytes else "it has just begun"
+
+
+def _times(failures: int) -> str:
+    return "a failure" if failures == 1 else f"{failures} failures in a row"
+
+
+def _time(moment: int | None) -> str:
+    if moment is None:
+        return "an unknown time"
+    return datetime.fromtimestamp(moment / MICROSECONDS, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

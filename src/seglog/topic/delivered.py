@@ -1,0 +1,116 @@
+"""How far consumer groups have come: what a caller, a JSON text or a streaming query's checkpoint says of it.
+
+An offset that was delivered is exclusive: everything before it was. Of a partition that a group does not name, nothing
+was delivered to it. Reads a checkpoint's files; opens no log and knows no Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from seglog.errors import InvalidArgument, InvalidType
+from seglog.topic.places import Partition
+from seglog.topic.positions import Positions, from_json, from_values
+
+CONSUMER = "consumer"
+"""The group of delivered offsets that name none."""
+
+Delivered = Mapping[str, Positions] | Positions
+"""Group -> topic -> partition -> offset; without groups, topic -> partition -> offset of group CONSUMER."""
+
+Cuts = dict[str, dict[Partition, int]]
+"""Group, in order of names -> every partition -> the offset before which all was delivered."""
+
+
+def cuts_of(delivered: Delivered | None, there: Collection[Partition]) -> Cuts:
+    """Return what was delivered of every partition that is there, 0 where none is named; no group for None.
+
+    InvalidArgument for a partition that is not there or an offset below 0, InvalidType for what is no offsets.
+    """
+    if delivered is None:
+        return {}
+    try:
+        groups = by_group(delivered, there)
+        return {group: _cuts(group, groups[group], there) for group in sorted(groups)}
+    except (AttributeError, TypeError) as error:
+        raise InvalidType(
+            "delivered must be offsets by group, topic and partition, or by topic and partition, not "
+            f"{type(delivered).__name__}: {error}"
+        ) from error
+
+
+def by_group(delivered: Delivered, there: Collection[Partition]) -> dict[str, Positions]:
+    """Return what was delivered to each group, CONSUMER where none is named.
+
+    Where no offset is named at all, names that are no topic's are groups'.
+    """
+    named: Mapping[str, Any] = delivered
+    return dict(named) if _names_groups(named, there) else {CONSUMER: named}
+
+
+def _names_groups(delivered: Mapping[str, Mapping[Any, Any]], there: Collection[Partition]) -> bool:
+    inner = [value for named in delivered.values() for value in named.values()]
+    if inner:
+        return any(isinstance(value, Mapping) for value in inner)
+    return bool(delivered.keys() - {topic for topic, _ in there})
+
+
+def _cuts(group: str, positions: Any, there: Collection[Partition]) -> dict[Partition, int]:
+    named = {(topic, partition): offset for topic, of in positions.items() for partition, offset in of.items()}
+    for topic, partition in sorted(named.keys() - set(there)):
+        raise InvalidArgument(f"delivered to {group!r}: there is no partition {partition} of topic {topic!r} here")
+    for (topic, partition), offset in named.items():
+        if isinstance(offset, bool) or not isinstance(offset, int):
+            raise InvalidType(f"delivered to {group!r}: an offset must be an int, not {type(offset).__name__}")
+        if offset < 0:
+            raise InvalidArgument(
+                f"delivered to {group!r}: offset {offset} of partition {partition} of topic {topic!r} is below 0"
+            )
+    return {partition: int(named.get(partition, 0)) for partition in there}
+
+
+def delivered_from_json(text: str, what: str) -> Delivered:
+    """Read {"group": {"topic": {"0": 23}}} or, of group CONSUMER, {"topic": {"0": 23}}.
+
+    InvalidArgument, naming `what`, for anything else.
+    """
+    try:
+        return from_json(text, what)
+    except InvalidArgument:
+        pass  # then it names groups
+    try:
+        return {str(group): from_values(positions) for group, positions in json.loads(text).items()}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        example = '{"group": {"topic": {"0": 23}}}'
+        raise InvalidArgument(f"{what} must be JSON such as {example}, groups left out or not, not {text!r}") from error
+
+
+def read_checkpoint(directory: str | Path) -> dict[str, dict[int, int]]:
+    """Return the offsets that a streaming query has committed in its checkpoint: topic -> partition -> next offset.
+
+    Of several sources in one query, the least offset of a partition counts. No committed batch: nothing was delivered,
+    and the result is empty. InvalidArgument where the directory is no checkpoint or its sources are not of this kind.
+    """
+    root = Path(directory)
+    commits = root / "commits"
+    if not commits.is_dir():
+        raise InvalidArgument(f"{root} is no checkpoint of a streaming query: it has no directory commits")
+    batches = [int(entry.name) for entry in commits.iterdir() if re.fullmatch(r"\d+", entry.name)]
+    if not batches:
+        return {}
+    offsets = root / "offsets" / str(max(batches))
+    try:
+        _, _, *sources = offsets.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(f"{offsets} cannot be read as the offsets of a batch: {error}") from error
+    found: dict[str, dict[int, int]] = {}
+    for text in sources:
+        for topic, of in ({} if text == "-" else from_json(text, str(offsets))).items():
+            known = found.setdefault(topic, {})
+            for partition, offset in of.items():
+                known[partition] = min(known.get(partition, offset), offset)
+    return found

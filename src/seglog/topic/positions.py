@@ -1,0 +1,43 @@
+"""Offsets by topic and partition, and their JSON: how places in many logs are told to a program and by one. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from seglog.errors import InvalidArgument
+
+Positions = Mapping[str, Mapping[int, int]]
+"""Topic name -> partition -> offset."""
+
+
+def to_json(offsets: Positions) -> str:
+    """Return positions as the JSON that startingOffsets and endingOffsets take."""
+    return json.dumps({topic: {str(number): offset for number, offset in of.items()} for topic, of in offsets.items()})
+
+
+def from_json(text: str, what: str) -> dict[str, dict[int, int]]:
+    """Read `to_json`'s text, or a streaming checkpoint's, whose offsets may be objects with an `offset`.
+
+    InvalidArgument, naming `what`, for anything else.
+    """
+    try:
+        return from_values(json.loads(text))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InvalidArgument(f'{what} must be JSON such as {{"topic": {{"0": 23}}}}, not {text!r}') from error
+
+
+def from_values(values: Any) -> dict[str, dict[int, int]]:
+    """Return what JSON's values say; ValueError, TypeError, KeyError or AttributeError where they are no positions."""
+    return {
+        str(topic): {int(number): _plain_offset(offset) for number, offset in of.items()}
+        for topic, of in values.items()
+    }
+
+
+def _plain_offset(value: Any) -> int:
+    offset = value["offset"] if isinstance(value, dict) else value
+    if type(offset) is not int:
+        raise TypeError
+    return offset
