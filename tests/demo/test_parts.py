@@ -251,6 +251,7 @@ def test_the_report_tells_the_figures_of_the_run() -> None:
         "75.0% smaller",
         "<b>798 B</b>",
         "30 records became 10",
+        "9 cancelled flights",
         "cancelled",
         "partition 1",
         "1.5 s",

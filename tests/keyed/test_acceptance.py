@@ -37,6 +37,17 @@ def test_2_the_active_segment_is_never_compacted(shop: Any) -> None:
         assert shop.content(log) == "a@2 a@3 a@4"  # what supersedes it is not sealed yet
 
 
+def test_2_the_active_segment_ends_first_where_that_is_asked_for(shop: Any) -> None:
+    with shop.open() as log:
+        shop.put(log, "a a b")
+        assert log.compact(roll=True).superseded == 1
+        assert shop.content(log) == "a@1 b@2"
+        assert log.compact(roll=True).rounds == 0
+        names = [one.name for one in log.segments]
+        log.compact(roll=True)
+        assert [one.name for one in log.segments] == names
+
+
 def test_3_empty_bytes_are_a_key_and_a_value(shop: Any) -> None:
     with shop.open() as log:
         log.append(b"", key=b"")

@@ -67,3 +67,16 @@ def test_a_segment_that_expires_while_its_log_is_verified_is_not_missing(scene: 
 
         report = seglog.verify(Meanwhile(scene.path, ".store", expire))
         assert report.problems == ()
+
+
+@pytest.mark.parametrize("before", [".store", ".index", ".times"])
+def test_a_segment_that_a_compaction_takes_away_while_its_log_is_verified_is_not_damaged(
+    scene: Any, before: str
+) -> None:
+    config = seglog.LogConfig(segment_bytes=4096, retention=seglog.Retention(compact=True))
+    with seglog.open(scene.path, config) as log:
+        for number in range(400):
+            log.append(b"%d" % number, key=b"%d" % (number % 37))
+        report = seglog.verify(Meanwhile(scene.path, before, log.compact))
+        assert report.problems == ()
+        assert len(log.segments) < 10

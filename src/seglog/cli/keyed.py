@@ -46,11 +46,12 @@ def _add_compact(commands: Commands) -> None:
         summary="keep of every key its latest record",
         story=(
             "Offsets stay as they are. Tombstones go some time (--delete-retention of `seglog append`) after the\n"
-            "first compaction that saw them. The active segment is left alone. Readers go on meanwhile."
+            "first compaction that saw them. The active segment is left alone, unless --roll ends it first.\n"
+            "Readers go on meanwhile."
         ),
         examples=[
             "seglog compact orders --dry-run",
-            "seglog compact orders --rate 50MiB",
+            "seglog compact orders --roll --rate 50MiB",
             "seglog append orders --compact --lines < /dev/null   # makes orders a log that can be compacted",
         ],
     )
@@ -58,6 +59,7 @@ def _add_compact(commands: Commands) -> None:
     parser.add_argument(
         "--rate", metavar="SIZE", type=parse_size, help="read and write together at most this much a second (64MiB)"
     )
+    parser.add_argument("--roll", action="store_true", help="end the active segment first, so that all is looked at")
     parser.add_argument(
         "--generational",
         action="store_true",
@@ -147,7 +149,7 @@ def _compact(args: argparse.Namespace) -> int:
             return _dry_run(args, log)
     started = time.monotonic()
     with opened(args.log, mode="a") as log, progress("compact", unit="B", quiet=args.quiet) as report:
-        done = log.compact(generational=args.generational, progress=report, bytes_per_second=args.rate)
+        done = log.compact(roll=args.roll, generational=args.generational, progress=report, bytes_per_second=args.rate)
     if args.json:
         output.say_json(output.plain(done) | {"seconds": time.monotonic() - started, "dry_run": False})
     elif not args.quiet or done.damaged:
@@ -184,7 +186,8 @@ def _report(done: CompactionReport, seconds: float) -> list[str]:
     gone = done.superseded + done.tombstones + done.unkeyed
     if not done.rewritten and not gone:
         considered = format_count(done.segments_before, "sealed segment")
-        return [*damaged, f"nothing to let go of in {considered}, {format_count(done.records_before, 'record')}"]
+        hint = "" if done.segments_before else "; what was appended last waits in the active segment, --roll ends it"
+        return [*damaged, f"nothing to let go of in {considered}, {format_count(done.records_before, 'record')}{hint}"]
     records = f"let go of {format_count(gone, 'record')} of {done.records_before:,}: {done.superseded:,} superseded"
     records += f", {format_count(done.tombstones, 'tombstone')}, {done.unkeyed:,} without a key"
     size = f"{format_size(done.bytes_before)} -> {format_size(done.bytes_after)}, {done.segments_before:,} -> "

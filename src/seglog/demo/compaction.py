@@ -25,11 +25,6 @@ class Holdings(NamedTuple):
         """How many records there are."""
         return sum(info.records for lane in self.segments for info in lane)
 
-    @property
-    def active_records(self) -> int:
-        """How many of them stand in segments that are still written to, which compaction leaves alone."""
-        return sum(info.records for lane in self.segments for info in lane if info.sealed_at is None)
-
 
 def holdings(topic: Topic) -> Holdings:
     """Return what a topic holds now."""
@@ -49,5 +44,5 @@ def compact(topic: Topic, progress: Callable[[int], object]) -> list[CompactionR
             progress(now - shown)
             shown = now
 
-        reports.append(topic.partition(number).compact(progress=show))
+        reports.append(topic.partition(number).compact(roll=True, progress=show))
     return reports

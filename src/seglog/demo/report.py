@@ -69,7 +69,7 @@ def render(run: Run) -> str:
         smaller=f"{1 - run.after.bytes / run.before.bytes:.1%}",
         shares=_shares(run),
         survivors=f"{run.after.records:,}",
-        waiting=f"{run.after.active_records:,}",
+        keyless=f"{run.after.records - len(run.states):,}",
         flights=f"{run.before.records:,}",
         aircraft=f"{len(run.states):,}",
         aircraft_table=_aircraft_table(run),

@@ -242,14 +242,22 @@ class SegmentCheck:
         self._indexed = data == whole
 
     def _check_lookups(self) -> None:
+        wrong = list(self._wrong_lookups())
+        if wrong and self._has_left():
+            return  # they went while the store was read
+        for detail in wrong:
+            self._problem("index", f"{detail}; it is made anew when used")
+
+    def _wrong_lookups(self) -> Iterator[str]:
+        """Yield what is the matter with the derived files."""
         if not self._indexed:
-            self._problem("index", "the dense index is missing or differs from the store; it is made anew when used")
+            yield "the dense index is missing or differs from the store"
         if not self.entry.sealed:
             return
         if self._indexed and self.entry.dense and self._durable_records() == 0 and self.entry.records:
-            self._problem("index", "the dense index's header is damaged; it is made anew when used")
+            yield "the dense index's header is damaged"
         if decode_times(read_whole(self.storage, self.entry.name(filename.TIMES))) is None:
-            self._problem("index", "the time index is missing or damaged; it is made anew when used")
+            yield "the time index is missing or damaged"
         offsets = read_whole(self.storage, self.entry.name(filename.OFFSETS))
         if not self.entry.dense and decode_offsets(offsets) is None:
-            self._problem("index", "the sparse index is missing or damaged; it is made anew when used")
+            yield "the sparse index is missing or damaged"

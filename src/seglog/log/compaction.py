@@ -177,6 +177,7 @@ class CompactingLog(LockedLog):
     def compact(
         self,
         *,
+        roll: bool = False,
         generational: bool = False,
         progress: Progress | None = None,
         abort: Callable[[], bool] | None = None,
@@ -188,12 +189,20 @@ class CompactingLog(LockedLog):
         if not self._compacting.acquire(blocking=False):
             raise CompactionAborted("a compaction of this log is under way already; wait for its end")
         try:
+            if roll:
+                self._end_active()
             plan = self.plan_compaction(generational=generational)
             if plan.idle:
                 return report_of(plan, plan.sources)
             return self._carry_out(plan, progress, abort, bytes_per_second)
         finally:
             self._compacting.release()
+
+    def _end_active(self) -> None:
+        """Let the active segment end here, if it holds records."""
+        with self._writing():
+            if self._keyed and not self._live.active.empty:
+                self._live.roll()
 
     def _carry_out(
         self,

@@ -176,6 +176,7 @@ class Log(ReadableLog):
     def compact(
         self,
         *,
+        roll: bool = False,
         generational: bool = False,
         progress: Progress | None = None,
         abort: Callable[[], bool] | None = None,
@@ -183,13 +184,13 @@ class Log(ReadableLog):
     ) -> CompactionReport:
         """Keep of every key its latest record, in the sealed segments; a log needs Retention(compact=True) for it.
 
-        generational: look only at the segments that are expected to yield enough (see `seglog.keyed.schedule`), as the
-        `Cleaner` does; else at all of them.
         Offsets stay, so gaps come to be; the end stays as well. Tombstones go `delete_retention` after the first
-        compaction that saw them. Appends and readers go on meanwhile. progress(bytes done, bytes in all); abort: asked
-        often, True ends it with CompactionAborted; bytes_per_second: of reading and writing together. After any error
-        the log is as it was: PlanStale where it was truncated or expired meanwhile, StorageError (ENOSPC) where the
-        space does not suffice. A segment with a damaged record is left as it is, and named in the report.
+        compaction that saw them. Appends and readers go on meanwhile. roll: end the active segment first, which is not
+        touched otherwise. generational: look only at the segments that are expected to yield enough (see
+        `seglog.keyed.schedule`), as the `Cleaner` does; else at all of them. progress(bytes done, bytes in all); abort:
+        asked often, True ends it with CompactionAborted; bytes_per_second: of reading and writing together. After any
+        error the log is as it was: PlanStale where it was truncated or expired meanwhile, StorageError (ENOSPC) where
+        the space does not suffice. A segment with a damaged record is left as it is, and named in the report.
         """
         self._refuse("compact")
 
