@@ -10,7 +10,7 @@ from seglog.format.index import MarkBuilder
 from seglog.kernels.fingerprint import fingerprint
 from seglog.kernels.keys import KEYED, TOMBSTONE, UNKEYED, read_keys
 from seglog.kernels.layout import BEYOND, CHECKSUM, METADATA, OFFSET, OK, SHORT, MarksState
-from seglog.kernels.survivors import MAX_RELATIVE, Copied, Target, copy_survivors
+from seglog.kernels.survivors import MAX_RELATIVE, Copied, Target, copy_survivors, place_survivors
 from seglog.kernels.validate import Cursor
 
 START, SALT, NEW_SALT, INTERVAL = 64, 0xFEDCBA9876543210, 0x0123456789ABCDEF, 64
@@ -85,14 +85,17 @@ def test_reading_keys_stops_where_the_window_ends_or_no_record_can_stand():
         assert keys_of(broken)[4:] == (1, METADATA)
 
 
-def copied(window, rows, *, dead, target, room=None):
+def target_of(*, shift=0, records=0, room=2**32):
+    return Target(shift, np.uint64(NEW_SALT), records, room)
+
+
+def copied(window, rows, *, dead, target):
     bits = np.packbits(np.array(dead, np.uint8), bitorder="little") if any(dead) else np.empty(0, np.uint8)
-    out = np.full(window.size if room is None else room, 0xAA, np.uint8)
-    entries, marks = np.empty((len(rows) + 1, 2), np.uint64), np.empty((len(rows) + 1, 2), np.int64)
+    out = np.full(window.size, 0xAA, np.uint8)
+    entries, newest = np.empty((len(rows) + 1, 2), np.uint64), np.empty(len(rows) + 1, np.int64)
     cursor = Cursor(START, START + window.size, 0, False, np.uint64(SALT))
-    state = MarksState.start(INTERVAL)
-    found = Copied(*copy_survivors(window, START, cursor, bits, 0, target, state, out, entries, marks))
-    return found, bytes(out[: found.length]), entries[: found.rows].tobytes(), marks[: found.marks].tobytes()
+    found = Copied(*copy_survivors(window, START, cursor, bits, 0, target, out, entries, newest))
+    return found, out[: found.length], entries[: found.rows], newest[: found.rows]
 
 
 @settings(deadline=None)  # the first example compiles
@@ -102,22 +105,25 @@ def test_survivors_are_what_encoding_them_anew_would_give(rows, data):
     window = as_window(rows, offsets)
     dead = data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows)))
     shift = data.draw(st.sampled_from([0, 1000, MAX_RELATIVE - 200]))
-    target = Target(shift, START, 0, 2**32, np.uint64(NEW_SALT))
-    found, out, entries, marks = copied(window, rows, dead=dead, target=target)
+    position, earlier = data.draw(st.integers(START, 3 * START)), data.draw(st.integers(-9, 9))
+    found, out, entries, newest = copied(window, rows, dead=dead, target=target_of(shift=shift))
+    marks, state = np.empty((len(rows), 2), np.int64), MarksState(INTERVAL, 2 * START, earlier)
+    marked, next_position = place_survivors(position, out, entries, newest, state, marks)
     expected, places, builder = b"", b"", MarkBuilder(INTERVAL)
+    builder.extend(b"", (2 * START, earlier))
     for row, offset, gone in zip(rows, offsets, dead, strict=True):
         if not gone:
             record, checksum, length = plain_record(offset + shift, row, NEW_SALT)
-            place = START + len(expected)
+            place = position + len(expected)
             builder.add(row[1], offset + shift, place)
             places += checksum.to_bytes(8, "little") + length.to_bytes(4, "little") + place.to_bytes(4, "little")
             expected += record
     alive = [row for row, gone in zip(rows, dead, strict=True) if not gone]
-    assert (out, entries, marks) == (expected, places, bytes(builder.marks))
+    assert (out.tobytes(), entries.tobytes()) == (expected, places)
+    assert (marks[:marked].tobytes(), next_position) == (bytes(builder.marks), builder.next_position)
     assert (found.rows, found.position, found.ordinal) == (len(alive), START + window.size, len(rows))
     assert (found.reason, found.blocked) == (OK, -1)
     assert found.summary.tombstones == sum(row[3] is None for row in alive)
-    assert (found.state.next_position, found.state.max_timestamp) == builder.state
     if alive:
         assert found.summary[1:] == (min(row[1] for row in alive), max(row[1] for row in alive))
 
@@ -125,16 +131,14 @@ def test_survivors_are_what_encoding_them_anew_would_give(rows, data):
 def test_a_full_store_blocks_at_the_first_record_that_needs_another():
     rows = [(0, 1, b"k", b"v" * 10, ())] * 6
     window, length = as_window(rows, list(range(6))), 43
-    limit = START + 3 * length
     dead = [False, True, False, False, True, False]
-    found, out, _, _ = copied(window, rows, dead=dead, target=Target(0, START, 0, limit, np.uint64(NEW_SALT)))
+    found, out, _, _ = copied(window, rows, dead=dead, target=target_of(room=3 * length))
     assert (found.rows, found.blocked, found.ordinal, len(out)) == (3, 5, 5, 3 * length)
-    found, *_ = copied(window, rows, dead=dead, target=Target(0, START, 0, START + 5, np.uint64(NEW_SALT)))
+    found, *_ = copied(window, rows, dead=dead, target=target_of(room=5))
     assert (found.rows, found.blocked) == (1, 2)  # the first record of a store may pass its limit
-    found, *_ = copied(window, rows, dead=dead, target=Target(0, START, 1, START + 5, np.uint64(NEW_SALT)))
+    found, *_ = copied(window, rows, dead=dead, target=target_of(records=1, room=5))
     assert (found.rows, found.blocked, found.position) == (0, 0, START)
-    shift = MAX_RELATIVE - 2
-    found, *_ = copied(window, rows, dead=dead, target=Target(shift, START, 0, 2**32, np.uint64(NEW_SALT)))
+    found, *_ = copied(window, rows, dead=dead, target=target_of(shift=MAX_RELATIVE - 2))
     assert (found.rows, found.blocked) == (2, 3)  # the offset would need 33 bits
 
 
@@ -144,8 +148,7 @@ def test_a_damaged_record_is_found_though_it_is_dead(at):
     window = np.array(as_window(rows, [0, 1, 2, 3]))
     window[2 * 40 + at - (at == 40)] ^= 1
     window.flags.writeable = False
-    target = Target(0, START, 0, 2**32, np.uint64(NEW_SALT))
     for dead in ([False] * 4, [False, False, True, False]):
-        found, *_ = copied(window, rows, dead=dead, target=target)
+        found, *_ = copied(window, rows, dead=dead, target=target_of())
         assert (found.rows, found.position, found.reason != OK) == (2, START + 80, True)
         assert at in (9,) or found.reason == CHECKSUM

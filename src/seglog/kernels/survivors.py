@@ -41,23 +41,22 @@ MAX_RELATIVE = 2**32 - 1
 class Target(NamedTuple):
     """Where survivors go.
 
-    shift: what is added to a relative offset. position: of the next record in the new store; records: how many stand
-    there already. limit: position that no record may pass but the first. salt: np.uint64, the new store's.
+    shift: what is added to a relative offset. salt: np.uint64, the new store's. records: how many stand there already;
+    room: bytes that are left in it, which no record may pass but the first.
     """
 
     shift: int
-    position: int
-    records: int
-    limit: int
     salt: Any
+    records: int
+    room: int
 
 
 class Copied(NamedTuple):
     """How far a copy came.
 
-    position, expected, ordinal: where reading stands now; rows, length: records and bytes written; marks: how many;
-    state; summary; reason: OK or why no valid record stands at `position`; blocked: relative offset, in the source, of
-    the record there if it needs another store, else -1.
+    position, expected, ordinal: where reading stands now; rows, length: records and bytes written; summary; reason: OK
+    or why no valid record stands at `position`; blocked: relative offset, in the source, of the record there if it
+    needs another store, else -1.
     """
 
     position: int
@@ -65,8 +64,6 @@ class Copied(NamedTuple):
     ordinal: int
     rows: int
     length: int
-    marks: int
-    state: MarksState
     summary: Summary
     reason: int
     blocked: int
@@ -96,22 +93,21 @@ def copy_survivors(
     dead: Any,
     ordinal: int,
     target: Target,
-    marks: MarksState,
     out: Any,
     entries: Any,
-    found: Any,
+    newest: Any,
 ) -> Any:
     """Verify the records from the cursor on and copy those that live to `out`; return a Copied.
 
     window: uint8, the store's bytes from position `start` up to cursor.end. dead: uint8, a bit for every record of the
     store, or empty; ordinal: the number of the next one. out: uint8, at least as long as what is left of the window.
-    entries: uint64[*, 2]; found: int64[*, 2], marks: both with room for every record of the window.
+    entries: uint64[*, 2], their positions counted from the start of `out`; newest: int64[*], the greatest timestamp of
+    the copied records before each; both with room for every record of the window.
     """
     base, room = address_of(window) - start, address_of(out)
     position, expected, reason, blocked = cursor.position, cursor.expected, OK, -1
     spans, hashes = np.empty((GROUP, 2), np.int64), np.empty(GROUP, np.uint64)
-    rows, length, count, tombstones = 0, 0, 0, 0
-    next_position, newest, low, high = marks.next_position, marks.max_timestamp, NO_LOW, NO_HIGH
+    rows, length, tombstones, low, high = 0, 0, 0, NO_LOW, NO_HIGH
     while position < cursor.end and reason == OK and blocked < 0:
         framed, after = frame(base, position, cursor.end, cursor.end, 1, spans, hashes)
         for one in range(framed):
@@ -121,19 +117,15 @@ def copy_survivors(
                 break
             relative = load_u32(record + 16)
             if not is_dead(dead, ordinal):
-                place = target.position + length
                 offset = relative + target.shift
-                if offset > MAX_RELATIVE or (target.records + rows > 0 and place + size > target.limit):
+                if offset > MAX_RELATIVE or (target.records + rows > 0 and length + size > target.room):
                     blocked = relative
                     break
-                timestamp = load_i64(record + 24)
                 checksum = _move(record, size, spans[one, 0], hashes[one], room + length, offset, target.salt)
-                entries[rows, 0], entries[rows, 1] = checksum, np.uint64(size | (place << 32))
-                if place >= next_position:
-                    found[count, 0], found[count, 1] = newest, offset | (place << 32)
-                    next_position = (place // marks.interval + 1) * marks.interval
-                    count += 1
-                low, high, newest = min(low, timestamp), max(high, timestamp), max(newest, timestamp)
+                entries[rows, 0], entries[rows, 1] = checksum, np.uint64(size | (length << 32))
+                newest[rows] = high
+                timestamp = load_i64(record + 24)
+                low, high = min(low, timestamp), max(high, timestamp)
                 tombstones += load_u32(record + 12) == NULL
                 rows += 1
                 length += size
@@ -142,6 +134,24 @@ def copy_survivors(
             reason = after
             if framed == 0:
                 break
-    state = MarksState(marks.interval, next_position, newest)
     summary = Summary(tombstones, low, high)
-    return Copied(position, expected, ordinal, rows, length, count, state, summary, reason, blocked)
+    return Copied(position, expected, ordinal, rows, length, summary, reason, blocked)
+
+
+@kernel
+def place_survivors(position: int, out: Any, entries: Any, newest: Any, marks: MarksState, found: Any) -> Any:
+    """Give copied records their place, from `position` on in their store; return (marks found, next marked position).
+
+    out, entries, newest: what `copy_survivors` filled, a row for every record; entries are given positions in the
+    store. found: int64[*, 2], with room for a mark a record.
+    """
+    base, count, next_position, earlier = address_of(out) - position, 0, marks.next_position, marks.max_timestamp
+    for row in range(newest.size):
+        place: Any = position + np.int64(entries[row, 1] >> np.uint64(32))
+        entries[row, 1] += np.uint64(position << 32)
+        if place >= next_position:
+            found[count, 0] = max(earlier, newest[row])
+            found[count, 1] = load_u32(base + place + 16) | (place << 32)
+            next_position = (place // marks.interval + 1) * marks.interval
+            count += 1
+    return count, next_position

@@ -1,35 +1,111 @@
-"""Two threads for one pass: one makes the next step ready while the other takes the present one.
+"""Several threads for one pass: calls are made ahead of whoever takes their results.
 
 The kernels, pread and pwrite release the GIL, so that two cores share a pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
-from typing import TypeVar
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from itertools import islice
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+THREADS = max(1, min(3, (os.cpu_count() or 2) - 1))  # beside the caller's
+ROOMS = THREADS + 4  # places for results: one in use, the others made ahead
+
 
 class Ahead:
-    """Runs iterators one step ahead. A context manager; when it ends, nothing is under way any more."""
+    """Makes calls ahead. A context manager; when it ends, nothing is under way any more.
+
+    Calls are handed out several at a time: a thread that sleeps costs more to wake than a small step takes.
+    """
 
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="seglog-compact")
+        self._pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="seglog-compact")
+        self._aside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="seglog-sync")
 
-    def __call__(self, steps: Iterator[T]) -> Iterator[T]:
-        """Yield what `steps` yields; the step behind is made meanwhile, so two of them must not share memory."""
-        coming = self._pool.submit(next, steps, None)
+    def each(self, calls: Iterable[Callable[[], T]]) -> Iterator[T]:
+        """Yield what the calls return, in their order; several are made at a time. An error comes in its place.
+
+        Whoever takes a result that is not there yet makes calls instead of waiting. One call in ROOMS may use the same
+        memory: fewer results are there or under way at a time, the one that was yielded last among them.
+        """
+        more, under_way = iter(calls), deque[tuple[Callable[[], T], Future[T]]]()
         try:
-            while (step := coming.result()) is not None:
-                coming = self._pool.submit(next, steps, None)
+            while True:
+                if len(under_way) < ROOMS // 2:
+                    for call in islice(more, ROOMS - 1 - len(under_way)):
+                        under_way.append((call, self._pool.submit(call)))
+                if not under_way:
+                    return
+                yield _take(under_way)
+        finally:
+            wait([future for _, future in under_way if not future.cancel()])
+
+    def steps(self, steps: Iterator[T]) -> Iterator[T]:
+        """Yield what `steps` yields, made one at a time, several ahead; as for `each`. None would end it.
+
+        Steps that need each other are nobody else's work: whoever takes one waits for it.
+        """
+        made, one_at_a_time, coming = SimpleQueue[T | BaseException | None](), threading.Lock(), 0
+        batches: list[Future[None]] = []
+
+        def make(count: int) -> None:
+            with one_at_a_time:
+                try:
+                    for _ in range(count):
+                        made.put(next(steps, None))
+                except BaseException as error:  # noqa: BLE001 - raised when it is taken
+                    made.put(error)
+
+        try:
+            while True:
+                if coming <= ROOMS // 2:
+                    batches = [*batches[-1:], self._pool.submit(make, ROOMS - 1 - coming)]
+                    coming = ROOMS - 1
+                step = made.get()
+                if isinstance(step, BaseException):
+                    raise step
+                if step is None:
+                    return
+                coming -= 1
                 yield step
         finally:
-            wait([coming])
+            wait([batch for batch in batches if not batch.cancel()])
+
+    def aside(self, call: Callable[[], None]) -> Future[None]:
+        """Have a call made that only waits, for a medium."""
+        return self._aside.submit(call)
 
     def __enter__(self) -> Ahead:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._pool.shutdown()
+        self._aside.shutdown()
+
+
+def _take(under_way: deque[tuple[Callable[[], T], Future[T]]]) -> T:
+    """Return the result of the oldest call, or raise its error; until it is there, make calls nobody has begun."""
+    for number, (call, future) in enumerate(under_way):
+        if under_way[0][1].done():
+            break
+        if future.cancel():
+            under_way[number] = call, _made(call)
+    return under_way.popleft()[1].result()
+
+
+def _made(call: Callable[[], T]) -> Future[Any]:
+    """Make a call here and now; its error keeps its place in the order."""
+    future: Future[Any] = Future()
+    try:
+        future.set_result(call())
+    except Exception as error:  # noqa: BLE001 - raised when it is taken
+        future.set_exception(error)
+    return future

@@ -1,30 +1,30 @@
 """Copies the survivors of neighbouring sources into outputs, each filled up to the size of a segment, then the next.
 
-One thread verifies and copies, window by window, the other one writes what has been copied.
+Stretches of the sources are verified and copied by several threads, and written in their order by one: what the search
+found out about where records begin is what lets a copy begin in the middle.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from seglog.format.manifest import SegmentEntry
-from seglog.kernels.layout import MarksState
+from seglog.kernels.layout import HEAD_BYTES, OK, REASONS, SHORT
 from seglog.kernels.survivors import Copied, Target, copy_survivors
-from seglog.keyed.ahead import Ahead
+from seglog.keyed.ahead import ROOMS, Ahead
 from seglog.keyed.died import Deaths
 from seglog.keyed.output import Output
 from seglog.keyed.pace import Pace
 from seglog.keyed.plan import CompactionPlan, joined
-from seglog.keyed.reader import ROWS, WINDOW_BYTES, SourceReader, Window
+from seglog.keyed.reader import ROWS, WINDOW_BYTES, SourceReader, Stretch, Window
 from seglog.storage import Storage
 
 Array = np.ndarray[Any, Any]
-Job = Callable[[], None]
 
 
 class Survivors(NamedTuple):
@@ -33,48 +33,83 @@ class Survivors(NamedTuple):
     copied: Copied
     out: Array
     entries: Array
-    marks: Array
+    newest: Array
 
 
 class Room:
-    """What the survivors of one window are written to, one copy behind the other."""
+    """What the survivors of a window are copied to."""
 
-    def __init__(self) -> None:
-        self._out = np.empty(WINDOW_BYTES, np.uint8)
-        self._entries = np.empty((ROWS, 2), np.uint64)
-        self._marks = np.empty((ROWS, 2), np.int64)
+    def __init__(self, size: int) -> None:
+        """size: bytes of the longest window."""
+        rows = min(size, WINDOW_BYTES) // HEAD_BYTES  # a window that is longer holds one record
+        self._out = np.empty(size, np.uint8)
+        self._entries = np.empty((rows, 2), np.uint64)
+        self._newest = np.empty(rows, np.int64)
 
-    def clear(self, window: Window) -> Room:
-        """Make room for all of a window."""
-        if self._out.size < window.data.size:  # one long record
-            self._out = np.empty(window.data.size, np.uint8)
-        self._length = self._rows = self._marked = 0
-        return self
+    def copy(self, window: Window, dead: Array, number: int, target: Target) -> Survivors:
+        """Copy what lives of a window from its cursor on, and move the cursor; see seglog.kernels.survivors.
 
-    def copy(self, window: Window, dead: Array, ordinal: int, target: Target, state: MarksState) -> Survivors:
-        """Copy what lives of a window from its cursor on, and move the cursor; see seglog.kernels.survivors."""
-        room = self._out[self._length :], self._entries[self._rows :], self._marks[self._marked :]
-        copied = Copied(*copy_survivors(window.data, window.start, window.cursor, dead, ordinal, target, state, *room))
+        number: of the record at the cursor, in its store.
+        """
+        room = self._out, self._entries, self._newest
+        copied = Copied(*copy_survivors(window.data, window.start, window.cursor, dead, number, target, *room))
         window.position, window.expected = copied.position, copied.expected
-        self._length += copied.length
-        self._rows += copied.rows
-        self._marked += copied.marks
-        return Survivors(copied, room[0][: copied.length], room[1][: copied.rows], room[2][: copied.marks])
+        return Survivors(copied, room[0][: copied.length], room[1][: copied.rows], room[2][: copied.rows])
 
 
 def verify(source: SourceReader, pace: Pace) -> None:
     """Raise CorruptRecord where a record of a source is damaged: a copy of which nothing is kept."""
-    all_dead = np.full(((source.entry.records or 0) + 7) // 8 + 1, 0xFF, np.uint8)
-    nowhere, room, ordinal = Target(0, 0, 0, 0, np.uint64(0)), Room(), 0
+    all_dead = np.full((source.entry.bytes or 0) // (8 * HEAD_BYTES) + 1, 0xFF, np.uint8)  # of as many as can be
+    nowhere, room, number = Target(0, np.uint64(0), 0, 0), Room(WINDOW_BYTES), 0
 
     def take(window: Window) -> int:
-        nonlocal ordinal
-        copied = room.clear(window).copy(window, all_dead, ordinal, nowhere, MarksState.start(WINDOW_BYTES)).copied
-        ordinal = copied.ordinal
+        nonlocal number
+        copied = room.copy(window, all_dead, number, nowhere).copied
+        number = copied.ordinal
         return copied.reason
 
     for passed in source.windows(take):
         pace.step(passed)
+
+
+class Copying:
+    """The copy of one stretch: made for the output that was being filled when it began, which may be full by now."""
+
+    def __init__(self, source: SourceReader, deaths: Deaths, stretch: Stretch, room: Room, output: Output) -> None:
+        self.base_offset = deaths.entry.base_offset
+        self.stretch = stretch
+        self._source = source
+        self._dead = deaths.bits
+        self._room = room
+        self._output = output
+
+    def begin(self) -> Copying:
+        """Read the stretch and copy what lives of it; by any thread."""
+        self._window = self._source.window(self.stretch)
+        self._number = self.stretch.number
+        self._survivors = self.go_on(self._output)
+        return self
+
+    def go_on(self, output: Output) -> Survivors:
+        """Copy to an output from where the copy stands."""
+        target = output.target(self.base_offset)
+        survivors = self._room.copy(self._window, self._dead, self._number, target)
+        self._number = survivors.copied.ordinal
+        return survivors
+
+    def survivors(self, output: Output) -> Survivors:
+        """Return what is to be written to `output` first."""
+        if output is self._output and self._survivors.copied.blocked < 0 and output.has_room(self._survivors):
+            return self._survivors
+        self._window.rewind(self.stretch)
+        self._number = self.stretch.number
+        return self.go_on(output)
+
+    def check(self, survivors: Survivors) -> None:
+        """Raise CorruptRecord if the copy ended before the stretch does."""
+        reason, position = survivors.copied.reason, survivors.copied.position
+        if reason != OK or position != self.stretch.end:
+            raise self._source.corrupt(self._window, REASONS[reason or SHORT])
 
 
 class GroupCopy:
@@ -88,8 +123,8 @@ class GroupCopy:
         self._storage = output
         self._number = number
         self._pace = pace
-        self._rooms = Room(), Room()
-        self._jobs: list[Job] = []
+        self._marks = np.empty((ROWS, 2), np.int64)
+        self._sealing: Output | None = None
         self.sealed: list[SegmentEntry] = []
         self._end = after[-1].next_offset or 0
         self._sealed_at = max(entry.sealed_at or 0 for entry in after)
@@ -97,41 +132,42 @@ class GroupCopy:
         self._cleaned_to = None if None in cleaned else min(at for at in cleaned if at is not None)
         self._superseded_to = max(plan.end, *(entry.taken_for for entry in after))
         self._runs = joined(run for entry in after for run in entry.horizons)
-        self._begin(after[0].base_offset)
+        self._base_offset = after[0].base_offset
 
     def run(self, members: Sequence[tuple[SourceReader, Deaths]], ahead: Ahead) -> None:
         """Copy the members; all of it is on the medium after that, but for the names."""
-        for jobs in ahead(self._steps(members)):
-            for job in jobs:
-                job()
-        self._seal(self._output, self._end)
+        self._aside = ahead.aside
+        self._begin(self._base_offset)
+        for copying in ahead.each(self._copies(members)):
+            self._take(copying)
+        self._seal(self._end)
+        self._wait()
 
-    def _steps(self, members: Sequence[tuple[SourceReader, Deaths]]) -> Iterator[list[Job]]:
-        """Yield what there is to write after every window, in the memory of one room by turns."""
-        for source, deaths in members:
-            self._deaths, self._ordinal = deaths, 0
-            for passed in source.windows(self._take):
-                jobs, self._jobs = self._jobs, []
-                yield [*jobs, partial(self._pace.step, passed)]
+    def _copies(self, members: Sequence[tuple[SourceReader, Deaths]]) -> Iterator[Callable[[], Copying]]:
+        """Yield the copies to make, each when somebody is free for it."""
+        stretches = [deaths.stretches or source.stretches() for source, deaths in members]
+        size = max((one.end - one.position for some in stretches for one in some), default=0)
+        rooms = deque(Room(size) for _ in range(ROOMS))
+        for (source, deaths), some in zip(members, stretches, strict=True):
+            for stretch in some:
+                rooms.rotate()
+                yield Copying(source, deaths, stretch, rooms[0], self._output).begin
 
-    def _take(self, window: Window) -> int:
-        self._rooms = self._rooms[1], self._rooms[0]
-        room, base = self._rooms[0].clear(window), self._deaths.entry.base_offset
-        while True:
-            output = self._output
-            survivors = room.copy(window, self._deaths.bits, self._ordinal, output.target(base), output.marks_state)
-            copied = survivors.copied
-            self._ordinal = copied.ordinal
-            if copied.rows:
-                self._jobs.append(partial(self._write, output, output.admit(survivors), survivors))
-            if copied.blocked < 0:
-                return copied.reason
-            self._jobs.append(partial(self._seal, output, base + copied.blocked))
-            self._begin(base + copied.blocked)
+    def _take(self, copying: Copying) -> None:
+        """Write what has been copied, and what a full output left of it to the next one."""
+        survivors = copying.survivors(self._output)
+        self._write(survivors)
+        while (blocked := survivors.copied.blocked) >= 0:
+            self._seal(copying.base_offset + blocked)
+            self._begin(copying.base_offset + blocked)
+            survivors = copying.go_on(self._output)
+            self._write(survivors)
+        copying.check(survivors)
+        self._pace.step(copying.stretch.end - copying.stretch.position)
 
-    def _write(self, output: Output, position: int, survivors: Survivors) -> None:
-        output.write(survivors.out.data, position, survivors.entries.data)
-        self._pace.move(survivors.out.size)
+    def _write(self, survivors: Survivors) -> None:
+        self._output.write(survivors, self._marks)
+        self._pace.move(survivors.copied.length)
 
     def _begin(self, base_offset: int) -> None:
         self._output = Output(
@@ -142,9 +178,17 @@ class GroupCopy:
             created=self._plan.made_at,
             interval=self._plan.config.index_interval_bytes,
             limit=self._plan.config.segment_bytes,
+            aside=self._aside,
         )
         self._number += 1
 
-    def _seal(self, output: Output, next_offset: int) -> None:
-        sealed = output.seal(next_offset, sealed_at=self._sealed_at, cleaned_to=self._cleaned_to, runs=self._runs)
+    def _seal(self, next_offset: int) -> None:
+        self._wait()
+        sealed = self._output.seal(next_offset, sealed_at=self._sealed_at, cleaned_to=self._cleaned_to, runs=self._runs)
         self.sealed.append(replace(sealed, superseded_to=self._superseded_to))
+        self._sealing = self._output
+
+    def _wait(self) -> None:
+        """Return once what was sealed last is on the medium."""
+        if self._sealing is not None:
+            self._sealing.wait()

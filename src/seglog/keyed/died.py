@@ -21,7 +21,7 @@ from seglog.keyed.ahead import Ahead
 from seglog.keyed.keymap import KeyMap, Keys
 from seglog.keyed.pace import Pace
 from seglog.keyed.plan import CompactionPlan, Measured, has_due, record_bytes
-from seglog.keyed.reader import ROWS, KeyReader, SourceReader
+from seglog.keyed.reader import ROWS, KeyReader, SourceReader, Stretch
 from seglog.storage import Storage
 
 Array = np.ndarray[Any, Any]
@@ -38,11 +38,14 @@ class Toll:
 
 
 class Deaths:
-    """Which records of one source died. `bits`: one a record, little end first, empty where none can have."""
+    """Which records of one source died. `bits`: one a record, little end first, empty where none can have.
+    `stretches`: where its records begin, as found in walking through it; empty where nobody did.
+    """
 
     def __init__(self, entry: SegmentEntry, bits: Array = NONE_DIED) -> None:
         self.entry = entry
         self.bits = bits
+        self.stretches: list[Stretch] = []
 
     def add(self, first: int, dead: Array) -> int:
         """Note the deaths (bool) among records number `first` and following; return how many were not noted before."""
@@ -105,7 +108,7 @@ class Search:
         while True:
             byte = 0
             for deaths in self._dirty:
-                for number, keys in self._runs(deaths.entry):
+                for number, keys in self._runs(deaths):
                     self._note_others(deaths, number, keys)
                     self.toll.superseded += self._map.add(keys, 8 * byte + number, self._bits)
                 byte += deaths.bits.size
@@ -114,7 +117,7 @@ class Search:
                 if not self._map.count and not has_due(deaths.entry, self._plan.made_at, limit):
                     self._pace.skip(record_bytes(deaths.entry))
                     continue
-                for number, keys in self._runs(deaths.entry):
+                for number, keys in self._runs(deaths):
                     self.toll.superseded += deaths.add(number, self._map.holds(keys, self._known))
                     self._note_others(deaths, number, keys)
             self.keys += self._map.count
@@ -123,15 +126,16 @@ class Search:
                 return
             self._pace.total += pass_bytes(self._plan)
 
-    def _runs(self, entry: SegmentEntry) -> Iterator[tuple[int, Keys]]:
+    def _runs(self, deaths: Deaths) -> Iterator[tuple[int, Keys]]:
         """Yield (number of the first record, keys) for every run of a source's records."""
-        source, number = SourceReader(self._storage, entry), 0
-        for passed, keys in self._ahead(self._reader.runs(source)):
-            if number + keys.kinds.size > (entry.records or 0):
+        source, stretches = SourceReader(self._storage, deaths.entry), []
+        for stretch, keys in self._ahead.steps(self._reader.runs(source)):
+            if stretch.number + keys.kinds.size > (deaths.entry.records or 0):
                 raise CorruptRecord(source.path, None, HEADER_BYTES, "it holds more records than the manifest says")
-            yield number, keys
-            number += keys.kinds.size
-            self._pace.step(passed)
+            stretches.append(stretch)
+            yield stretch.number, keys
+            self._pace.step(stretch.end - stretch.position)
+        deaths.stretches = stretches
 
     def _note_others(self, deaths: Deaths, number: int, keys: Keys) -> None:
         """Note who dies of something else than a successor."""

@@ -1,4 +1,4 @@
-"""Writes the segments that come of a pass: sparse, sealed, each at its final base offset. Durable once sealed.
+"""Writes the segments that come of a pass: sparse, sealed, each at its final base offset.
 
 The header goes in last, since it says how many offsets a segment covers. A refused write or sync ends the pass with
 StorageError: nothing was promised of these files, so it does the log no harm.
@@ -7,7 +7,9 @@ StorageError: nothing was promised of these files, so it does the log no harm.
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +18,7 @@ from seglog.format.index import MARK, encode_offsets, encode_times
 from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES, StoreHeader
 from seglog.kernels.layout import MarksState
-from seglog.kernels.survivors import Target
+from seglog.kernels.survivors import Target, place_survivors
 from seglog.keyed.plan import Runs, runs_between
 from seglog.segment.survey import Block, Tally
 from seglog.storage import Storage
@@ -24,15 +26,25 @@ from seglog.storage import Storage
 if TYPE_CHECKING:
     from seglog.keyed.copying import Survivors
 
+SYNC_BYTES = 16 * 1024 * 1024  # a store is synced while it grows, so that little is left to wait for at its end
+
+Aside = Callable[[Callable[[], None]], "Future[None]"]
+
 
 class Output:
-    """One segment that is being written. `position`: where the next record goes.
-
-    What the kernel copied is admitted in order, so that the next copy can begin, and written in the same order.
-    """
+    """One segment that is being written. `position`: where the next record goes."""
 
     def __init__(
-        self, storage: Storage, *, base_offset: int, number: int, log_id: int, created: int, interval: int, limit: int
+        self,
+        storage: Storage,
+        *,
+        base_offset: int,
+        number: int,
+        log_id: int,
+        created: int,
+        interval: int,
+        limit: int,
+        aside: Aside,
     ) -> None:
         self.entry = SegmentEntry(
             base_offset=base_offset, file=number, salt=secrets.randbits(64), created=created, dense=False
@@ -43,20 +55,30 @@ class Output:
         self._limit = limit
         self._tally = Tally(interval)
         self._store = storage.create(self.entry.name())
+        self._aside = aside
+        self._unsynced = 0
+        self._syncs: list[Future[None]] = []
 
     def target(self, source_base: int) -> Target:
         """Return where the survivors of a source go, as the kernel takes it."""
         shift, salt = source_base - self.entry.base_offset, np.uint64(self.entry.salt)
-        return Target(shift, self.position, self._tally.records, self._limit, salt)
+        return Target(shift, salt, self._tally.records, self._limit - self.position)
 
-    @property
-    def marks_state(self) -> MarksState:
-        """How far the marks have come, as the kernel takes it."""
-        return MarksState(self._tally.marks.interval, *self._tally.marks.state)
+    def has_room(self, survivors: Survivors) -> bool:
+        """Whether survivors that were copied for this segment, when it held fewer records perhaps, fit now."""
+        return not self._tally.records or survivors.copied.length <= self._limit - self.position
 
-    def admit(self, survivors: Survivors) -> int:
-        """Take in what the kernel says of the records it copied; return the position of the first one."""
-        copied, state = survivors.copied, survivors.copied.state
+    def write(self, survivors: Survivors, room: Any) -> None:
+        """Write records behind the others. room: int64[*, 2], for a mark each."""
+        copied, marks = survivors.copied, self._tally.marks
+        if not copied.rows:
+            return
+        state = MarksState(marks.interval, *marks.state)
+        count, next_position = place_survivors(
+            self.position, survivors.out, survivors.entries, survivors.newest, state, room
+        )
+        self._store.pwrite(survivors.out.data, self.position)
+        self._tally.digest.update(survivors.entries.data)  # as a dense index would hold them
         self.position += copied.length
         self._tally.absorb(
             Block(
@@ -64,30 +86,36 @@ class Output:
                 self.position,
                 0,
                 b"",
-                survivors.marks.astype("<i8", copy=False).tobytes(),
-                (state.next_position, state.max_timestamp),
+                room[:count].astype("<i8", copy=False).tobytes(),
+                (next_position, max(marks.max_timestamp, copied.summary.max_timestamp)),
                 copied.summary.tombstones,
                 copied.summary.min_timestamp,
                 copied.summary.max_timestamp,
                 None,
             )
         )
-        return self.position - copied.length
+        self._unsynced += copied.length
+        if self._unsynced >= SYNC_BYTES:
+            self._sync()
 
-    def write(self, data: memoryview, position: int, entries: memoryview) -> None:
-        """Write records at `position`; entries: as a dense index would hold them, for the digest, in order."""
-        self._store.pwrite(data, position)
-        self._tally.digest.update(entries)
+    def _sync(self) -> None:
+        self._syncs.append(self._aside(self._store.datasync))
+        self._unsynced = 0
+
+    def wait(self) -> None:
+        """Return once all of a sealed segment is on the medium; StorageError where a sync was refused."""
+        for sync in self._syncs:
+            sync.result()
 
     def seal(self, next_offset: int, *, sealed_at: int, cleaned_to: int | None, runs: Runs) -> SegmentEntry:
-        """End the segment before `next_offset`; return its entry once store and header are on the medium.
+        """End the segment before `next_offset`; return its entry, which is good once `wait` has returned.
 
         sealed_at: of the newest source; runs: of the sources, cut to what this segment covers.
         """
         base, tally = self.entry.base_offset, self._tally
         header = StoreHeader(self.entry.salt, self._log_id, self.entry.created, next_offset - base)
         self._store.pwrite(header.encode(), 0)
-        self._store.datasync()
+        self._sync()
         marks = bytes(tally.marks.marks)
         for kind, encode in ((filename.OFFSETS, encode_offsets), (filename.TIMES, encode_times)):
             self._storage.create(self.entry.name(kind)).pwrite(encode(marks, tally.marks.interval), 0)

@@ -5,8 +5,9 @@ Reads with pread: a pass touches bytes nobody has looked at for a long time, and
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,14 +19,26 @@ from seglog.kernels.keys import read_keys
 from seglog.kernels.layout import BEYOND, OK, REASONS, SHORT
 from seglog.kernels.scan import as_bytes
 from seglog.kernels.validate import Cursor
+from seglog.keyed.ahead import ROOMS
 from seglog.keyed.keymap import Keys
 from seglog.segment.sealed import open_store
 from seglog.storage import Storage
 
-WINDOW_BYTES = 1024 * 1024
+WINDOW_BYTES = 2 * 1024 * 1024
 ROWS = WINDOW_BYTES // HEAD_BYTES  # no window of this size holds more records
 
 Array = np.ndarray[Any, Any]
+
+
+class Stretch(NamedTuple):
+    """Whole records of a source, at positions position..end. number: of the first one in the store; expected: the
+    relative offset it must have, in a sparse segment the lowest it may have.
+    """
+
+    position: int
+    end: int
+    number: int
+    expected: int
 
 
 class Window:
@@ -39,6 +52,10 @@ class Window:
         self.expected = expected
         self._dense = entry.dense
         self._salt = np.uint64(entry.salt)
+
+    def rewind(self, stretch: Stretch) -> None:
+        """Move the cursor back to where the stretch that the window holds begins."""
+        self.position, self.expected = stretch.position, stretch.expected
 
     @property
     def cursor(self) -> Cursor:
@@ -66,7 +83,7 @@ class SourceReader:
             window = Window(data, position, expected, self.entry)
             reason = take(window)
             if reason not in (OK, SHORT, BEYOND):  # those two may only mean that the window ends within a record
-                raise self._corrupt(window, REASONS[reason])
+                raise self.corrupt(window, REASONS[reason])
             size = WINDOW_BYTES
             if window.position == position:
                 size = self._longer(window)
@@ -79,37 +96,53 @@ class SourceReader:
         try:
             needed = NATIVE.length_at(bytes(window.data[:HEAD_BYTES]), 0)
         except InvalidRecord as error:
-            raise self._corrupt(window, str(error)) from error
+            raise self.corrupt(window, str(error)) from error
         if window.data.size < min(left, HEAD_BYTES) or needed <= window.data.size or needed > left:
-            raise self._corrupt(window, REASONS[BEYOND])
+            raise self.corrupt(window, REASONS[BEYOND])
         return needed
 
-    def _corrupt(self, window: Window, reason: str) -> CorruptRecord:
+    def stretches(self) -> list[Stretch]:
+        """Return all of the source in stretches."""
+        return [stretch for stretch, _ in KeyReader((0, 0)).runs(self)]
+
+    def window(self, stretch: Stretch) -> Window:
+        """Return the bytes of a stretch."""
+        data = as_bytes(self._store.pread(stretch.end - stretch.position, stretch.position))
+        return Window(data, stretch.position, stretch.expected, self.entry)
+
+    def corrupt(self, window: Window, reason: str) -> CorruptRecord:
+        """Return the error that says why no valid record stands at a window's cursor."""
         offset = self.entry.base_offset + window.expected if self.entry.dense else None
         return CorruptRecord(self.path, offset, window.position, reason)
 
 
 class KeyReader:
-    """Reads keys into two sets of arrays by turns: what it yields is valid until the next but one is asked for."""
+    """Reads keys into sets of arrays by turns: what it yields is valid until ROOMS more were asked for."""
 
     def __init__(self, seed: tuple[int, int]) -> None:
         self._seed = np.uint64(seed[0]), np.uint64(seed[1])
-        self._rooms = [
-            Keys(np.empty((ROWS, 2), np.uint64), np.empty(ROWS, np.uint8), np.empty(ROWS, np.int64)) for _ in range(2)
-        ]
+        self._rooms = deque(
+            Keys(np.empty((ROWS, 2), np.uint64), np.empty(ROWS, np.uint8), np.empty(ROWS, np.int64))
+            for _ in range(ROOMS)
+        )
         self._rows = 0
 
     def _take(self, window: Window) -> int:
-        self._rooms.reverse()
         fingerprints, kinds, offsets = self._rooms[0]
         self._rows, window.position, window.expected, reason = read_keys(
             window.data, window.start, window.cursor, *self._seed, fingerprints, offsets, kinds
         )
         return int(reason)
 
-    def runs(self, source: SourceReader) -> Iterator[tuple[int, Keys]]:
-        """Yield (bytes passed, keys) for every run of records; offsets are absolute. No checksum is looked at."""
+    def runs(self, source: SourceReader) -> Iterator[tuple[Stretch, Keys]]:
+        """Yield every run of records and their keys; offsets are absolute. No checksum is looked at."""
+        position, number, expected = HEADER_BYTES, 0, 0
         for passed in source.windows(self._take):
+            if not passed:  # a long record, which comes next
+                continue
             keys = Keys(*(array[: self._rows] for array in self._rooms[0]))
+            self._rooms.rotate()
+            stretch = Stretch(position, position + passed, number, expected)
+            position, number, expected = stretch.end, number + self._rows, int(keys.offsets[-1]) + 1
             keys.offsets[:] += source.entry.base_offset
-            yield passed, keys
+            yield stretch, keys
