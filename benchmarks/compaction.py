@@ -1,10 +1,11 @@
 """Compaction by key: a whole `log.compact()` against copying the same bytes, and what its map of keys takes.
 
-The log is half clean (compacted before) and half dirty: every key once, then as many updates, uniformly spread over the
-keys. The copy reads the stores in blocks of 1 MiB into one buffer, writes of each block the share that survives, and
-ends in fdatasync, as a compaction does not end before its outputs are on the medium. On tmpfs (`--directory /dev/shm`)
-a sync is nothing to either side: what is left is the work of the processors. The sources are kept from being removed
-while a compaction is timed, since the copy removes none.
+The log is half clean and half dirty, as one that is compacted again and again: every key once, compacted, as many
+updates, uniformly spread over the keys, compacted, and as many updates again. The copy reads the stores in blocks of
+1 MiB into one buffer, writes of each block the share that survives, and ends in fdatasync, as a compaction does not end
+before its outputs are on the medium. On tmpfs (`--directory /dev/shm`) a sync is nothing to either side: what is left
+is the work of the processors. The sources are kept from being removed while a compaction is timed, since the copy
+removes none.
 """
 
 from __future__ import annotations
@@ -105,11 +106,12 @@ def _compaction(directory: Path, scale: Scale, label: str, value_bytes: int) -> 
 
 
 def _make_half_dirty(place: Path, clock: _Clock, table: pa.Table, segment_bytes: int) -> list[Path]:
-    """Make a log of twice the table and return its sealed stores."""
+    """Make a log of about twice the table and return its sealed stores."""
     config = seglog.LogConfig(segment_bytes=segment_bytes, segment_age=1, retention=KEPT)
-    updates = np.random.default_rng(SEED).integers(0, len(table), len(table))
+    random = np.random.default_rng(SEED)
+    updates = [table.take(random.integers(0, len(table), len(table))) for _ in range(2)]
     with seglog.open(place, config, clock=clock) as log:
-        for rows in (table, table.take(updates)):
+        for rows in (table, *updates):
             log.compact()
             log.append_batch(rows)
             clock.now += 2_000_000

@@ -22,7 +22,13 @@ from seglog.config import LogConfig, Retention
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES
 from seglog.keyed.plan import Measured, after_pass, considered_to, group, is_rewritten, make_plan
-from seglog.keyed.schedule import choose_passed, joint_decay, observed_decay, standing
+from seglog.keyed.schedule import (
+    choose_passed,
+    is_sure,
+    joint_decay,
+    observed_decay,
+    standing,
+)
 
 Array = np.ndarray[Any, Any]
 Draw = Callable[[np.random.Generator, int], Array]
@@ -148,22 +154,23 @@ class SimulatedLog:
         self.segments = list(self._rewritten(self.segments, after))
 
     def generational(self) -> None:
-        """Map, look up, and copy where something died, as `Log.compact(generational=True)` does."""
+        """Map, look up, and copy where something died, as `Log.compact(generational=True)` does.
+
+        Left out: where keys are looked up while they are copied, the first window of a segment is read once more.
+        """
         manifest = self.manifest
         sources = make_plan(manifest, 0).sources
         plan = make_plan(manifest, 0, passed=choose_passed(sources, self._config, 0))
         mapped = {source.file for source in plan.dirty}
         after: list[Segment] = []
         stretch: list[Segment] = []
-        for segment in [*self.segments, None]:
-            if segment is not None and segment.entry.file not in plan.passed:
+        for segment in self.segments:
+            if segment.entry.file not in plan.passed:
                 stretch.append(segment)
                 continue
-            after += self._stretch(stretch, plan, mapped)
+            after += [*self._stretch(stretch, plan, mapped), segment]
             stretch = []
-            if segment is not None:
-                after.append(segment)
-        self.segments = after
+        self.segments = [*after, *self._stretch(stretch, plan, mapped)]
 
     def _stretch(self, stretch: list[Segment], plan: Any, mapped: set[int]) -> Iterator[Segment]:
         """Yield what neighbours that are looked at become."""
@@ -178,13 +185,12 @@ class SimulatedLog:
             records = sum(source.records or 0 for source in plan.sources)
             after = [self._after(one, plan, records) for one in members]
             read = [by_file[one.entry.file] for one in members]
-            self.moved += sum(len(one.offsets) * RECORD_BYTES for one in read if one.entry.file in mapped)
+            keyed = [one for one in read if one.entry.file in mapped or not is_sure(one.entry, plan.end, records)]
+            self.moved += sum(len(one.offsets) * RECORD_BYTES for one in keyed)
             if is_rewritten(members):
                 yield from self._rewritten(read, after)
-                continue
-            if members[0].entry.file not in mapped:
-                self.moved += len(read[0].offsets) * RECORD_BYTES  # it was looked up for nothing
-            yield replace(read[0], entry=after[0])
+            else:
+                yield replace(read[0], entry=after[0])
 
     @staticmethod
     def _after(one: Measured, plan: Any, records: int) -> SegmentEntry:

@@ -351,9 +351,9 @@ def test_8_every_pass_has_a_secret_seed_of_its_own(shop: Any, monkeypatch: Any) 
     """That all 16 bytes are compared is shown in tests/kernels/test_keymap.py."""
     seeds = []
 
-    def search(*arguments: Any) -> Search:
+    def search(*arguments: Any, **options: Any) -> Search:
         seeds.append(arguments[2])
-        return Search(*arguments)
+        return Search(*arguments, **options)
 
     monkeypatch.setattr("seglog.keyed.rewrite.Search", search)
     with shop.open() as log:

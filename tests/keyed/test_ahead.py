@@ -78,7 +78,7 @@ def test_long_records_leave_the_keys_alone_that_are_still_in_use(shop: Any) -> N
         shop.put(log, "|")
         source = SourceReader(log._storage, log.view().manifest.segments[0])
         held = list(islice(KeyReader(SEED).runs(source), ROOMS))
-        for number, (stretch, found) in enumerate(held):
+        for number, (stretch, found, _) in enumerate(held):
             words = fingerprint(np.frombuffer(keys[number], np.uint8), *map(np.uint64, SEED))
             assert found.fingerprints.tolist() == [[int(word) for word in words]]
             assert (stretch.number, stretch.expected, found.offsets.tolist()) == (number, number, [number])

@@ -17,11 +17,11 @@ from seglog.format.manifest import SegmentEntry
 from seglog.kernels.layout import HEAD_BYTES, OK, REASONS, SHORT
 from seglog.kernels.survivors import Copied, Target, copy_survivors
 from seglog.keyed.ahead import ROOMS, Ahead
-from seglog.keyed.died import Deaths
+from seglog.keyed.died import Deaths, Piece
 from seglog.keyed.output import Output
 from seglog.keyed.pace import Pace
 from seglog.keyed.plan import CompactionPlan, joined
-from seglog.keyed.reader import ROWS, WINDOW_BYTES, SourceReader, Stretch, Window
+from seglog.keyed.reader import ROWS, WINDOW_BYTES, SourceReader, Window
 from seglog.storage import Storage
 
 Array = np.ndarray[Any, Any]
@@ -39,18 +39,18 @@ class Survivors(NamedTuple):
 class Room:
     """What the survivors of a window are copied to."""
 
-    def __init__(self, size: int) -> None:
-        """size: bytes of the longest window."""
-        rows = min(size, WINDOW_BYTES) // HEAD_BYTES  # a window that is longer holds one record
-        self._out = np.empty(size, np.uint8)
-        self._entries = np.empty((rows, 2), np.uint64)
-        self._newest = np.empty(rows, np.int64)
+    def __init__(self) -> None:
+        self._out = np.empty(WINDOW_BYTES, np.uint8)
+        self._entries = np.empty((ROWS, 2), np.uint64)
+        self._newest = np.empty(ROWS, np.int64)
 
     def copy(self, window: Window, dead: Array, number: int, target: Target) -> Survivors:
         """Copy what lives of a window from its cursor on, and move the cursor; see seglog.kernels.survivors.
 
         number: of the record at the cursor, in its store.
         """
+        if self._out.size < window.data.size:  # one long record
+            self._out = np.empty(window.data.size, np.uint8)
         room = self._out, self._entries, self._newest
         copied = Copied(*copy_survivors(window.data, window.start, window.cursor, dead, number, target, *room))
         window.position, window.expected = copied.position, copied.expected
@@ -60,7 +60,7 @@ class Room:
 def verify(source: SourceReader, pace: Pace) -> None:
     """Raise CorruptRecord where a record of a source is damaged: a copy of which nothing is kept."""
     all_dead = np.full((source.entry.bytes or 0) // (8 * HEAD_BYTES) + 1, 0xFF, np.uint8)  # of as many as can be
-    nowhere, room, number = Target(0, np.uint64(0), 0, 0), Room(WINDOW_BYTES), 0
+    nowhere, room, number = Target(0, np.uint64(0), 0, 0), Room(), 0
 
     def take(window: Window) -> int:
         nonlocal number
@@ -75,9 +75,10 @@ def verify(source: SourceReader, pace: Pace) -> None:
 class Copying:
     """The copy of one stretch: made for the output that was being filled when it began, which may be full by now."""
 
-    def __init__(self, source: SourceReader, deaths: Deaths, stretch: Stretch, room: Room, output: Output) -> None:
+    def __init__(self, source: SourceReader, deaths: Deaths, piece: Piece, room: Room, output: Output) -> None:
         self.base_offset = deaths.entry.base_offset
-        self.stretch = stretch
+        self.stretch = piece.stretch
+        self.at_hand = piece.window
         self._source = source
         self._dead = deaths.bits
         self._room = room
@@ -85,10 +86,14 @@ class Copying:
 
     def begin(self) -> Copying:
         """Read the stretch and copy what lives of it; by any thread."""
-        self._window = self._source.window(self.stretch)
-        self._number = self.stretch.number
-        self._survivors = self.go_on(self._output)
+        self._window = self.at_hand or self._source.window(self.stretch)
+        self._survivors = self._anew(self._output)
         return self
+
+    def _anew(self, output: Output) -> Survivors:
+        self._window.rewind(self.stretch)
+        self._number = self.stretch.number
+        return self.go_on(output)
 
     def go_on(self, output: Output) -> Survivors:
         """Copy to an output from where the copy stands."""
@@ -101,9 +106,7 @@ class Copying:
         """Return what is to be written to `output` first."""
         if output is self._output and self._survivors.copied.blocked < 0 and output.has_room(self._survivors):
             return self._survivors
-        self._window.rewind(self.stretch)
-        self._number = self.stretch.number
-        return self.go_on(output)
+        return self._anew(output)
 
     def check(self, survivors: Survivors) -> None:
         """Raise CorruptRecord if the copy ended before the stretch does."""
@@ -134,8 +137,8 @@ class GroupCopy:
         self._runs = joined(run for entry in after for run in entry.horizons)
         self._base_offset = after[0].base_offset
 
-    def run(self, members: Sequence[tuple[SourceReader, Deaths]], ahead: Ahead) -> None:
-        """Copy the members; all of it is on the medium after that, but for the names."""
+    def run(self, members: Sequence[tuple[SourceReader, Deaths, Iterator[Piece]]], ahead: Ahead) -> None:
+        """Copy the members, piece by piece; all of it is on the medium after that, but for the names."""
         self._aside = ahead.aside
         self._begin(self._base_offset)
         for copying in ahead.each(self._copies(members)):
@@ -143,15 +146,15 @@ class GroupCopy:
         self._seal(self._end)
         self._wait()
 
-    def _copies(self, members: Sequence[tuple[SourceReader, Deaths]]) -> Iterator[Callable[[], Copying]]:
+    def _copies(
+        self, members: Sequence[tuple[SourceReader, Deaths, Iterator[Piece]]]
+    ) -> Iterator[Callable[[], Copying]]:
         """Yield the copies to make, each when somebody is free for it."""
-        stretches = [deaths.stretches or source.stretches() for source, deaths in members]
-        size = max((one.end - one.position for some in stretches for one in some), default=0)
-        rooms = deque(Room(size) for _ in range(ROOMS))
-        for (source, deaths), some in zip(members, stretches, strict=True):
-            for stretch in some:
+        rooms = deque(Room() for _ in range(ROOMS))
+        for source, deaths, pieces in members:
+            for piece in pieces:
                 rooms.rotate()
-                yield Copying(source, deaths, stretch, rooms[0], self._output).begin
+                yield Copying(source, deaths, piece, rooms[0], self._output).begin
 
     def _take(self, copying: Copying) -> None:
         """Write what has been copied, and what a full output left of it to the next one."""
@@ -163,7 +166,11 @@ class GroupCopy:
             survivors = copying.go_on(self._output)
             self._write(survivors)
         copying.check(survivors)
-        self._pace.step(copying.stretch.end - copying.stretch.position)
+        size = copying.stretch.end - copying.stretch.position
+        if copying.at_hand is None:
+            self._pace.step(size)
+        else:
+            self._pace.skip(size)  # it was read, and counted, with its keys
 
     def _write(self, survivors: Survivors) -> None:
         self._output.write(survivors, self._marks)

@@ -6,9 +6,10 @@ before every dirty one, so that one whose key is in the map at all is superseded
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,8 @@ from seglog.keyed.ahead import Ahead
 from seglog.keyed.keymap import KeyMap, Keys
 from seglog.keyed.pace import Pace
 from seglog.keyed.plan import CompactionPlan, Measured, has_due, record_bytes
-from seglog.keyed.reader import ROWS, KeyReader, SourceReader, Stretch
+from seglog.keyed.reader import ROWS, KeyReader, Run, SourceReader, Stretch, Window
+from seglog.keyed.schedule import expected_garbage, is_sure
 from seglog.storage import Storage
 
 Array = np.ndarray[Any, Any]
@@ -39,13 +41,15 @@ class Toll:
 
 class Deaths:
     """Which records of one source died. `bits`: one a record, little end first, empty where none can have.
-    `stretches`: where its records begin, as found in walking through it; empty where nobody did.
+    `stretches`: where its records begin, as found in walking through it; empty where nobody did. `expected`: the share
+    that is taken to have died of a source that is looked up only while it is copied; None: it was looked up.
     """
 
     def __init__(self, entry: SegmentEntry, bits: Array = NONE_DIED) -> None:
         self.entry = entry
         self.bits = bits
         self.stretches: list[Stretch] = []
+        self.expected: float | None = None
 
     def add(self, first: int, dead: Array) -> int:
         """Note the deaths (bool) among records number `first` and following; return how many were not noted before."""
@@ -59,6 +63,8 @@ class Deaths:
     def measured(self) -> Measured:
         """The source's figures; the bytes that live are an estimate by the number of records."""
         records, dead = self.entry.records or 0, int(np.bitwise_count(self.bits).sum(dtype=np.int64))
+        if self.expected is not None:
+            dead = max(int(records * self.expected), 1)
         live_bytes = record_bytes(self.entry) * (records - dead) // max(records, 1)
         return Measured(entry=self.entry, live_bytes=live_bytes, dead=dead)
 
@@ -68,10 +74,27 @@ def bit_bytes(entry: SegmentEntry) -> int:
     return ((entry.records or 0) + 7) // 8
 
 
+class Piece(NamedTuple):
+    """A stretch of a source that is to be copied, and its bytes if they are at hand."""
+
+    stretch: Stretch
+    window: Window | None = None
+
+
 class Search:
     """Finds the deaths of one pass. deaths: of each source, in order; toll: of all; keys: mapped; rounds: ranges."""
 
-    def __init__(self, storage: Storage, plan: CompactionPlan, seed: tuple[int, int], pace: Pace, ahead: Ahead) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        plan: CompactionPlan,
+        seed: tuple[int, int],
+        pace: Pace,
+        ahead: Ahead,
+        *,
+        late: bool = False,
+    ) -> None:
+        """late: a clean source that will be copied for sure, as far as can be told, is looked up while it is."""
         self.toll = Toll()
         self.keys = 0
         self.rounds = 0
@@ -82,6 +105,7 @@ class Search:
         self._ahead = ahead
         self._reader = KeyReader(seed)
         self._known = np.empty(ROWS, np.bool_)
+        self._late = late
         dirty = plan.dirty
         records = sum(source.records or 0 for source in dirty)
         self._map = KeyMap(records, plan.config.retention.dedupe_bytes)
@@ -108,38 +132,67 @@ class Search:
         while True:
             byte = 0
             for deaths in self._dirty:
-                for number, keys in self._runs(deaths):
-                    self._note_others(deaths, number, keys)
-                    self.toll.superseded += self._map.add(keys, 8 * byte + number, self._bits)
+                for stretch, keys, _ in self._runs(deaths):
+                    self._note_others(deaths, stretch.number, keys)
+                    self.toll.superseded += self._map.add(keys, 8 * byte + stretch.number, self._bits)
                 byte += deaths.bits.size
             for deaths in self._clean:
-                limit = self._limits[deaths.entry.file]
-                if not self._map.count and not has_due(deaths.entry, self._plan.made_at, limit):
-                    self._pace.skip(record_bytes(deaths.entry))
-                    continue
-                for number, keys in self._runs(deaths):
-                    self.toll.superseded += deaths.add(number, self._map.holds(keys, self._known))
-                    self._note_others(deaths, number, keys)
+                if not self._is_left(deaths):
+                    deque(self._looked_up(deaths), maxlen=0)
             self.keys += self._map.count
             self.rounds += 1
             if not self._map.next_range():
                 return
             self._pace.total += pass_bytes(self._plan)
 
-    def _runs(self, deaths: Deaths) -> Iterator[tuple[int, Keys]]:
-        """Yield (number of the first record, keys) for every run of a source's records."""
+    def _is_left(self, deaths: Deaths) -> bool:
+        """Whether a clean source is not looked up now: nothing can have died, or that is seen while it is copied."""
+        entry, plan = deaths.entry, self._plan
+        alive = not self._map.count and not has_due(entry, plan.made_at, self._limits[entry.file])
+        if not alive and self._late and self._map.whole:
+            records = sum(source.records or 0 for source in plan.sources)
+            if is_sure(entry, plan.end, records) and self._dies(entry):
+                deaths.expected = expected_garbage(entry, plan.end, records)
+        left = alive or deaths.expected is not None
+        if left:
+            self._pace.skip(record_bytes(entry))
+        return left
+
+    def _dies(self, entry: SegmentEntry) -> bool:
+        """Whether anything died among the first records of a clean source."""
+        first = next(self._reader.runs(SourceReader(self._storage, entry)), None)
+        return first is not None and bool(self._map.holds(first.keys, self._known).any())
+
+    def _looked_up(self, deaths: Deaths) -> Iterator[Piece]:
+        """Yield the pieces of a clean source, each once it is known who died there."""
+        for stretch, keys, window in self._runs(deaths):
+            self.toll.superseded += deaths.add(stretch.number, self._map.holds(keys, self._known))
+            self._note_others(deaths, stretch.number, keys)
+            yield Piece(stretch, window)
+
+    def pieces(self, deaths: Deaths) -> Iterator[Piece]:
+        """Yield the pieces that a source is copied by; after that it is known who died there, if it was not before."""
+        if deaths.expected is not None:
+            yield from self._looked_up(deaths)
+            deaths.expected = None
+            return
+        for stretch in deaths.stretches or SourceReader(self._storage, deaths.entry).stretches():
+            yield Piece(stretch)
+
+    def _runs(self, deaths: Deaths) -> Iterator[Run]:
+        """Yield every run of a source's records."""
         source, stretches = SourceReader(self._storage, deaths.entry), []
-        for stretch, keys in self._ahead.steps(self._reader.runs(source)):
-            if stretch.number + keys.kinds.size > (deaths.entry.records or 0):
+        for run in self._ahead.steps(self._reader.runs(source)):
+            if run.stretch.number + run.keys.kinds.size > (deaths.entry.records or 0):
                 raise CorruptRecord(source.path, None, HEADER_BYTES, "it holds more records than the manifest says")
-            stretches.append(stretch)
-            yield stretch.number, keys
-            self._pace.step(stretch.end - stretch.position)
+            stretches.append(run.stretch)
+            yield run
+            self._pace.step(run.stretch.end - run.stretch.position)
         deaths.stretches = stretches
 
     def _note_others(self, deaths: Deaths, number: int, keys: Keys) -> None:
         """Note who dies of something else than a successor."""
-        if self.rounds == 0 and self._plan.config.retention.needs_keys:
+        if self._plan.config.retention.needs_keys:
             self.toll.unkeyed += deaths.add(number, keys.kinds == UNKEYED)
         if deaths.entry.horizons:
             self.toll.tombstones += deaths.add(number, self._expired(deaths.entry, keys))

@@ -89,6 +89,11 @@ class KeyMap:
         look_up(keys.fingerprints, keys.kinds, self._fingerprints, low, high, known)
         return known
 
+    @property
+    def whole(self) -> bool:
+        """Whether it holds all keys at once."""
+        return self.low == 0 and self.high == LAST
+
     def next_range(self) -> bool:
         """Begin the range behind this one, as wide as it; return False where there is none."""
         if self.high == LAST:

@@ -230,6 +230,11 @@ class Measured:
     live_bytes: int
     dead: int
 
+    @property
+    def live(self) -> int:
+        """How many records live."""
+        return (self.entry.records or 0) - self.dead
+
 
 def group(measured: Sequence[Measured], segment_bytes: int) -> list[list[Measured]]:
     """Return neighbours that become one run of outputs; a group of one in which nothing died stays as it is.

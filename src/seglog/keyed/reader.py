@@ -54,13 +54,21 @@ class Window:
         self._salt = np.uint64(entry.salt)
 
     def rewind(self, stretch: Stretch) -> None:
-        """Move the cursor back to where the stretch that the window holds begins."""
-        self.position, self.expected = stretch.position, stretch.expected
+        """Move the cursor back to where the stretch that the window holds begins, and end the window where it ends."""
+        self.position, self.end, self.expected = stretch.position, stretch.end, stretch.expected
 
     @property
     def cursor(self) -> Cursor:
         """Where reading stands, as the kernels take it; expected is relative to the segment's base."""
         return Cursor(self.position, self.end, self.expected, self._dense, self._salt)
+
+
+class Run(NamedTuple):
+    """The records of a stretch: their keys, offsets absolute, and the bytes they were read from."""
+
+    stretch: Stretch
+    keys: Keys
+    window: Window
 
 
 class SourceReader:
@@ -103,7 +111,7 @@ class SourceReader:
 
     def stretches(self) -> list[Stretch]:
         """Return all of the source in stretches."""
-        return [stretch for stretch, _ in KeyReader((0, 0)).runs(self)]
+        return [run.stretch for run in KeyReader((0, 0)).runs(self)]
 
     def window(self, stretch: Stretch) -> Window:
         """Return the bytes of a stretch."""
@@ -128,13 +136,14 @@ class KeyReader:
         self._rows = 0
 
     def _take(self, window: Window) -> int:
+        self._window = window
         fingerprints, kinds, offsets = self._rooms[0]
         self._rows, window.position, window.expected, reason = read_keys(
             window.data, window.start, window.cursor, *self._seed, fingerprints, offsets, kinds
         )
         return int(reason)
 
-    def runs(self, source: SourceReader) -> Iterator[tuple[Stretch, Keys]]:
+    def runs(self, source: SourceReader) -> Iterator[Run]:
         """Yield every run of records and their keys; offsets are absolute. No checksum is looked at."""
         position, number, expected = HEADER_BYTES, 0, 0
         for passed in source.windows(self._take):
@@ -145,4 +154,4 @@ class KeyReader:
             stretch = Stretch(position, position + passed, number, expected)
             position, number, expected = stretch.end, number + self._rows, int(keys.offsets[-1]) + 1
             keys.offsets[:] += source.entry.base_offset
-            yield stretch, keys
+            yield Run(stretch, keys, self._window)

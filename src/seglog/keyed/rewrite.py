@@ -152,11 +152,11 @@ class _Pass:
     def run(self, damaged: tuple[CorruptRecord, ...]) -> Outcome:
         """Find what died, copy what lives where something did."""
         seed = secrets.randbits(64), secrets.randbits(64)
-        search = Search(self._sources, self._sound, seed, self._pace, self._ahead)
+        search = Search(self._sources, self._sound, seed, self._pace, self._ahead, late=True)
         search.run()
         groups = self._groups(search.deaths)
         self._check_space(groups)
-        parts = tuple(part for members in groups for part in self._parts(members))
+        parts = tuple(part for members in groups for part in self._parts(members, search))
         self._output.sync_directory()
         return Outcome(
             parts=parts,
@@ -189,41 +189,52 @@ class _Pass:
         interval, needed = self._plan.config.index_interval_bytes, 0
         for members in groups:
             if _is_copied(members):
-                size = HEADER_BYTES + sum(one.measured.live_bytes for one in members)
+                size = HEADER_BYTES + sum(_most_bytes(one) for one in members)
                 needed += size + lookup_bytes(size, interval)
         free = self._output.free_bytes() if needed else 0
         if needed > free:
             message = f"a compaction would write {needed} bytes, {free} are free; make room or raise min_dirty_ratio"
             raise StorageError(errno.ENOSPC, message, self._output.path)
 
-    def _parts(self, members: Sequence[Deaths]) -> Iterator[Part]:
-        after = [self._after(one) for one in members]
+    def _parts(self, members: Sequence[Deaths], search: Search) -> Iterator[Part]:
         if _is_copied(members):
-            yield self._copied(members, after)
+            yield self._copied(members, search)
             return
-        for one, entry in zip(members, after, strict=True):
+        for one in members:
             if one.entry in self._sound.dirty:  # its keys were believed
                 verify(SourceReader(self._sources, one.entry), self._pace)
             else:
                 self._pace.skip(record_bytes(one.entry))
-            yield Part(sources=(one.entry.file,), entries=(entry,), staged=False)
+            yield self._kept(one)
 
-    def _after(self, deaths: Deaths) -> SegmentEntry:
+    def _kept(self, deaths: Deaths) -> Part:
+        """Return the part of a source that stays as it is."""
+        entry = self._after(deaths.entry)
+        if entry.file not in self._sound.passed:
+            entry = replace(entry, decay=self._decay(deaths))
+        return Part(sources=(entry.file,), entries=(entry,), staged=False)
+
+    def _after(self, entry: SegmentEntry) -> SegmentEntry:
         """Return the entry of a source as the pass leaves it, before its dead are gone."""
-        entry, live = deaths.entry, (deaths.entry.records or 0) - deaths.measured.dead
-        if entry.file in self._sound.passed:
-            return entry
-        decay = observed_decay(entry, live, self._cleaned_to, self._records)
-        return replace(after_pass(entry, self._sound, self._cleaned_to), decay=decay)
+        return after_pass(entry, self._sound, self._cleaned_to)
 
-    def _copied(self, members: Sequence[Deaths], after: Sequence[SegmentEntry]) -> Part:
+    def _decay(self, deaths: Deaths) -> float | None:
+        return observed_decay(deaths.entry, deaths.measured.live, self._cleaned_to, self._records)
+
+    def _copied(self, members: Sequence[Deaths], search: Search) -> Part:
+        after = [self._after(one.entry) for one in members]
         copy = GroupCopy(self._plan, after, self._output, number=self._made + 1, pace=self._pace)
-        copy.run([(SourceReader(self._sources, one.entry), one) for one in members], self._ahead)
+        sources = [SourceReader(self._sources, one.entry) for one in members]
+        copy.run([(source, one, search.pieces(one)) for source, one in zip(sources, members, strict=True)], self._ahead)
         self._made += len(copy.sealed)
-        live = [(one.entry.records or 0) - one.measured.dead for one in members]
-        decay = joint_decay([(entry.decay, records) for entry, records in zip(after, live, strict=True)])
+        decay = joint_decay((self._decay(one), one.measured.live) for one in members)
         entries = tuple(replace(entry, decay=decay) for entry in copy.sealed)
         return Part(sources=tuple(one.entry.file for one in members), entries=entries, staged=True)
+
+
+def _most_bytes(deaths: Deaths) -> int:
+    """Return the bytes that a source may leave: of one that was not looked up yet, all it has."""
+    return deaths.measured.live_bytes if deaths.expected is None else record_bytes(deaths.entry)
 
 
 def _is_copied(members: Sequence[Deaths]) -> bool:

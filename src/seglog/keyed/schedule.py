@@ -31,6 +31,7 @@ from seglog.keyed.plan import (
 )
 
 LEAST_GARBAGE = 0.25  # expected share from which on a clean segment is looked at
+SEEN_TO_DIE = 0.2  # of the decay that all segments have if every key is updated alike
 LEAST_PART = 0.4  # of all expected garbage, that a choice takes at least
 LEAST_ADVANTAGE = 0.05  # by which passing segments over must be better than looking at all
 CONFIDENCE = 0.1  # of the log's records: when so many were appended, what was seen counts as much as what was known
@@ -166,6 +167,15 @@ def expected_garbage(entry: SegmentEntry, end: int, records: int) -> float:
     return -math.expm1(-_decay(entry, records) * max(end - _compared_to(entry), 0))
 
 
+def is_sure(entry: SegmentEntry, end: int, records: int) -> bool:
+    """Whether a clean segment is taken to hold enough garbage without a look at all of its keys, as it was seen to die.
+
+    What was never seen to has a decay of less than a part of what it would have if all keys were updated alike.
+    """
+    seen = entry.decay is not None and entry.decay * records >= SEEN_TO_DIE
+    return seen and expected_garbage(entry, end, records) > LEAST_GARBAGE
+
+
 def observed_decay(entry: SegmentEntry, live: int, end: int, records: int) -> float | None:
     """Return the decay of a segment after a pass up to `end` that left `live` of its records.
 
@@ -199,12 +209,43 @@ def _compared_to(entry: SegmentEntry) -> float:
 
 
 @dataclass(frozen=True)
+class _Prospect:
+    """What a pass may expect of a segment. start: considered_to; garbage: bytes; needed: it has to look at it."""
+
+    file: int
+    size: int
+    start: int
+    end: int
+    garbage: float
+    sure: bool
+    needed: bool
+
+    def is_chosen(self, start: int, segment_bytes: int) -> bool:
+        """Whether a pass that compares from `start` on looks at it: it must, or reads its keys in any case, or it is
+        worth it, for its garbage or to be merged.
+        """
+        worth = self.garbage > LEAST_GARBAGE * self.size or 2 * self.size <= segment_bytes
+        return self.needed or self.end > start or (self.start >= start and worth)
+
+    def moved(self, start: int) -> float:
+        """Return the bytes read and written of it: its keys first, unless it is copied without a look at them."""
+        keys = self.size if self.end > start or not self.sure else 0
+        return keys + 2 * self.size - self.garbage
+
+
+@dataclass(frozen=True)
 class _Choice:
     """A pass that could be made. files: looked at; gain: bytes expected to be freed; moved: read and written."""
 
     files: frozenset[int]
     gain: float
     moved: float
+
+    @classmethod
+    def of(cls, prospects: Sequence[_Prospect], start: int) -> _Choice:
+        """Return the choice of some segments, with the records from `start` on compared."""
+        files = frozenset(one.file for one in prospects)
+        return cls(files, sum(one.garbage for one in prospects), sum(one.moved(start) for one in prospects))
 
     @property
     def worth(self) -> float:
@@ -218,52 +259,41 @@ def choose_passed(sources: Sequence[SegmentEntry], config: LogConfig, now: int, 
     Of the offsets to compare from, the one is taken that frees most bytes for each byte read and written; all segments
     are looked at where that is hardly worse.
     """
-    end, records = _end(sources), _records(sources)
-    garbage = {source.file: expected_garbage(source, end, records) * (source.bytes or 0) for source in sources}
-    needed = _needed(sources, now, pinned)
-    latest = min((considered_to(source) for source in needed), default=end)
-    choices = []
-    for start in sorted({considered_to(source) for source in sources if considered_to(source) <= latest}):
-        chosen = [source for source in sources if source in needed or _is_chosen(source, start, garbage, config)]
-        choices.append(_choice(chosen, start, sources, garbage))
-    all_of_it = _choice(sources, min(map(considered_to, sources), default=0), sources, garbage)
+    prospects = _prospects(sources, now, pinned)
+    latest = min((one.start for one in prospects if one.needed), default=_end(sources))
+    choices = [
+        _Choice.of([one for one in prospects if one.is_chosen(start, config.segment_bytes)], start)
+        for start in sorted({one.start for one in prospects if one.start <= latest})
+    ]
+    all_of_it = _Choice.of(prospects, min((one.start for one in prospects), default=0))
     least_gain, least_worth = LEAST_PART * all_of_it.gain, (1 + LEAST_ADVANTAGE) * all_of_it.worth
     better = (choice for choice in choices if choice.gain >= least_gain and choice.worth > least_worth)
     taken = max(better, key=lambda choice: choice.worth, default=all_of_it)
-    return frozenset(garbage) - taken.files
+    return all_of_it.files - taken.files
 
 
-def _choice(
-    chosen: Sequence[SegmentEntry], start: int, sources: Sequence[SegmentEntry], garbage: Mapping[int, float]
-) -> _Choice:
-    """Return the choice of looking at segments, with the records from `start` on compared."""
-    gain = sum(garbage[source.file] for source in chosen)
-    mapped = sum(source.bytes or 0 for source in sources if (source.next_offset or 0) > start)
-    copied = sum(2 * (source.bytes or 0) for source in chosen) - gain
-    return _Choice(frozenset(source.file for source in chosen), gain, mapped + copied)
-
-
-def _needed(sources: Sequence[SegmentEntry], now: int, pinned: int) -> list[SegmentEntry]:
-    """Return the sources that a pass must look at: what is dirty, and where tombstones are to go, those and what is
+def _prospects(sources: Sequence[SegmentEntry], now: int, pinned: int) -> list[_Prospect]:
+    """Return what to expect of the sources. Needed is what is dirty, and where tombstones are to go, those and what is
     older and was not compared with them.
     """
-    due = [number for number, source in enumerate(sources) if has_due(source, now, pinned)]
-    last = due[-1] if due else -1
-    end = (sources[last].next_offset or 0) if due else 0
+    end, records = _end(sources), _records(sources)
+    due = {number for number, source in enumerate(sources) if has_due(source, now, pinned)}
+    last = max(due, default=-1)
+    compared_to = (sources[last].next_offset or 0) if due else 0
     return [
-        source
+        _Prospect(
+            file=source.file,
+            size=source.bytes or 0,
+            start=considered_to(source),
+            end=source.next_offset or 0,
+            garbage=expected_garbage(source, end, records) * (source.bytes or 0),
+            sure=is_sure(source, end, records),
+            needed=source.cleaned_to is None
+            or number in due
+            or (number < last and considered_to(source) < compared_to),
+        )
         for number, source in enumerate(sources)
-        if source.cleaned_to is None or number in due or (number < last and considered_to(source) < end)
     ]
-
-
-def _is_chosen(source: SegmentEntry, start: int, garbage: Mapping[int, float], config: LogConfig) -> bool:
-    """Whether a pass that compares from `start` on looks at a segment."""
-    if (source.next_offset or 0) > start:
-        return True  # its keys are read in any case
-    size = source.bytes or 0
-    worth = garbage[source.file] > LEAST_GARBAGE * size or 2 * size <= config.segment_bytes  # garbage, or to be merged
-    return considered_to(source) >= start and worth
 
 
 def _end(sources: Sequence[SegmentEntry]) -> int:

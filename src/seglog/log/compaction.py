@@ -146,22 +146,23 @@ class CompactingLog(LockedLog):
         with self._writing():
             if not self._keyed:
                 raise ConfigError("the log is not compacted by key: open it with Retention(compact=True)")
-            durable, pinned = self._durability.durable_offset, least_pin(read_pins(self._storage))
-            make = scheduled_plan if generational else make_plan
-            return make(self._live.catalog.current, self._clock(), durable=durable, pinned=pinned)
+            manifest, durable = self._live.catalog.current, self._durability.durable_offset
+        make = scheduled_plan if generational else make_plan  # of 10,000 segments: not under the mutex
+        return make(manifest, self._clock(), durable=durable, pinned=least_pin(read_pins(self._storage)))
 
     def standing(self) -> Standing:
         """Return where the log stands with compaction; see Log.standing."""
         with self._writing():
-            active = self._live.active
-            return standing(
-                self._live.catalog.current,
-                self._clock(),
-                durable=self._durability.durable_offset,
-                active_bytes=active.size,
-                active_records=active.tally.records,
-                pins=read_pins(self._storage),
-            )
+            manifest, durable = self._live.catalog.current, self._durability.durable_offset
+            size, records = self._live.active.size, self._live.active.tally.records
+        return standing(
+            manifest,
+            self._clock(),
+            durable=durable,
+            active_bytes=size,
+            active_records=records,
+            pins=read_pins(self._storage),
+        )
 
     def finish_compaction(self, plan: CompactionPlan, outcome: Outcome, directory: str) -> CompactionReport:
         """Swap in what `rewrite` made of a plan; see Log.finish_compaction."""
