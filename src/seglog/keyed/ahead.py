@@ -5,18 +5,17 @@ The kernels, pread and pwrite release the GIL, so that two cores share a pass.
 
 from __future__ import annotations
 
-import os
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import islice
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import TypeVar
+
+from seglog.segment.calls import THREADS, Calls
 
 T = TypeVar("T")
 
-THREADS = max(1, min(3, (os.cpu_count() or 2) - 1))  # beside the caller's
 ROOMS = THREADS + 4  # places for results: one in use, the others made ahead
 
 
@@ -36,17 +35,17 @@ class Ahead:
         Whoever takes a result that is not there yet makes calls instead of waiting. One call in ROOMS may use the same
         memory: fewer results are there or under way at a time, the one that was yielded last among them.
         """
-        more, under_way = iter(calls), deque[tuple[Callable[[], T], Future[T]]]()
+        more, under_way = iter(calls), Calls(self._pool)
         try:
             while True:
                 if len(under_way) < ROOMS // 2:
                     for call in islice(more, ROOMS - 1 - len(under_way)):
-                        under_way.append((call, self._pool.submit(call)))
+                        under_way.launch(call)
                 if not under_way:
                     return
-                yield _take(under_way)
+                yield under_way.take()
         finally:
-            wait([future for _, future in under_way if not future.cancel()])
+            under_way.finish()
 
     def steps(self, steps: Iterator[T]) -> Iterator[T]:
         """Yield what `steps` yields, made one at a time, several ahead; as for `each`. None would end it.
@@ -89,23 +88,3 @@ class Ahead:
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._pool.shutdown()
         self._aside.shutdown()
-
-
-def _take(under_way: deque[tuple[Callable[[], T], Future[T]]]) -> T:
-    """Return the result of the oldest call, or raise its error; until it is there, make calls nobody has begun."""
-    for number, (call, future) in enumerate(under_way):
-        if under_way[0][1].done():
-            break
-        if future.cancel():
-            under_way[number] = call, _made(call)
-    return under_way.popleft()[1].result()
-
-
-def _made(call: Callable[[], T]) -> Future[Any]:
-    """Make a call here and now; its error keeps its place in the order."""
-    future: Future[Any] = Future()
-    try:
-        future.set_result(call())
-    except Exception as error:  # noqa: BLE001 - raised when it is taken
-        future.set_exception(error)
-    return future

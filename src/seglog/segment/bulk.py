@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from seglog.format.codec import HEAD_BYTES
 from seglog.format.index import MarkBuilder
+from seglog.segment.calls import THREADS, Calls
 from seglog.segment.reader import SegmentReader
 from seglog.segment.survey import Block
 
-THREADS = max(1, min(3, (os.cpu_count() or 2) - 1))  # beside the caller's
 PIECE_BYTES = 2 * 1024 * 1024
 BUFFER_BYTES = PIECE_BYTES + 64 * 1024  # holds a piece whose last record is no longer than this
 BUFFERS = THREADS + 3  # one for each thread and the caller, one that waits, one that is written
@@ -45,52 +45,21 @@ _Threads.start()
 os.register_at_fork(after_in_child=_Threads.start)
 
 
-class _Ahead:
-    """Calls under way, their results taken in order. Whoever takes one works instead of waiting.
-
-    Threads that only wait are put on one processor when they are woken, and stay there for milliseconds.
-    """
+class _Ahead(Calls):
+    """Calls under way on those threads."""
 
     def __init__(self) -> None:
-        self._pool = _Threads.pool
-        self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._calls)
+        super().__init__(_Threads.pool)
 
     @property
     def orphaned(self) -> bool:
         """Whether this is a forked child now, in which nobody works on them."""
         return self._pool is not _Threads.pool
 
-    def launch(self, call: Callable[[], Any], *, here: bool = False) -> None:
-        """Have a call made by a thread that is free; with `here` by whoever takes it, which wakes nobody."""
-        self._calls.append((call, Future() if here else self._pool.submit(call)))
-
-    def take(self) -> Any:
-        """Return the result of the oldest call, or raise its error; until it is there, make calls nobody has begun."""
-        for number, (call, future) in enumerate(self._calls):
-            if self._calls[0][1].done():
-                break
-            if future.cancel():
-                self._calls[number] = call, _made(call)
-        return self._calls.popleft()[1].result()
-
     def finish(self) -> None:
         """Return once no call is being made any more; results that were not taken are lost."""
         if not self.orphaned:
-            wait([future for _, future in self._calls if not future.cancel()])
-        self._calls.clear()
-
-
-def _made(call: Callable[[], Any]) -> Future[Any]:
-    """Make a call here and now; its error keeps its place in the order."""
-    future: Future[Any] = Future()
-    try:
-        future.set_result(call())
-    except Exception as error:  # noqa: BLE001 - raised when it is taken
-        future.set_exception(error)
-    return future
+            super().finish()
 
 
 # --- encoding ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,55 @@
+"""Calls made by several threads, their results taken in order: the kernels, pread and pwrite release the GIL, so that
+the processors share the work on one segment. Knows nothing of segments.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
+
+THREADS = max(1, min(3, (os.cpu_count() or 2) - 1))  # beside the caller's
+
+
+class Calls:
+    """Calls under way, their results taken in order. Whoever takes one works instead of waiting.
+
+    Threads that only wait are put on one processor when they are woken, and stay there for milliseconds.
+    """
+
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        self._pool = pool
+        self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def launch(self, call: Callable[[], Any], *, here: bool = False) -> None:
+        """Have a call made by a thread that is free; with `here` by whoever takes it, which wakes nobody."""
+        self._calls.append((call, Future() if here else self._pool.submit(call)))
+
+    def take(self) -> Any:
+        """Return the result of the oldest call, or raise its error; until it is there, make calls nobody has begun."""
+        for number, (call, future) in enumerate(self._calls):
+            if self._calls[0][1].done():
+                break
+            if future.cancel():
+                self._calls[number] = call, _made(call)
+        return self._calls.popleft()[1].result()
+
+    def finish(self) -> None:
+        """Return once no call is being made any more; results that were not taken are lost."""
+        wait([future for _, future in self._calls if not future.cancel()])
+        self._calls.clear()
+
+
+def _made(call: Callable[[], Any]) -> Future[Any]:
+    """Make a call here and now; its error keeps its place in the order."""
+    future: Future[Any] = Future()
+    try:
+        future.set_result(call())
+    except Exception as error:  # noqa: BLE001 - raised when it is taken
+        future.set_exception(error)
+    return future
