@@ -96,7 +96,7 @@ class SimulatedLog:
         """Begin with every key once, compacted."""
         for keys in np.split(self._random.permutation(KEYS), KEYS // SEGMENT_RECORDS):
             self._append(keys)
-        self.brute_force()
+        self.generational()
         self.moved = self.appended = 0
 
     def append(self) -> None:
@@ -190,6 +190,7 @@ class SimulatedLog:
             if is_rewritten(members):
                 yield from self._rewritten(read, after)
             else:
+                self.moved += len(keyed[0].offsets) * RECORD_BYTES if read[0].entry.file in mapped else 0  # verified
                 yield replace(read[0], entry=after[0])
 
     @staticmethod
