@@ -78,7 +78,7 @@ class Retention:
         if self.unkeyed not in ("reject", "keep"):
             raise ConfigError(f'retention.unkeyed must be "reject" or "keep", not {self.unkeyed!r}')
         for name in ("delete_retention", "min_compaction_lag", "max_compaction_lag"):
-            if getattr(self, name) is not None:
+            if getattr(self, name) is not None or name != "max_compaction_lag":
                 _settle(self, name, _seconds(f"retention.{name}", getattr(self, name), zero=True))
         if isinstance(self.min_dirty_ratio, bool) or not isinstance(self.min_dirty_ratio, (int, float)):
             raise ConfigError("retention.min_dirty_ratio must be a number between 0 and 1")

@@ -11,6 +11,8 @@ import seglog
 from seglog import ConfigError, OffsetCompacted, OffsetOutOfRange
 from seglog.errors import KeyRequired
 from seglog.keyed.died import Search
+from seglog.storage import LocalStorage
+from seglog.testing.faulty import Crashed, Fault, FaultyStorage
 
 HOUR = 3600.0
 MILLISECOND = 0.001
@@ -46,6 +48,32 @@ def test_2_the_active_segment_ends_first_where_that_is_asked_for(shop: Any) -> N
         names = [one.name for one in log.segments]
         log.compact(roll=True)
         assert [one.name for one in log.segments] == names
+
+
+def test_2_a_quiet_log_rolls_when_it_is_compacted_after_the_maximum_lag(shop: Any, clock: Any) -> None:
+    with shop.open(max_compaction_lag=HOUR, segment_age=None) as log:
+        shop.put(log, "a a")
+        clock.advance(HOUR - MILLISECOND)
+        assert log.compact().segments_before == 0
+        clock.advance(MILLISECOND)
+        assert log.compact().superseded == 1
+        assert shop.content(log) == "a@1"
+
+
+def test_20_what_a_dead_pass_had_written_goes_when_the_log_is_opened(shop: Any, clock: Any) -> None:
+    inner = shop.place if isinstance(shop.place, seglog.MemoryStorage) else LocalStorage(shop.place)
+    shop.place = FaultyStorage(inner)
+    log = shop.open()
+    shop.put(log, " ".join("abcd" * 20) + " |")
+    shop.place.fault = Fault(operations=frozenset({"rename"}))
+    with pytest.raises(Crashed):
+        log.compact()
+    assert inner.names("staging") != []
+    shop.place = inner
+    with shop.open() as log:
+        assert inner.names("staging") == []
+        assert len(shop.content(log).split()) == 80
+        assert log.compact().records_after == 4
 
 
 def test_3_empty_bytes_are_a_key_and_a_value(shop: Any) -> None:

@@ -275,7 +275,9 @@ def test_what_cannot_be_is_one_clear_error(orders: Path, tmp_path: Path) -> None
     wrong: list[tuple[Any, type[Exception], str]] = [
         ({"orders": {0: 1, 1: 1}}, InvalidArgument, "no partition 1 of topic 'orders'"),
         ({"g": {"bills": {0: 1}}}, InvalidArgument, "delivered to 'g': there is no partition 0 of topic 'bills'"),
-        ({"orders": {0: -1}}, InvalidArgument, "offset -1 of partition 0 of topic 'orders' is below 0"),
+        ({"orders": {0: -1}}, InvalidArgument, "-1 is no offset that partition 0 of topic 'orders' can have"),
+        ({"orders": {0: 10**22}}, InvalidArgument, "0 is no offset that partition 0 of topic 'orders' can have"),
+        ({"orders": {"0": 1}}, InvalidType, "a partition must be an int, not str"),
         ({"orders": {0: "1"}}, InvalidType, "an offset must be an int, not str"),
         ({"orders": 5}, InvalidType, "must be offsets by group"),
         (5, InvalidType, "must be offsets by group, topic and partition, or by topic and partition, not int"),

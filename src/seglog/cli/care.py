@@ -181,7 +181,7 @@ def _expire(args: argparse.Namespace) -> int:
     with opened(args.log, mode="a") as log:
         before = log.size
         dropped = log.expire()
-        return _expired(args, dropped, before - log.size)
+        return _expired(args, dropped, max(before - log.size, 0))  # a roll adds the head of a segment
 
 
 def _expirable(log: Log) -> tuple[SegmentInfo, ...]:

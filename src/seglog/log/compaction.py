@@ -18,6 +18,7 @@ from seglog.errors import (
     CorruptLog,
     CorruptRecord,
     InvalidArgument,
+    InvalidType,
     PlanStale,
     StorageError,
 )
@@ -185,13 +186,14 @@ class CompactingLog(LockedLog):
         bytes_per_second: float | None = None,
     ) -> CompactionReport:
         """Keep of every key its latest record; see Log.compact."""
+        if isinstance(bytes_per_second, bool) or not isinstance(bytes_per_second, (int, float, type(None))):
+            raise InvalidType(f"bytes_per_second must be a number or None, not {type(bytes_per_second).__name__}")
         if bytes_per_second is not None and not bytes_per_second > 0:
             raise InvalidArgument(f"bytes_per_second is {bytes_per_second}; it must be greater than 0, or None")
         if not self._compacting.acquire(blocking=False):
             raise CompactionAborted("a compaction of this log is under way already; wait for its end")
         try:
-            if roll:
-                self._end_active()
+            self._end_active(asked=roll)
             plan = self.plan_compaction(generational=generational)
             if plan.idle:
                 return report_of(plan, plan.sources)
@@ -199,10 +201,10 @@ class CompactingLog(LockedLog):
         finally:
             self._compacting.release()
 
-    def _end_active(self) -> None:
-        """Let the active segment end here, if it holds records."""
+    def _end_active(self, *, asked: bool) -> None:
+        """Let the active segment end here, if it holds records and was asked to, or is as old as it may be."""
         with self._writing():
-            if self._keyed and not self._live.active.empty:
+            if self._keyed and (self._live.age_is_due() or (asked and not self._live.active.empty)):
                 self._live.roll()
 
     def _carry_out(
@@ -212,7 +214,7 @@ class CompactingLog(LockedLog):
         abort: Callable[[], bool] | None,
         bytes_per_second: float | None,
     ) -> CompactionReport:
-        batch = compaction_batch()
+        batch = compaction_batch(own=True)
         directory = stage_directory(batch, plan.made_at)
         try:
             outcome = self._rewrite(plan, directory, progress, abort, bytes_per_second)

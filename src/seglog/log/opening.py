@@ -33,7 +33,7 @@ from seglog.log.follower import LogFollower
 from seglog.log.live import LiveSegments
 from seglog.log.log import Log
 from seglog.log.rebuild import read_or_rebuild
-from seglog.log.staging import COMPACTION, age_out, staged_identities
+from seglog.log.staging import COMPACTION, age_out, remove_own, staged_identities
 from seglog.log.writer import LogWriter
 from seglog.segment.active import create_segment
 from seglog.segment.recovery import TailRecovery
@@ -170,6 +170,7 @@ class _Opening:
         active = recovery.run(wanted.buffer_bytes)
         self.events += recovery.events
         next_file = self._set_orphans_aside(manifest)
+        remove_own(self.storage)
         age_out(self.storage, self.clock(), batches=COMPACTION)
         catalog = Catalog(self.storage, manifest, self.clock, next_file=next_file)
         cache = SegmentCache(

@@ -30,6 +30,7 @@ from seglog.segment.sealed import open_store
 from seglog.storage import Storage, Subdirectory, must_sync
 
 COMPACTION = "compact-"  # the stages of a pass; no transaction ever names them
+OWN = COMPACTION + "own-"  # of a pass by the log's own writer: who has the lock after it knows that it is over
 JOB = "job-"  # a query id that begins so is of a job that runs once
 JOBS_KEPT = 16
 KEPT_US = 24 * 3600 * 1_000_000  # longer than any task writes at one stage
@@ -74,9 +75,9 @@ def checked_batch(batch: object) -> int:
     return number
 
 
-def compaction_batch() -> str:
-    """Return the name of a new compaction's batch; by it `age_out` knows what was left of one."""
-    return COMPACTION + secrets.token_hex(8)
+def compaction_batch(*, own: bool = False) -> str:
+    """Return the name of a new compaction's batch; by it an opening knows what was left of one. own: see OWN."""
+    return (OWN if own else COMPACTION) + secrets.token_hex(8)
 
 
 def stage_directory(batch: str, now: int) -> str:
@@ -286,6 +287,13 @@ def remove_stages(storage: Storage, batch: str) -> None:
     """
     with suppress(StorageError):
         storage.remove_directory(f"{filename.STAGING}/{batch}")
+
+
+def remove_own(storage: Storage) -> None:
+    """Remove the stages of passes by earlier writers of this log; for whoever has just taken the lock."""
+    for batch in storage.names(filename.STAGING):
+        if batch.startswith(OWN):
+            remove_stages(storage, batch)
 
 
 def age_out(storage: Storage, now: int, *, batches: str = "") -> None:

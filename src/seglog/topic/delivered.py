@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from seglog.config import MAX_OFFSET
 from seglog.errors import InvalidArgument, InvalidType
 from seglog.topic.places import Partition
 from seglog.topic.positions import Positions, from_json, from_values
@@ -61,14 +62,16 @@ def _names_groups(delivered: Mapping[str, Mapping[Any, Any]], there: Collection[
 
 def _cuts(group: str, positions: Any, there: Collection[Partition]) -> dict[Partition, int]:
     named = {(topic, partition): offset for topic, of in positions.items() for partition, offset in of.items()}
-    for topic, partition in sorted(named.keys() - set(there)):
+    for topic, partition in sorted(named.keys() - set(there), key=str):
+        if not isinstance(partition, int):
+            raise InvalidType(f"delivered to {group!r}: a partition must be an int, not {type(partition).__name__}")
         raise InvalidArgument(f"delivered to {group!r}: there is no partition {partition} of topic {topic!r} here")
     for (topic, partition), offset in named.items():
         if isinstance(offset, bool) or not isinstance(offset, int):
             raise InvalidType(f"delivered to {group!r}: an offset must be an int, not {type(offset).__name__}")
-        if offset < 0:
+        if not 0 <= offset <= MAX_OFFSET:
             raise InvalidArgument(
-                f"delivered to {group!r}: offset {offset} of partition {partition} of topic {topic!r} is below 0"
+                f"delivered to {group!r}: {offset} is no offset that partition {partition} of topic {topic!r} can have"
             )
     return {partition: int(named.get(partition, 0)) for partition in there}
 

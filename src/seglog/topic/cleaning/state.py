@@ -83,6 +83,8 @@ class Event:
 def words(state: LogState) -> str:
     """Return what a cleaner has to say of a log, in one or two sentences."""
     error = state.error or "no reason is known"
+    if state.looked_at is None and state.doing == "idle":
+        return "The cleaner has not looked at the log yet."
     told = {
         "idle": "The cleaner has nothing to do here.",
         "waiting": f"A compaction is due ({_reason(state)}); other logs have their turn before.",
