@@ -50,16 +50,6 @@ def test_2_the_active_segment_ends_first_where_that_is_asked_for(shop: Any) -> N
         assert [one.name for one in log.segments] == names
 
 
-def test_2_a_quiet_log_rolls_when_it_is_compacted_after_the_maximum_lag(shop: Any, clock: Any) -> None:
-    with shop.open(max_compaction_lag=HOUR, segment_age=None) as log:
-        shop.put(log, "a a")
-        clock.advance(HOUR - MILLISECOND)
-        assert log.compact().segments_before == 0
-        clock.advance(MILLISECOND)
-        assert log.compact().superseded == 1
-        assert shop.content(log) == "a@1"
-
-
 def test_20_what_a_dead_pass_had_written_goes_when_the_log_is_opened(shop: Any, clock: Any) -> None:
     inner = shop.place if isinstance(shop.place, seglog.MemoryStorage) else LocalStorage(shop.place)
     shop.place = FaultyStorage(inner)

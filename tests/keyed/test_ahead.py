@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from itertools import count, islice
+from itertools import count, islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -100,3 +100,21 @@ def test_a_full_output_hands_on_what_was_copied_ahead_for_it(shop: Any) -> None:
         assert list(log.scan()) == sorted([*expected, last], key=lambda record: record.offset)
         assert log.verify().ok
         assert shop.content(log)
+
+
+def test_what_is_copied_early_does_not_move_where_reading_goes_on(shop: Any) -> None:
+    """A window that was handed on is moved by another thread while the next one is read."""
+    with shop.open(segment_bytes=2**26) as log:
+        for number in range(6000):
+            log.append(b"x" * 1500, key=b"%d" % number)
+        shop.put(log, "|")
+        source = SourceReader(log._storage, log.view().manifest.segments[0])
+        rows, stretches = 0, []
+        for stretch, keys, window in KeyReader(SEED).runs(source):
+            window.rewind(stretch)
+            window.expected = 0
+            rows += keys.kinds.size
+            stretches.append(stretch)
+        assert rows == 6000
+        assert len(stretches) > 3
+        assert all(earlier.end == later.position for earlier, later in pairwise(stretches))

@@ -106,6 +106,7 @@ class Search:
         self._reader = KeyReader(seed)
         self._known = np.empty(ROWS, np.bool_)
         self._late = late
+        self._records = sum(source.records or 0 for source in plan.sources)
         dirty = plan.dirty
         records = sum(source.records or 0 for source in dirty)
         self._map = KeyMap(records, plan.config.retention.dedupe_bytes)
@@ -149,10 +150,9 @@ class Search:
         """Whether a clean source is not looked up now: nothing can have died, or that is seen while it is copied."""
         entry, plan = deaths.entry, self._plan
         alive = not self._map.count and not has_due(entry, plan.made_at, self._limits[entry.file])
-        if not alive and self._late and self._map.whole:
-            records = sum(source.records or 0 for source in plan.sources)
-            if is_sure(entry, plan.end, records) and self._dies(entry):
-                deaths.expected = expected_garbage(entry, plan.end, records)
+        sure = not alive and self._late and self._map.whole and is_sure(entry, plan.end, self._records)
+        if sure and self._dies(entry):
+            deaths.expected = expected_garbage(entry, plan.end, self._records)
         left = alive or deaths.expected is not None
         if left:
             self._pace.skip(record_bytes(entry))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from seglog.config import LogConfig
@@ -47,12 +48,12 @@ class CompactionPlan:
         """The cleanable end: one behind the last offset considered."""
         return self.sources[-1].next_offset or 0 if self.sources else self.dirty_from
 
-    @property
+    @cached_property
     def considered(self) -> tuple[SegmentEntry, ...]:
         """The sources that are not passed over."""
         return tuple(source for source in self.sources if source.file not in self.passed)
 
-    @property
+    @cached_property
     def dirty(self) -> tuple[SegmentEntry, ...]:
         """The sources whose keys have to be mapped: all others stand before them."""
         return tuple(source for source in self.considered if (source.next_offset or 0) > self.dirty_from)
@@ -64,7 +65,7 @@ class CompactionPlan:
         due = (has_due(source, self.made_at, limits[source.file]) for source in self.considered)
         return not self.dirty and not any(due)
 
-    @property
+    @cached_property
     def tombstone_limits(self) -> dict[int, int]:
         """For every source, by its file number: a tombstone there may go if its offset is less.
 
@@ -162,9 +163,15 @@ def is_fresh(entry: SegmentEntry, config: LogConfig, now: int) -> bool:
 # --- tombstones -----------------------------------------------------------------------------------------------------
 
 
-def has_due(entry: SegmentEntry, now: int, limit: int = NEVER) -> bool:
-    """Whether a segment may hold tombstones before the offset `limit` whose time has come."""
-    due = (start < limit and horizon <= now for start, _, horizon in _runs_of(entry))
+def has_due(entry: SegmentEntry, now: int, limit: int = NEVER, *, part: float = 0.0) -> bool:
+    """Whether a segment may hold tombstones before the offset `limit` whose time has come.
+
+    part: of the offsets of a run, that has to lie before the limit at least.
+    """
+    due = (
+        start < limit and horizon <= now and min(limit, end) - start >= part * (end - start)
+        for start, end, horizon in _runs_of(entry)
+    )
     return bool(entry.tombstones) and any(due)
 
 

@@ -95,8 +95,8 @@ class SourceReader:
             size = WINDOW_BYTES
             if window.position == position:
                 size = self._longer(window)
-            yield window.position - position
-            position, expected = window.position, window.expected
+            passed, position, expected = window.position - position, window.position, window.expected
+            yield passed  # the window is whoever takes it, from here on
 
     def _longer(self, window: Window) -> int:
         """Return the length of a record that does not fit its window; CorruptRecord where it cannot be."""
@@ -154,4 +154,4 @@ class KeyReader:
             stretch = Stretch(position, position + passed, number, expected)
             position, number, expected = stretch.end, number + self._rows, int(keys.offsets[-1]) + 1
             keys.offsets[:] += source.entry.base_offset
-            yield Run(stretch, keys, self._window)
+            yield Run(stretch, keys, Window(self._window.data, self._window.start, stretch.expected, source.entry))

@@ -145,6 +145,7 @@ class _Pass:
         self._pace = pace
         self._ahead = ahead
         self._made = 0
+        self._believed = {source.file for source in sound.dirty}  # their keys were, and have to be verified
         self._records = sum(source.records or 0 for source in plan.sources)
         unread = [source.base_offset for source in plan.dirty if source.file in sound.passed]
         self._cleaned_to = min(unread, default=plan.end)  # with what stands behind it, nothing was compared for sure
@@ -201,7 +202,7 @@ class _Pass:
             yield self._copied(members, search)
             return
         for one in members:
-            if one.entry in self._sound.dirty:  # its keys were believed
+            if one.entry.file in self._believed:
                 verify(SourceReader(self._sources, one.entry), self._pace)
             else:
                 self._pace.skip(record_bytes(one.entry))

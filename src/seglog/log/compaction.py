@@ -193,7 +193,8 @@ class CompactingLog(LockedLog):
         if not self._compacting.acquire(blocking=False):
             raise CompactionAborted("a compaction of this log is under way already; wait for its end")
         try:
-            self._end_active(asked=roll)
+            if roll:
+                self._end_active()
             plan = self.plan_compaction(generational=generational)
             if plan.idle:
                 return report_of(plan, plan.sources)
@@ -201,10 +202,10 @@ class CompactingLog(LockedLog):
         finally:
             self._compacting.release()
 
-    def _end_active(self, *, asked: bool) -> None:
-        """Let the active segment end here, if it holds records and was asked to, or is as old as it may be."""
+    def _end_active(self) -> None:
+        """Let the active segment end here, if it holds records."""
         with self._writing():
-            if self._keyed and (self._live.age_is_due() or (asked and not self._live.active.empty)):
+            if self._keyed and not self._live.active.empty:
                 self._live.roll()
 
     def _carry_out(
@@ -239,9 +240,10 @@ class CompactingLog(LockedLog):
             self._refuse_if_gone(plan)
             return abort is not None and abort()
 
-        view = self._live.present  # so that the sources are not unlinked while they are read
         output = Subdirectory(self._storage, directory)
-        output.make([])
+        with self._writing():  # not closed, nor removed
+            view = self._live.present  # so that the sources are not unlinked while they are read
+            output.make([])
         outcome = rewrite(
             plan, self._storage, output, progress=progress, abort=stopped, bytes_per_second=bytes_per_second
         )
@@ -250,13 +252,15 @@ class CompactingLog(LockedLog):
 
     def _remove_stage(self, batch: str) -> None:
         """Remove what a pass wrote; by what stays the next opening knows files that were linked but never named."""
-        if self._closed or self._live.settled:
+        live = getattr(self, "_live", None)  # none once the log is closed
+        if live is None or live.settled:
             with suppress(StorageError):  # it goes when it has aged
                 remove_stages(self._storage, batch)
 
     def _refuse_if_gone(self, plan: CompactionPlan) -> None:
         """Raise where the log was closed or its segments have changed, so that the pass is for nothing."""
+        live = getattr(self, "_live", None)  # closing takes it away at any moment, behind the refusal
         if self._refusal is not None:
             raise self._refusal()
-        if not is_current(self._live.catalog.current, plan):
+        if live is not None and not is_current(live.catalog.current, plan):
             raise PlanStale("the log was truncated, expired or repaired while it was compacted; it is as that left it")

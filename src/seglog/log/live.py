@@ -24,7 +24,7 @@ from seglog.log.retention import select_expired
 from seglog.log.staging import StagedSegment, adopt, placed
 from seglog.log.view import View
 from seglog.segment.active import ActiveSegment, create_segment
-from seglog.segment.cut import cut_entry
+from seglog.segment.cut import compared_before, cut_entry
 from seglog.segment.recovery import TailRecovery
 from seglog.storage import Storage, must_sync
 
@@ -179,7 +179,7 @@ class LiveSegments:
         self.active.mark_durable(self.active.next_offset)
         self.active.write_marks()
         now, segments = self._clock(), self.catalog.current.segments
-        kept = [entry for entry in segments if entry.base_offset < offset]
+        kept = [compared_before(entry, offset) for entry in segments if entry.base_offset < offset]
         retired = segments[len(kept) :]
         if kept and (kept[-1].next_offset is None or kept[-1].next_offset > offset):
             kept[-1] = cut_entry(kept[-1], self.present.reader_of(kept[-1].base_offset), offset, now)

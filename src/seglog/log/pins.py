@@ -20,7 +20,7 @@ import secrets
 from xxhash import xxh64_intdigest
 
 from seglog.clock import Clock, system_clock
-from seglog.errors import InvalidArgument, StorageError
+from seglog.errors import InvalidArgument, SeglogError, StorageError
 from seglog.format import filename
 from seglog.log.staging import checked_name
 from seglog.storage import Storage
@@ -101,12 +101,20 @@ def drop_pin(storage: Storage, name: str) -> None:
         storage.sync_directory(filename.PINS)
 
 
+def _is_name(name: str) -> bool:
+    """Whether a pin can have this name; any other file there is a stranger's."""
+    try:
+        return checked_pin(name) == name
+    except SeglogError:
+        return False
+
+
 def read_pins(storage: Storage) -> dict[str, int]:
     """Return for every follower, by name, the next offset it will read: 0 where its pin cannot be read."""
     pins: dict[str, int] = {}
     for file in storage.names(filename.PINS):
         name = file.removesuffix(filename.PIN)
-        offset = _read(storage, f"{filename.PINS}/{file}") if file != name else None
+        offset = _read(storage, f"{filename.PINS}/{file}") if file != name and _is_name(name) else None
         if offset is not None:
             pins[name] = offset
     return pins

@@ -292,4 +292,7 @@ def moment(at: int) -> str:
 
 def _span(duration: int) -> str:
     """Return a duration (us) for people."""
-    return str(timedelta(microseconds=duration)).removesuffix(", 0:00:00")
+    try:
+        return str(timedelta(microseconds=duration)).removesuffix(", 0:00:00")
+    except OverflowError:
+        return f"{duration / 1e6:.0f} seconds"

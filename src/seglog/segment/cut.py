@@ -1,4 +1,4 @@
-"""The entry of a segment that ends earlier than its store: what a truncate leaves of the segment it cuts."""
+"""What a truncate leaves of segments: the one it cuts ends earlier than its store, others were compared with less."""
 
 from __future__ import annotations
 
@@ -44,3 +44,14 @@ def cut_entry(entry: SegmentEntry, reader: SegmentReader, offset: int, now: int)
         sealed_at=now if entry.sealed_at is None else entry.sealed_at,
         digest=digest.intdigest(),
     )
+
+
+def compared_before(entry: SegmentEntry, offset: int) -> SegmentEntry:
+    """Return the entry of a segment whose log ends at `offset` now: nothing behind counts as compared with it any more.
+
+    Those offsets will be given again, to records of which this segment knows nothing. What was taken from it because of
+    the records that are cut off is gone all the same.
+    """
+    if entry.cleaned_to is None or entry.cleaned_to <= offset:
+        return entry
+    return replace(entry, cleaned_to=offset, superseded_to=None if entry.dense else entry.taken_for)

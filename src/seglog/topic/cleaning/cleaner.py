@@ -158,7 +158,7 @@ class Cleaner:
                 if not self._paused and (self._woken or is_over(*self._again, now)):
                     return True
                 # Never longer than the interval, so that a clock that is put forward is noticed.
-                left = min((self._again[1] - now) / MICROSECONDS, self._interval)
+                left = min((self._again[1] - now) / MICROSECONDS, self._interval, threading.TIMEOUT_MAX)
                 self._changed.wait(None if self._paused else left)
             return False
 

@@ -114,4 +114,7 @@ def _times(failures: int) -> str:
 def _time(moment: int | None) -> str:
     if moment is None:
         return "an unknown time"
-    return datetime.fromtimestamp(moment / MICROSECONDS, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    try:
+        return datetime.fromtimestamp(moment / MICROSECONDS, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError):
+        return "a time that no calendar has"
