@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import seglog
+from seglog.format.codec import HEAD_BYTES
+from seglog.format.store import HEADER_BYTES
 from seglog.topic import Topic
 
 if TYPE_CHECKING:
@@ -132,7 +134,7 @@ def test_what_cannot_be_is_one_line(cli: Callable[..., Any], log: Path, topics: 
 def test_a_damaged_record_is_one_line_and_exit_code_1(cli: Callable[..., Any], log: Path) -> None:
     (store,) = log.glob("*.store")
     data = bytearray(store.read_bytes())
-    data[data.index(b"v")] ^= 1
+    data[data.index(b"v", HEADER_BYTES + HEAD_BYTES)] ^= 1  # of the first value, no byte of a head
     store.write_bytes(data)
     ended = cli("audit", log, "--json")
     assert (ended.code, ended.out) == (1, b"")
