@@ -5,9 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-Partition = tuple[str, int]
-"""A topic's name and the number of one of its partitions."""
+if TYPE_CHECKING:
+    from seglog.topic.places import Partition
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from seglog.spark.read.loss import Position
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from seglog.spark.read.extents import Partition
+    from seglog.topic.places import Partition
 
 Json = dict[str, dict[str, dict[str, Any]]]
 

@@ -45,9 +45,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from seglog.spark.read.extents import LogSnapshot, Partition
+    from seglog.spark.read.extents import LogSnapshot
     from seglog.spark.read.offsets import Json
     from seglog.spark.read.options import ReadOptions
+    from seglog.topic.places import Partition
 
 _LOG = logging.getLogger("seglog.spark")
 # A task costs more than reading this: a micro-batch of a few records is one task a partition.
