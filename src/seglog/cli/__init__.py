@@ -2,7 +2,7 @@
 
     write     append                          transfer  import, export
     read      read, tail                      play      demo
-    inspect   info                            options, selection, formats, tables, ingest, draw, progress,
+    inspect   info                            options, selection, tables, ingest, draw, progress,
     care      verify, repair, truncate,       opened: what they share; what other programs share as well is
               expire                          in `seglog.terminal`
     keyed     compact, explain, pin

@@ -7,9 +7,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seglog.cli.formats import encode_bytes
 from seglog.cli.options import Commands, add_command
 from seglog.errors import InvalidArgument
+from seglog.format.lines import encode_bytes
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, parse_count, parse_size

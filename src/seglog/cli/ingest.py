@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 import pyarrow as pa
 
-from seglog.cli.formats import decode_line, decode_record, split
 from seglog.cli.tables import BATCH_BYTES, BATCH_RECORDS, HEADERS
 from seglog.errors import InvalidArgument
+from seglog.format.lines import decode_line, decode_record, split
 from seglog.terminal.units import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from seglog.cli.formats import Entry
+    from seglog.format.lines import Entry
 
 _BYTES = (
     pa.types.is_string,

@@ -7,12 +7,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from seglog.cli.formats import encode_bytes
 from seglog.cli.opened import opened
 from seglog.cli.options import Commands, add_command, add_log, add_quiet
 from seglog.cli.progress import progress
 from seglog.clock import system_clock
 from seglog.errors import ConfigError, InvalidArgument
+from seglog.format.lines import encode_bytes
 from seglog.keyed.plan import make_plan, record_bytes
 from seglog.keyed.schedule import least_pin, scheduled_plan
 from seglog.log.opening import storage_at

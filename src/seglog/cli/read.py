@@ -6,11 +6,11 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
-from seglog.cli.formats import encode_record
 from seglog.cli.opened import opened
 from seglog.cli.options import Commands, add_command, add_delimiter, add_durable, add_force, add_log
 from seglog.cli.selection import Selection, add_selection, records, selection_from, tail_start
 from seglog.errors import InvalidArgument
+from seglog.format.lines import encode_record
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from seglog.terminal.units import parse_count, parse_offset

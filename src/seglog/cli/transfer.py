@@ -1,4 +1,4 @@
-"""`import` and `export`: a log from and to files, streaming. The formats are in formats, tables, ingest."""
+"""`import` and `export`: a log from and to files, streaming. The formats are in format/lines, tables, ingest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from seglog.cli.formats import encode_record
 from seglog.cli.opened import opened
 from seglog.cli.options import (
     Commands,
@@ -24,6 +23,7 @@ from seglog.cli.options import (
 from seglog.cli.progress import progress
 from seglog.cli.selection import Selection, add_selection, bounds, records, selection_from
 from seglog.errors import InvalidArgument
+from seglog.format.lines import encode_record
 from seglog.terminal import output
 from seglog.terminal.exits import saying_what_went_in
 from seglog.terminal.units import format_count, parse_delimiter

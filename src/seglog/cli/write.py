@@ -6,10 +6,10 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from seglog.cli.formats import CHUNK_BYTES, decode_line, split
 from seglog.cli.opened import opened
 from seglog.cli.options import Commands, add_command, add_config, add_delimiter, add_log, config_from
 from seglog.errors import InvalidArgument
+from seglog.format.lines import CHUNK_BYTES, decode_line, split
 from seglog.terminal import output
 from seglog.terminal.exits import saying_what_went_in
 from seglog.terminal.units import parse_delimiter, parse_header, parse_time

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from seglog.cli import formats
 from seglog.errors import InvalidArgument
+from seglog.format import lines
 from seglog.record import Record
 
 data = st.none() | st.binary() | st.text().map(str.encode)
@@ -27,15 +27,15 @@ RECORDS = st.builds(
 @example(Record(0, 0, b"", bytes(range(256)), (("", None), ("", b"\xff"))))
 @example(Record(0, 0, None, b'{"base64": "AA=="}'))
 def test_a_record_goes_through_ndjson_unchanged(record: Record) -> None:
-    line = formats.encode_record(record)
+    line = lines.encode_record(record)
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
-    assert formats.decode_record(line, 1) == record[1:]
+    assert lines.decode_record(line, 1) == record[1:]
     assert json.loads(line)["offset"] == record.offset
 
 
 def test_text_stays_readable_and_bytes_say_that_they_are_none() -> None:
-    line = json.loads(formats.encode_record(Record(3, 7, "ключ".encode(), b"\xff", (("h", None),))))
+    line = json.loads(lines.encode_record(Record(3, 7, "ключ".encode(), b"\xff", (("h", None),))))
     assert line == {
         "offset": 3,
         "timestamp": 7,
@@ -67,7 +67,7 @@ def test_text_stays_readable_and_bytes_say_that_they_are_none() -> None:
 )
 def test_a_line_that_is_no_record_is_refused_with_its_number(line: bytes, why: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
-        formats.decode_record(line, 9)
+        lines.decode_record(line, 9)
     assert why in str(caught.value)
 
 
@@ -86,15 +86,15 @@ def test_a_stream_is_split_however_it_arrives(pieces: list[bytes], delimiter: by
     stream.step = step
     whole = delimiter.join(pieces).split(delimiter)
     expected = whole[:-1] if whole[-1] == b"" else whole
-    assert list(formats.split(stream, delimiter)) == expected
+    assert list(lines.split(stream, delimiter)) == expected
 
 
 def test_an_empty_line_counts_but_nothing_behind_the_last_newline_does() -> None:
-    assert list(formats.split(io.BytesIO(b"a\n\nb\n"), b"\n")) == [b"a", b"", b"b"]
-    assert list(formats.split(io.BytesIO(b""), b"\n")) == []
+    assert list(lines.split(io.BytesIO(b"a\n\nb\n"), b"\n")) == [b"a", b"", b"b"]
+    assert list(lines.split(io.BytesIO(b""), b"\n")) == []
 
 
 def test_a_line_without_its_key_separator_is_refused() -> None:
-    assert formats.decode_line(b"k\tv\tw", 1, b"\t") == (None, b"k", b"v\tw", ())
+    assert lines.decode_line(b"k\tv\tw", 1, b"\t") == (None, b"k", b"v\tw", ())
     with pytest.raises(InvalidArgument, match="line 4"):
-        formats.decode_line(b"kv", 4, b"\t")
+        lines.decode_line(b"kv", 4, b"\t")

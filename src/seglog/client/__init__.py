@@ -1,0 +1,1 @@
+"""Client of `seglog serve`, sync and async. Needs the extra `seglog[client]`."""

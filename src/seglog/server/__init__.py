@@ -1,0 +1,1 @@
+"""`seglog serve`: topics over HTTP. Needs the extra `seglog[server]`."""
