@@ -20,6 +20,10 @@ ERRORS: list[SeglogError] = [
     seglog.CorruptRecord("00.store", 3, 64, "its checksum does not hold"),
     seglog.CorruptLog("gone"),
     seglog.LogLocked(11, "held", "orders"),
+    seglog.TopicNotFound("orders"),
+    seglog.TopicExists("orders"),
+    seglog.GroupNotFound("billing"),
+    seglog.OnceConflict("used before"),
     seglog.StorageError(28, "No space left on device", "orders/MANIFEST"),
 ]
 

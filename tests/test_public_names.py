@@ -36,6 +36,18 @@ ERRORS: dict[str, type[Exception]] = {
     "LogClosed": ValueError,
     "LogReadOnly": OSError,
     "StorageError": OSError,
+    "TopicNotFound": LookupError,
+    "TopicExists": ValueError,
+    "OnceConflict": ValueError,
+    "GroupNotFound": LookupError,
+    "GroupConflict": ValueError,
+    "UnknownMember": RuntimeError,
+    "NotAssigned": RuntimeError,
+    "ConnectionFailed": ConnectionError,
+    "ServerError": RuntimeError,
+    "Unauthorized": PermissionError,
+    "Forbidden": PermissionError,
+    "Busy": RuntimeError,
 }
 
 CALLS: dict[str, list[str]] = {

@@ -15,11 +15,16 @@ from typing import TYPE_CHECKING
 from seglog import errors
 from seglog.config import LogConfig, Retention
 from seglog.errors import (
+    Busy,
     CompactionAborted,
     ConfigError,
+    ConnectionFailed,
     CorruptLog,
     CorruptRecord,
+    Forbidden,
     FormatVersionError,
+    GroupConflict,
+    GroupNotFound,
     InvalidArgument,
     InvalidType,
     KeyRequired,
@@ -31,30 +36,39 @@ from seglog.errors import (
     LogTruncated,
     MissingExtra,
     NotALog,
+    NotAssigned,
     OffsetCompacted,
     OffsetConflict,
     OffsetError,
     OffsetOutOfRange,
+    OnceConflict,
     PlanStale,
     RecordTooLarge,
     SeglogError,
+    ServerError,
     StorageError,
     StreamOverflow,
+    TopicExists,
+    TopicNotFound,
+    Unauthorized,
+    UnknownMember,
 )
 from seglog.log.info import SegmentInfo
 from seglog.log.log import Log
 from seglog.log.opening import existing, open_log, storage_at
-from seglog.record import Record
+from seglog.record import Record, TopicRecord
 from seglog.segment.report import RecoveryEvent, RecoveryReport
 from seglog.storage import LocalStorage, MemoryStorage
 
 if TYPE_CHECKING:
     import os
 
+    from seglog.client import AsyncClient, Client
     from seglog.log.check import Progress, VerifyReport
     from seglog.log.repair import RepairReport
     from seglog.storage import Storage
     from seglog.topic import Topic
+    from seglog.topic.broker import Broker
     from seglog.topic.cleaning import Cleaner
 
 open = open_log  # noqa: A001 - seglog.open reads as the standard library's other opens
@@ -68,10 +82,18 @@ def __getattr__(name: str) -> object:
         from seglog.topic import Topic  # noqa: PLC0415 - see above
 
         return Topic
+    if name == "Broker":
+        from seglog.topic.broker import Broker  # noqa: PLC0415 - see above
+
+        return Broker
     if name == "Cleaner":
         from seglog.topic.cleaning import Cleaner  # noqa: PLC0415 - see above
 
         return Cleaner
+    if name in ("Client", "AsyncClient"):
+        from seglog import client  # noqa: PLC0415 - see above
+
+        return getattr(client, name)
     raise AttributeError(f"module 'seglog' has no attribute {name!r}")
 
 
@@ -98,12 +120,20 @@ def repair(
 
 
 __all__ = [
+    "AsyncClient",
+    "Broker",
+    "Busy",
     "Cleaner",
+    "Client",
     "CompactionAborted",
     "ConfigError",
+    "ConnectionFailed",
     "CorruptLog",
     "CorruptRecord",
+    "Forbidden",
     "FormatVersionError",
+    "GroupConflict",
+    "GroupNotFound",
     "InvalidArgument",
     "InvalidType",
     "KeyRequired",
@@ -119,10 +149,12 @@ __all__ = [
     "MemoryStorage",
     "MissingExtra",
     "NotALog",
+    "NotAssigned",
     "OffsetCompacted",
     "OffsetConflict",
     "OffsetError",
     "OffsetOutOfRange",
+    "OnceConflict",
     "PlanStale",
     "Record",
     "RecordTooLarge",
@@ -131,9 +163,15 @@ __all__ = [
     "Retention",
     "SeglogError",
     "SegmentInfo",
+    "ServerError",
     "StorageError",
     "StreamOverflow",
     "Topic",
+    "TopicExists",
+    "TopicNotFound",
+    "TopicRecord",
+    "Unauthorized",
+    "UnknownMember",
     "__version__",
     "errors",
     "open",

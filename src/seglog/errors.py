@@ -20,7 +20,19 @@
     ├── LogPoisoned (OSError)              a sync failed
     ├── LogClosed (ValueError)
     ├── LogReadOnly (OSError)
-    └── StorageError (OSError)             the operating system said no; retriable
+    ├── StorageError (OSError)             the operating system said no; retriable
+    ├── TopicNotFound (LookupError)
+    ├── TopicExists (ValueError)
+    ├── OnceConflict (ValueError)          an idempotency key came again with another payload
+    ├── GroupNotFound (LookupError)
+    ├── GroupConflict (ValueError)         members and static sharing, or a seek, in one group
+    ├── UnknownMember (RuntimeError)       silent for too long, or gone: join again
+    ├── NotAssigned (RuntimeError)         a commit for a partition that is another member's
+    ├── ConnectionFailed (ConnectionError) a server could not be reached, or went away before it had answered; retriable
+    ├── ServerError (RuntimeError)         a server failed, or answered what none of ours answers
+    ├── Unauthorized (PermissionError)     no token, or one that the server does not know
+    ├── Forbidden (PermissionError)        the token lacks the right
+    └── Busy (RuntimeError)                no room at present; retriable
 
 An error says where (path, offset, position) and what to do next. `retriable` tells whether the same call may
 succeed later without anybody's help. This module knows nothing else of the project.
@@ -177,7 +189,7 @@ class CompactionAborted(SeglogError, RuntimeError):
 
 
 class PlanStale(CompactionAborted):
-    """What a compaction was planned for is no longer what the log holds: truncated, expired, compacted or repaired."""
+    """What a compaction was planned for holds no longer: truncated, expired, compacted, repaired or kept otherwise."""
 
 
 class FormatVersionError(SeglogError, ValueError):
@@ -214,3 +226,79 @@ class StorageError(SeglogError, OSError):
     """The operating system refused an I/O call; carries its errno and path."""
 
     retriable = True
+
+
+class TopicNotFound(SeglogError, LookupError):
+    """There is no topic of this name; `topic` is the name."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"there is no topic {topic!r}; create_topic makes one")
+        self.topic = topic
+
+
+class TopicExists(SeglogError, ValueError):
+    """A topic of this name is here already; nothing was changed. `topic` is the name."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"there already is a topic {topic!r}; choose another name, or delete it first")
+        self.topic = topic
+
+
+class OnceConflict(SeglogError, ValueError):
+    """The idempotency key was used before for another payload; nothing was stored. A key stands for one append."""
+
+
+class GroupNotFound(SeglogError, LookupError):
+    """There is no consumer group of this name: nobody joined it, and nothing was committed. `group` is the name."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(f"there is no consumer group {group!r}: it has neither members nor committed offsets")
+        self.group = group
+
+
+class GroupConflict(SeglogError, ValueError):
+    """The group has members, and what was asked is for groups without (static sharing, seeking, deleting)."""
+
+
+class UnknownMember(SeglogError, RuntimeError):
+    """The group has no such member: it was silent for longer than its session, or it left. Join again."""
+
+
+class NotAssigned(SeglogError, RuntimeError):
+    """A commit for a partition that the member does not own, or no longer; nothing was committed."""
+
+
+class ConnectionFailed(SeglogError, ConnectionError):
+    """The server could not be reached, or the connection ended before the answer; sent: it may have got the request."""
+
+    retriable = True
+
+    def __init__(self, message: str, *, sent: bool = False) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class ServerError(SeglogError, RuntimeError):
+    """The server failed, or answered what no server of ours answers; `status` is that of HTTP."""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Unauthorized(SeglogError, PermissionError):
+    """The server wants a token, and got none or one that it does not know."""
+
+
+class Forbidden(SeglogError, PermissionError):
+    """The token is known, but does not carry the right for this; or the request comes from a foreign page."""
+
+
+class Busy(SeglogError, RuntimeError):
+    """The server has no room for this at present, or is stopping; try again after `retry_after` seconds, if it said."""
+
+    retriable = True
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from seglog.errors import InvalidArgument, InvalidType
@@ -21,6 +22,19 @@ class Record(NamedTuple):
     value: bytes or None (a tombstone); headers: pairs of str and bytes or None.
     """
 
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    """One record of a topic: its partition, where offset is its number, and the fields of `Record`."""
+
+    topic: str
+    partition: int
     offset: int
     timestamp: int
     key: bytes | None

@@ -6,7 +6,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seglog.kernels.checksum import xxh64
+from seglog.kernels.checksum import xxh64, xxh64_rows
 
 DATA = np.random.default_rng(7).integers(0, 256, 1 << 20, dtype=np.uint8)
 SEEDS = (0, 1, 2**63, 2**64 - 1, 0x0123456789ABCDEF)
@@ -30,3 +30,14 @@ def test_long_buffers_hash_as_the_library_does(length):
 def test_any_bytes_and_seed_hash_as_the_library_does(data, seed):
     array = np.frombuffer(data + b"\0", np.uint8)
     assert int(xxh64(array, 0, len(data), np.uint64(seed))) == xxhash.xxh64_intdigest(data, seed)
+
+
+@settings(deadline=None)  # as above
+@given(st.lists(st.none() | st.binary(max_size=80)))
+def test_a_column_hashes_row_by_row_and_a_null_is_zero(rows):
+    data = np.frombuffer(b"".join(row or b"" for row in rows) + b"\0", np.uint8)
+    lengths = np.array([-1 if row is None else len(row) for row in rows], np.int64)
+    ends = np.cumsum(np.maximum(lengths, 0))
+    out = np.full(len(rows), 7, np.uint64)
+    xxh64_rows(data.ctypes.data + ends - np.maximum(lengths, 0), lengths, out)
+    assert out.tolist() == [0 if row is None else xxhash.xxh64_intdigest(row) for row in rows]

@@ -73,3 +73,12 @@ def xxh64(buffer: Any, start: int, stop: int, seed: Any) -> Any:
     The caller guarantees 0 <= start <= stop <= len(buffer).
     """
     return xxh64_at(address_of(buffer) + start, stop - start, seed)
+
+
+@kernel
+def xxh64_rows(addresses: Any, lengths: Any, out: Any) -> None:
+    """Fill `out` (uint64) with the XXH64, seed 0, of each row of a column (`columns`), 0 for a null."""
+    for row in range(addresses.size):
+        out[row] = np.uint64(0)
+        if lengths[row] >= 0:
+            out[row] = xxh64_at(addresses[row], lengths[row], np.uint64(0))

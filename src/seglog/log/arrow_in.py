@@ -82,7 +82,7 @@ class ArrowBatch:
         rows = data.num_rows
         key = byte_rows(columns["key"], "key") if "key" in columns else null_rows(rows)
         headers = _header_rows(columns["headers"]) if "headers" in columns else _no_headers(rows)
-        timestamps = _timestamps(columns.get("timestamp"), rows, now)
+        timestamps = timestamps_of(columns.get("timestamp"), rows, now)
         return cls(timestamps, key, headers, byte_rows(columns["value"], "value"))
 
     def check_keys(self) -> None:
@@ -151,7 +151,8 @@ def _named_columns(data: Any) -> dict[str, pa.ChunkedArray]:
     return columns
 
 
-def _timestamps(column: pa.ChunkedArray | None, rows: int, now: int) -> Array:
+def timestamps_of(column: pa.ChunkedArray | None, rows: int, now: int) -> Array:
+    """int64 microseconds per row, `now` where none is given; InvalidType for a column of another type."""
     if column is None or pa.types.is_null(column.type):
         return np.full(rows, now, np.int64)
     kind = column.type

@@ -33,6 +33,7 @@ from seglog.segment.report import RecoveryReport
 from seglog.storage import Lock, Storage, Subdirectory
 
 if TYPE_CHECKING:
+    from seglog.config import Retention
     from seglog.keyed.pace import Progress
     from seglog.keyed.rewrite import Outcome
 
@@ -76,9 +77,9 @@ class Swap:
 
 
 def is_current(manifest: Manifest, plan: CompactionPlan) -> bool:
-    """Whether a plan's sources are still what the log begins with, every one as it was."""
-    sealed = manifest.segments[:-1]
-    return manifest.log_id == plan.log_id and sealed[: len(plan.sources)] == plan.sources
+    """Whether a plan's sources are still what the log begins with, every one as it was, and kept by the same rules."""
+    sealed, same_rules = manifest.segments[:-1], manifest.config.retention == plan.config.retention
+    return manifest.log_id == plan.log_id and same_rules and sealed[: len(plan.sources)] == plan.sources
 
 
 def make_swap(
@@ -86,7 +87,7 @@ def make_swap(
 ) -> Swap:
     """Return the swap; PlanStale where the plan's sources are no longer the log's."""
     if not is_current(manifest, plan):
-        raise PlanStale("the log was truncated, expired, compacted or repaired meanwhile; plan anew")
+        raise PlanStale("the log was truncated, expired, compacted, repaired or altered meanwhile; plan anew")
     if [number for part in outcome.parts for number in part.sources] != [source.file for source in plan.sources]:
         raise InvalidArgument("the outcome belongs to another plan")
     segments: list[SegmentEntry] = []
@@ -138,9 +139,20 @@ class CompactingLog(LockedLog):
         self, storage: Storage, lock: Lock, live: LiveSegments, clock: Clock, recovery: RecoveryReport
     ) -> None:
         super().__init__(storage, lock, live, clock, recovery)
-        self._keyed = live.config.retention.compact
-        self._needs_keys = live.config.retention.needs_keys
         self._compacting = threading.Lock()
+        self._take_retention()
+
+    def _take_retention(self) -> None:
+        self._keyed = self._live.config.retention.compact
+        self._needs_keys = self._live.config.retention.needs_keys
+
+    def alter_retention(self, retention: Retention) -> None:
+        """Keep records by another retention from now on; see Log.alter_retention."""
+        with self._writing():
+            config = replace(self._live.config, retention=retention)
+            if config != self._live.config:
+                self._live.configure(config)
+                self._take_retention()
 
     def plan_compaction(self, *, generational: bool = False) -> CompactionPlan:
         """Return what a compaction would do now; see Log.plan_compaction."""
@@ -263,4 +275,6 @@ class CompactingLog(LockedLog):
         if self._refusal is not None:
             raise self._refusal()
         if live is not None and not is_current(live.catalog.current, plan):
-            raise PlanStale("the log was truncated, expired or repaired while it was compacted; it is as that left it")
+            raise PlanStale(
+                "the log was truncated, expired, repaired or altered while it was compacted; it is as that left it"
+            )

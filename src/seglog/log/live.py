@@ -47,7 +47,6 @@ class LiveSegments:
         self.catalog = catalog
         self.cache = cache
         self.active = active
-        self.config = config
         self.last_append = clock()
         self._changing = False
         self.durability = Durability(active.next_offset)
@@ -55,12 +54,21 @@ class LiveSegments:
         self._clock = clock
         self.segment_bytes = config.segment_bytes
         self.record_limit = config.store_limit - HEADER_BYTES
-        self._age_us = config.roll_age_us
-        self.ages = self._age_us is not None or config.retention.age is not None
+        self._take(config)
         self._show()
         if config != catalog.current.config:
-            catalog.install(catalog.current.segments, config=config)
-            self._show()
+            self.configure(config)
+
+    def configure(self, config: LogConfig) -> None:
+        """Make this the stored config; of one that is open only the retention may change."""
+        self.catalog.install(self.catalog.current.segments, config=config)
+        self._take(config)
+        self._show()
+
+    def _take(self, config: LogConfig) -> None:
+        self.config = config
+        self._age_us = config.roll_age_us
+        self.ages = self._age_us is not None or config.retention.age is not None
 
     @property
     def settled(self) -> bool:

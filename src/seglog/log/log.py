@@ -19,6 +19,7 @@ from seglog.log.reading import ReadableLog
 from seglog.record import Header, Record, checked_bytes, checked_offset
 
 if TYPE_CHECKING:
+    from seglog.config import Retention
     from seglog.keyed.plan import CompactionPlan
     from seglog.keyed.rewrite import Outcome
     from seglog.keyed.schedule import Standing
@@ -102,6 +103,14 @@ class Log(ReadableLog):
         """
         self._refuse("append")
 
+    def is_ready(self, length: int) -> bool:
+        """Whether an append of so many bytes could begin at once, and would neither roll a segment nor sync.
+
+        A hint for a caller that must not wait, such as an event loop; by the time it appends it may be otherwise.
+        """
+        self._check_open()
+        return False
+
     def grouped(self) -> AbstractContextManager[None]:
         """Let the appends of this thread within the context share the sync that the flush policy asks of each."""
         return nullcontext()
@@ -162,6 +171,14 @@ class Log(ReadableLog):
     def expire(self) -> int:
         """Let go of what retention by time and size no longer keeps; return how many segments went."""
         self._refuse("expire")
+
+    def alter_retention(self, retention: Retention) -> None:
+        """Keep records by another retention from now on, also after the next opening; durable when it returns.
+
+        What it lets go of goes at the next roll, `expire` or `compact`. A compaction under way, begun by another one,
+        ends with PlanStale. StorageError: the retention is the old one.
+        """
+        self._refuse("alter_retention")
 
     def standing(self) -> Standing:
         """Return where the log stands with compaction by key: what is dirty, what is due and why, by segment."""

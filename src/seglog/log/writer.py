@@ -82,6 +82,18 @@ class LogWriter(CompactingLog):
             self._flush_if_due(offset + 1)
         return offset
 
+    def is_ready(self, length: int) -> bool:
+        """Whether an append could begin at once, and would neither roll nor sync; see Log.is_ready."""
+        if self._flush_records is not None or not self._mutex.acquire(blocking=False):
+            return False
+        try:
+            if self._refusal is not None or self._streaming:
+                return False
+            live = self._live
+            return live.active.size + length <= self._segment_bytes and not (live.ages and live.age_is_due())
+        finally:
+            self._mutex.release()
+
     def append_at(self, offset: int, record: Record) -> int:
         """Append a record of another log at its own offset; see Log.append_at."""
         offset = checked_offset(offset)

@@ -34,7 +34,7 @@ class Exit(IntEnum):
     OK = 0, "done (also when the reader of standard output had enough, as in `| head`)"
     FAILED = 1, "the log is damaged, a check failed, or a question was answered with no"
     USAGE = 2, "the command line or the input is wrong; what did go in is said"
-    NOT_FOUND = 3, "there is no such log or file, or the path is not a log"
+    NOT_FOUND = 3, "there is no such log, topic, group or file, or the path is not a log"
     LOCKED = 4, "another process is writing to the log, or changed it meanwhile; try again later"
     OUT_OF_RANGE = 5, "the log has no such offset, or no longer"
     IO = 6, "the operating system refused, or a sync failed"
@@ -47,7 +47,7 @@ class Exit(IntEnum):
 _EXITS: tuple[tuple[tuple[type[BaseException], ...], Exit], ...] = (
     ((KeyboardInterrupt,), Exit.INTERRUPTED),
     ((errors.CorruptRecord, errors.CorruptLog), Exit.FAILED),
-    ((errors.LogNotFound, errors.NotALog), Exit.NOT_FOUND),
+    ((errors.LogNotFound, errors.NotALog, errors.TopicNotFound, errors.GroupNotFound), Exit.NOT_FOUND),
     ((errors.LogLocked, errors.PlanStale), Exit.LOCKED),
     ((errors.OffsetError, errors.LogTruncated), Exit.OUT_OF_RANGE),
     ((errors.FormatVersionError,), Exit.VERSION),
@@ -89,7 +89,7 @@ def json_of(error: BaseException) -> str:
     }
     if isinstance(error, OSError) and error.filename is not None:
         fields["path"] = str(error.filename)
-    for name in ("offset", "next_offset", "lowest_offset", "path", "position", "size", "limit"):
+    for name in ("offset", "next_offset", "lowest_offset", "path", "position", "size", "limit", "topic", "group"):
         value = getattr(error, name, None)
         if value is not None:
             fields[name] = value if isinstance(value, int) else str(value)

@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 PARTITION = "partition"
 
 
+def as_table(data: pa.Table | pa.RecordBatch) -> pa.Table:
+    """Return a batch as a table; InvalidType where it is neither."""
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if not isinstance(data, pa.Table):
+        raise InvalidType(f"a batch must be a pyarrow Table or RecordBatch, not {type(data).__name__}")
+    return data
+
+
 def split_by_partition(data: pa.Table | pa.RecordBatch, partitions: int, turn: int) -> tuple[dict[int, pa.Table], int]:
     """Return each partition's rows in their order (partitions without rows are absent), and the next turn.
 
@@ -28,12 +37,8 @@ def split_by_partition(data: pa.Table | pa.RecordBatch, partitions: int, turn: i
     InvalidType if `data` is no table or its keys or partitions are of a type that these cannot have, InvalidArgument
     for a partition that is not there.
     """
-    if isinstance(data, pa.RecordBatch):
-        data = pa.Table.from_batches([data])
-    if not isinstance(data, pa.Table):
-        raise InvalidType(f"a batch must be a pyarrow Table or RecordBatch, not {type(data).__name__}")
     shares: dict[int, list[pa.RecordBatch]] = {}
-    for batch in data.to_batches():  # chunk by chunk: joined, string columns could pass Arrow's 2 GiB
+    for batch in as_table(data).to_batches():  # chunk by chunk: joined, string columns could pass Arrow's 2 GiB
         numbers, turn = _partition_numbers(batch, partitions, turn)
         if PARTITION in batch.schema.names:
             numbers = _named_partitions(batch, numbers, partitions)

@@ -1,28 +1,25 @@
 """A topic on disk: a directory of partitions `0/ 1/ ...`, each a log of its own, and `topic.json`.
 
-Everything durable is the logs' work; this module decides which partition a record goes to and that a topic is
-created whole or not at all. It knows nothing of record bytes, segments, consumers or brokers.
-
-A topic is created in this order: lock and create every partition, then `topic.json`. A crash before the last
-step leaves empty partitions that no reader takes for a topic, and `Topic.create` starts over from them.
+Everything durable is the logs' work; this module is what a topic's parts are put together in: where its directory comes
+from is in `creation`, which partition a record goes to in `appending`, batches of whole segments in `publishing`. It
+knows nothing of record bytes, segments, consumers or brokers.
 """
 
 from __future__ import annotations
 
-import threading
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from seglog.clock import system_clock
-from seglog.errors import CorruptLog, InvalidArgument, InvalidType, NotALog
+from seglog.errors import InvalidArgument
 from seglog.log.opening import open_log
-from seglog.log.staging import age_out, checked_batch, checked_name
-from seglog.record import checked_key
-from seglog.storage import LocalStorage, Subdirectory
+from seglog.storage import LocalStorage
+from seglog.topic import creation
 from seglog.topic import description as topic_json
-from seglog.topic.partitioner import partition_of
-from seglog.topic.transaction import Transaction, commit, finish, unfinished
+from seglog.topic.appending import Appending
+from seglog.topic.once import WINDOW, OnceWindow
+from seglog.topic.publishing import Publishing
 
 if TYPE_CHECKING:
     import os
@@ -31,34 +28,49 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from seglog.config import LogConfig
+    from seglog.clock import Clock
+    from seglog.config import LogConfig, Retention
     from seglog.log.log import Log
     from seglog.log.staging import StagedSegment
+    from seglog.record import Header
     from seglog.topic.description import Description
 
 Mode = Literal["a", "r"]
 
 
 class Topic:
-    """A named set of logs. Get one from `Topic.create` or `Topic.open`; it is a context manager.
+    """A named set of logs, from `Topic.create`, `Topic.open` or a `Broker`; a context manager, safe for threads.
 
     Records with a key go where Kafka's default partitioner would put them, so one key stays in one partition
     and its records keep their order. Records without one are dealt out in turn. Order holds within a
     partition only.
+
+    once, of the appends: an idempotency key, 1 to 200 characters of printable ASCII. An append that is repeated with
+    the same one returns what the first returned and stores nothing: also while the first is still under way, and after
+    a crash, where a batch of which a part was stored is completed. OnceConflict for another payload (keys and values)
+    under the same key. once_window: what is remembered. The first record of an append carries the key, in a header
+    "seglog-once"; one that the caller gives is replaced.
     """
 
     def __init__(
-        self, path: Path, description: Description, logs: list[Log], resources: ExitStack, *, unfinished: bool = False
+        self,
+        path: Path,
+        description: Description,
+        logs: list[Log],
+        resources: ExitStack,
+        clock: Clock,
+        *,
+        unfinished: bool = False,
+        once_window: OnceWindow = WINDOW,
     ) -> None:
         """unfinished: whether batches may wait that an interrupted `publish` committed."""
         self.path = path
+        self.closed = False
         self._description = description
         self._logs = logs
         self._resources = resources
-        self._turn = 0
-        self._storage = LocalStorage(path)
-        self._unfinished = unfinished
-        self._publishing = threading.RLock()
+        self._appending = Appending(logs, once_window)
+        self._publishing = Publishing(LocalStorage(path), logs, clock, waiting=unfinished)
 
     @classmethod
     def create(
@@ -68,6 +80,8 @@ class Topic:
         partitions: int,
         config: LogConfig | None = None,
         name: str | None = None,
+        clock: Clock | None = None,
+        once_window: OnceWindow = WINDOW,
     ) -> Topic:
         """Create a topic of `partitions` logs (1 to 10,000) with one config and open it for writing.
 
@@ -75,39 +89,48 @@ class Topic:
         first. Raises InvalidArgument (a bad count; a topic is already here), NotALog (something else is
         here), LogLocked.
         """
-        root = Path(path)
-        _check_partitions(partitions)
-        _claim_directory(root)
+        root, clock = Path(path), clock or system_clock
+        creation.check_partitions(partitions)
+        creation.claim_directory(root)
         with ExitStack() as resources:
             logs = [
-                resources.enter_context(open_log(root / str(partition), config, mode="a"))
+                resources.enter_context(open_log(root / str(partition), config, mode="a", clock=clock))
                 for partition in range(partitions)
             ]
             # The locks are held by now, so of two that create at once only one comes here.
-            _check_is_new(root)
+            creation.check_is_new(root)
             description = topic_json.Description.new(name or root.resolve().name, partitions)
             topic_json.write(root, description)
-            return cls(root, description, logs, resources.pop_all())
+            return cls(root, description, logs, resources.pop_all(), clock, once_window=once_window)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, mode: Mode = "a") -> Topic:
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        mode: Mode = "a",
+        clock: Clock | None = None,
+        once_window: OnceWindow = WINDOW,
+    ) -> Topic:
         """Open an existing topic; it is never created. mode "a": for writing (takes every partition's lock),
         "r".
 
         Raises LogNotFound, NotALog, FormatVersionError, CorruptLog (damaged, a partition is missing),
         LogLocked.
         """
-        root = Path(path)
+        root, clock = Path(path), clock or system_clock
         description = topic_json.read(root)
         with ExitStack() as resources:
             logs = [
-                resources.enter_context(open_log(_existing_partition(root, partition), mode=mode))
+                resources.enter_context(open_log(creation.existing_partition(root, partition), mode=mode, clock=clock))
                 for partition in range(description.partitions)
             ]
-            topic = cls(root, description, logs, resources, unfinished=mode == "a")
-            topic._finish_batches()
+            topic = cls(root, description, logs, resources, clock, unfinished=mode == "a", once_window=once_window)
+            topic._publishing.finish_waiting()
             topic._resources = resources.pop_all()
             return topic
+
+    # --- facts --------------------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -130,43 +153,96 @@ class Topic:
             raise InvalidArgument(f"topic {self.name!r} has partitions 0 to {self.partitions - 1}, not {number}")
         return self._logs[number]
 
+    def route(self, key: bytes | None, once: str | None = None) -> int:
+        """Return the partition that a record goes to: by its key; without one by `once`, so that a retry takes the same
+        way; without both the next in turn, and each call takes a turn.
+        """
+        return self._appending.route(key, once)
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def is_ready(self, partition: int, length: int, once: str | None = None) -> bool:
+        """Whether `append` of so many bytes to a partition could begin at once, for callers that must not wait.
+
+        A hint: by the time of the append it may be otherwise. See Log.is_ready.
+        """
+        return self._appending.is_ready(partition, length, once)
+
     def append(
         self,
         value: bytes | None,
         *,
         key: bytes | None = None,
         timestamp: int | None = None,
-        headers: Iterable[tuple[str, bytes | None]] = (),
+        headers: Iterable[Header] = (),
+        partition: int | None = None,
+        expected_offset: int | None = None,
+        once: str | None = None,
     ) -> tuple[int, int]:
-        """Append one record to its partition and return (partition, offset); arguments as `Log.append`."""
-        self._finish_batches()
-        key = checked_key(key)
-        number = self._turn if key is None else partition_of(key, self.partitions)
-        offset = self._logs[number].append(value, key=key, timestamp=timestamp, headers=headers)
-        if key is None:
-            self._turn = (number + 1) % self.partitions
-        return number, offset
+        """Append one record and return (partition, offset); arguments as `Log.append`, once: see above.
 
-    def append_batch(self, data: pa.Table | pa.RecordBatch) -> dict[int, range]:
+        partition: in place of the one that `route` gives; expected_offset needs it (InvalidArgument).
+        """
+        self._publishing.finish_waiting()
+        if partition is not None:
+            self.partition(partition)
+        elif expected_offset is not None:
+            raise InvalidArgument("expected_offset needs a partition: offsets count within one")
+        return self._appending.append(
+            value,
+            key=key,
+            timestamp=timestamp,
+            headers=headers,
+            partition=partition,
+            expected_offset=expected_offset,
+            once=once,
+        )
+
+    def append_stream(
+        self,
+        chunks: Iterable[bytes],
+        *,
+        key: bytes | None = None,
+        timestamp: int | None = None,
+        headers: Iterable[Header] = (),
+        limit: int | None = None,
+        partition: int | None = None,
+        once: str | None = None,
+        digest: int | None = None,
+    ) -> tuple[int, int]:
+        """Append one record whose value comes in pieces and return (partition, offset); see `Log.append_stream`.
+
+        digest: the value's XXH64 (seed 0), which `once` needs: it stands before the value. InvalidArgument, and nothing
+        stored, where the pieces give another.
+        """
+        self._publishing.finish_waiting()
+        if partition is not None:
+            self.partition(partition)
+        return self._appending.append_stream(
+            chunks,
+            key=key,
+            timestamp=timestamp,
+            headers=headers,
+            limit=limit,
+            partition=partition,
+            once=once,
+            digest=digest,
+        )
+
+    def append_batch(
+        self, data: pa.Table | pa.RecordBatch, *, partition: int | None = None, once: str | None = None
+    ) -> dict[int, range]:
         """Append rows (columns as `Log.append_batch`) and return the offsets they got, by partition.
 
-        Rows keep their order within a partition; rows without a key are dealt out in turn. Each partition's
-        share is appended whole or not at all; if one fails, earlier ones stay and the error's note tells
-        their offsets.
+        A column `partition` names the partition of the rows where it is not null; partition: that of all rows, and the
+        column is not looked for. Rows keep their order within a partition; rows without a key are dealt out in turn.
+        Each partition's share is appended whole or not at all; if one fails, earlier ones stay and the error's note
+        tells their offsets. With `once` the call may be repeated after any failure.
         """
-        from seglog.topic.split import split_by_partition  # noqa: PLC0415 - pyarrow and numba load with the first batch
-
-        self._finish_batches()
-        parts, turn = split_by_partition(data, self.partitions, self._turn)
-        offsets: dict[int, range] = {}
-        for number, part in parts.items():
-            try:
-                offsets[number] = self._logs[number].append_batch(part)
-            except Exception as error:
-                error.add_note(f"partition {number} took nothing of the batch; already appended: {offsets}")
-                raise
-        self._turn = turn
-        return offsets
+        self._publishing.finish_waiting()
+        if partition is not None:
+            self.partition(partition)
+        return self._appending.append_batch(data, partition=partition, once=once)
 
     def publish(
         self, staged: Mapping[int, Sequence[StagedSegment]], *, query: str, batch: int
@@ -177,42 +253,29 @@ class Topic:
         already. All partitions get their share or none does, whenever the process dies; readers may see one partition's
         share a moment before another's. An error whose note says "committed" is no loss: the next opening finishes.
         """
-        shares = {number: share for number, share in staged.items() if share}
-        transaction = Transaction(query=checked_name(query, "query"), batch=checked_batch(batch), staged=shares)
-        with self._publishing:
-            self._finish_batches()
-            if any(_last_batch(log, query) >= transaction.batch for log in self._logs):
-                return None
-            self.check_staged(transaction.staged)
-            self._unfinished = True
-            commit(self._storage, transaction)
-            added = finish(self._storage, transaction, self._logs)
-            self._unfinished = False
-            return added
+        return self._publishing.publish(staged, query=query, batch=batch)
 
     def check_staged(self, staged: Mapping[int, Sequence[StagedSegment]]) -> None:
         """Raise, without any change, where a partition would refuse: also one without a share."""
-        for number in staged:
-            self.partition(number)
-        for number, log in enumerate(self._logs):  # once it is committed none may refuse
-            log.check_staged(staged.get(number, ()))
+        self._publishing.check_staged(staged)
 
     def published(self, query: str) -> int | None:
         """Return the number of the last batch that was published for a query, None before the first."""
-        last = max(_last_batch(log, query) for log in self._logs)
-        return None if last < 0 else last
+        return self._publishing.published(query)
 
-    def _finish_batches(self) -> None:
-        """Do what an interrupted `publish` left to do, before anything else on the topic."""
-        if not self._unfinished:
-            return
-        with self._publishing:  # another thread's may be under way: it is waited for
-            for transaction in unfinished(self._storage):
-                commit(self._storage, transaction)  # once more: who died in the middle of it may not have synced it
-                finish(self._storage, transaction, self._logs)
-            self._unfinished = False
-            for number in range(self.partitions):  # only now: an unfinished batch needs its stages, however old
-                age_out(Subdirectory(self._storage, str(number)), system_clock())
+    def alter_retention(self, retention: Retention) -> None:
+        """Give every partition another retention, for good; see `Log.alter_retention`.
+
+        Partition by partition, each durable: if one fails, a note tells which have the new one. It may be called again.
+        """
+        for number, log in enumerate(self._logs):
+            try:
+                log.alter_retention(retention)
+            except Exception as error:
+                error.add_note(f"partitions below {number} of topic {self.name!r} have the new retention already")
+                raise
+
+    # --- the end ------------------------------------------------------------------------------------------------
 
     def sync(self) -> None:
         """Make everything appended so far durable, in every partition."""
@@ -221,6 +284,7 @@ class Topic:
 
     def close(self) -> None:
         """Close every partition (each syncs); all are closed even if one fails. Closing twice is harmless."""
+        self.closed = True
         self._resources.close()
 
     def __enter__(self) -> Self:
@@ -233,54 +297,3 @@ class Topic:
 
     def __repr__(self) -> str:
         return f"Topic({str(self.path)!r}, name={self.name!r}, partitions={self.partitions})"
-
-
-def _last_batch(log: Log, query: str) -> int:
-    last = log.published(query)
-    return -1 if last is None else last
-
-
-def _check_partitions(partitions: int) -> None:
-    if isinstance(partitions, bool) or not isinstance(partitions, int):
-        raise InvalidType(f"partitions must be an int, not {type(partitions).__name__}")
-    if not 1 <= partitions <= topic_json.MAX_PARTITIONS:
-        raise InvalidArgument(f"partitions is {partitions}; it must be between 1 and {topic_json.MAX_PARTITIONS}")
-
-
-def _check_is_new(root: Path) -> None:
-    if topic_json.is_topic(root):
-        raise InvalidArgument(f"{root} already is a topic; Topic.open opens it")
-
-
-def _claim_directory(root: Path) -> None:
-    """Make `root` an empty directory, clearing what an interrupted create left and nothing else."""
-    if root.exists() and not root.is_dir():
-        raise NotALog(f"{root} is a file; a topic is a directory")
-    root.mkdir(parents=True, exist_ok=True)
-    topic_json.sync_directory(root.resolve().parent)
-    _check_is_new(root)
-    entries = sorted(entry for entry in root.iterdir() if entry.name != topic_json.TEMPORARY_NAME)
-    for entry in entries:
-        if not (entry.name.isdecimal() and entry.is_dir()):
-            raise NotALog(f"{root} holds {entry.name!r}, which is no partition; create the topic elsewhere")
-    for entry in entries:
-        _clear_leftover(entry)
-
-
-def _clear_leftover(directory: Path) -> None:
-    """Remove a partition that never was a topic's. One that holds records is somebody's log: NotALog."""
-    log = open_log(directory, mode="a")
-    if log.next_offset != log.config.initial_offset:
-        log.close()
-        raise NotALog(f"{directory} is a log with records but {directory.parent} is no topic; it was left alone")
-    log.remove()
-
-
-def _existing_partition(root: Path, number: int) -> Path:
-    """Return the directory of a partition. Opening for writing creates, so a lost one has to be noticed
-    before.
-    """
-    directory = root / str(number)
-    if not directory.is_dir() or not any(directory.iterdir()):
-        raise CorruptLog(f"{root}: partition {number} is missing; restore {directory} or the records in it are lost")
-    return directory

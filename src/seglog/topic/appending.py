@@ -1,0 +1,221 @@
+"""Records into a topic's partitions: which one, and each only once where the caller wants that.
+
+Knows logs by number; that a topic is a directory is the business of `topic`, what is remembered that of `once`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from xxhash import xxh64
+
+from seglog.errors import InvalidArgument, InvalidType
+from seglog.record import checked_bytes, checked_key
+from seglog.topic.once import (
+    OnceMemory,
+    OnceWindow,
+    Share,
+    checked_once,
+    digest_of,
+    hash_of,
+    mark_of,
+    refuse_other,
+    with_mark,
+)
+from seglog.topic.partitioner import partition_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from seglog.log.log import Log
+    from seglog.record import Header, Headers
+
+Part = TypeVar("Part")
+
+
+class Appending:
+    """What a topic's appends do; see `Topic`. Safe for threads."""
+
+    def __init__(self, logs: Sequence[Log], window: OnceWindow) -> None:
+        self._logs = logs
+        self._turn = 0
+        self._memory = OnceMemory(logs, window)
+
+    def route(self, key: bytes | None, once: str | None) -> int:
+        """Return the partition of a record; see Topic.route."""
+        if key is not None:
+            return partition_of(checked_key(key) or b"", len(self._logs))
+        if once is not None:
+            return partition_of(checked_once(once).encode(), len(self._logs))
+        number = self._turn
+        self._turn = (number + 1) % len(self._logs)
+        return number
+
+    def is_ready(self, partition: int, length: int, once: str | None) -> bool:
+        """Whether an append could begin at once; see Topic.is_ready."""
+        return self._logs[partition].is_ready(length) and (once is None or self._memory.is_ready(once))
+
+    # --- one record ---------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        value: bytes | None,
+        *,
+        key: bytes | None,
+        timestamp: int | None,
+        headers: Iterable[Header],
+        partition: int | None,
+        expected_offset: int | None,
+        once: str | None,
+    ) -> tuple[int, int]:
+        """Append one record; see Topic.append."""
+        if once is None:
+            number = self.route(key, None) if partition is None else partition
+            return number, self._logs[number].append(
+                value, key=key, timestamp=timestamp, headers=headers, expected_offset=expected_offset
+            )
+        key, value = checked_key(key), None if value is None else checked_bytes(value, "value")
+
+        def put(log: Log, headers: Headers) -> int:
+            return log.append(value, key=key, timestamp=timestamp, headers=headers, expected_offset=expected_offset)
+
+        return self._append_once(checked_once(once), key, hash_of(value), partition, headers, put)
+
+    def append_stream(
+        self,
+        chunks: Iterable[bytes],
+        *,
+        key: bytes | None,
+        timestamp: int | None,
+        headers: Iterable[Header],
+        limit: int | None,
+        partition: int | None,
+        once: str | None,
+        digest: int | None,
+    ) -> tuple[int, int]:
+        """Append one record whose value comes in pieces; see Topic.append_stream."""
+        pieces = chunks if digest is None else _verified(chunks, digest)
+
+        def put(log: Log, headers: Iterable[Header]) -> int:
+            return log.append_stream(pieces, key=key, timestamp=timestamp, headers=headers, limit=limit)
+
+        if once is None:
+            number = self.route(key, None) if partition is None else partition
+            return number, put(self._logs[number], headers)
+        if digest is None:
+            raise InvalidArgument("a streamed append with once needs digest, the XXH64 of the value")
+        return self._append_once(checked_once(once), checked_key(key), digest, partition, headers, put)
+
+    def _append_once(
+        self,
+        once: str,
+        key: bytes | None,
+        value_hash: int,
+        partition: int | None,
+        headers: Iterable[Header],
+        put: Callable[[Log, Headers], int],
+    ) -> tuple[int, int]:
+        digest = digest_of(hash_of(key), value_hash)
+        with self._memory.alone(once) as stored:
+            if stored:
+                refuse_other(once, stored, (1, digest))
+                return stored[0].partition, stored[0].first
+            number = self.route(key, once) if partition is None else partition
+            mark = mark_of(once, Share(number, 0, 1, digest))
+            offset = put(self._logs[number], with_mark(headers, mark))
+            self._memory.remember(once, Share(number, offset, 1, digest))
+            return number, offset
+
+    # --- batches ------------------------------------------------------------------------------------------------
+
+    def append_batch(
+        self, data: pa.Table | pa.RecordBatch, *, partition: int | None, once: str | None
+    ) -> dict[int, range]:
+        """Append rows; see Topic.append_batch."""
+        if once is not None:
+            return self._append_batch_once(data, partition, checked_once(once))
+        parts, turn = self._shares(data, partition, self._turn)
+        offsets = _each(parts, lambda number, part: self._logs[number].append_batch(part))
+        self._turn = turn
+        return offsets
+
+    def _shares(
+        self, data: pa.Table | pa.RecordBatch, partition: int | None, turn: int
+    ) -> tuple[dict[int, pa.Table], int]:
+        """Return partition -> its rows, and the next turn."""
+        from seglog.topic.split import as_table, split_by_partition  # noqa: PLC0415 - pyarrow and numba load when used
+
+        if partition is None:
+            return split_by_partition(data, len(self._logs), turn)
+        table = as_table(data)
+        return ({partition: table} if table.num_rows else {}), turn
+
+    def _append_batch_once(self, data: pa.Table | pa.RecordBatch, partition: int | None, once: str) -> dict[int, range]:
+        from seglog.topic.once_batch import digest_of_rows  # noqa: PLC0415 - pyarrow and numba load when used
+        from seglog.topic.split import as_table  # noqa: PLC0415 - as above
+
+        table = as_table(data)
+        parts, _ = self._shares(table, partition, self.route(None, once))
+        digest = digest_of_rows(table)
+        with self._memory.alone(once) as stored:
+            refuse_other(once, stored, {number: (part.num_rows, digest) for number, part in parts.items()})
+            return _each(parts, lambda number, part: self._complete(once, number, part, digest, stored))
+
+    def _complete(self, once: str, number: int, part: pa.Table, digest: int, stored: tuple[Share, ...]) -> range:
+        """Append what is missing of a share behind the pieces that are stored; return the offsets of all of it.
+
+        Where a crash had parted it and others have appended since: those of its last piece.
+        """
+        from seglog.topic.once_batch import marked, rows_there  # noqa: PLC0415 - pyarrow and numba load when used
+
+        pieces, log, done = [share for share in stored if share.partition == number], self._logs[number], 0
+        if pieces:
+            last = pieces[-1]
+            done = last.rows if last.whole else last.row + rows_there(part, log, last)
+        if done < part.num_rows:
+            share = Share(number, 0, part.num_rows, digest, done)
+            offsets = log.append_batch(marked(part.slice(done), mark_of(once, share)))
+            pieces.append(share._replace(first=offsets.start))
+        else:
+            pieces[-1] = pieces[-1]._replace(whole=True)
+        self._memory.remember(once, pieces[-1])
+        return _joined(pieces)
+
+
+def _joined(pieces: list[Share]) -> range:
+    """Return the offsets of the last piece, and of those before it that stand right in front of it."""
+    last = pieces[-1]
+    start, row = last.first, last.row
+    for piece in reversed(pieces[:-1]):
+        if piece.first + row - piece.row != start:
+            break
+        start, row = piece.first, piece.row
+    return range(start, last.first + last.rows - last.row)
+
+
+def _each(parts: dict[int, Part], put: Callable[[int, Part], range]) -> dict[int, range]:
+    """Put each partition's part in; an error's note tells what went in before it."""
+    offsets: dict[int, range] = {}
+    for number, part in parts.items():
+        try:
+            offsets[number] = put(number, part)
+        except Exception as error:
+            error.add_note(f"partition {number} took nothing of the batch; already appended: {offsets}")
+            raise
+    return offsets
+
+
+def _verified(chunks: Iterable[bytes], digest: int) -> Iterator[bytes]:
+    """Yield the pieces; InvalidArgument in the end, so that nothing is stored, where they are not what was said."""
+    if isinstance(chunks, (bytes, str, bytearray, memoryview)):
+        raise InvalidType("append_stream takes an iterable of bytes; for one value at hand use append")
+    seen = xxh64()
+    for chunk in chunks:
+        seen.update(chunk)
+        yield chunk
+    if seen.intdigest() != digest:
+        raise InvalidArgument(
+            f"the pieces have the XXH64 {seen.intdigest():016x}, not {digest:016x}; nothing was stored"
+        )

@@ -1,0 +1,277 @@
+"""A broker: a directory of topics, and what their consumer groups have committed. The composition root of topics.
+
+    root/<topic>/         a topic each; the directory's name is its name
+    root/.groups/         a compacted log of ours: members and committed offsets; its lock is the broker's
+    root/.deleted-<id>/   a topic on its way out, cleared when a broker opens the root for writing
+
+What is durable is the topics' and the log's work; what makes a deletion whole or not done is one rename (`deletion`).
+It knows nothing of record bytes, of assignment, and of who calls it over a network.
+
+Locks, in the order in which they are taken: `_structure` (creating, altering, deleting), the groups' own, `_guard`
+(which topics are open). Groups ask for partitions while they hold theirs, so `_guard` never calls them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
+
+from seglog.clock import Clock, system_clock
+from seglog.errors import (
+    LogClosed,
+    LogReadOnly,
+    SeglogError,
+    TopicExists,
+    TopicNotFound,
+)
+from seglog.topic import deletion, description
+from seglog.topic.groups import Groups
+from seglog.topic.names import checked_name, is_name
+from seglog.topic.root import OFFSETS, open_to_read, open_to_write, refuse_other
+from seglog.topic.topic import Topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+
+    from seglog.config import LogConfig, Retention
+    from seglog.log.log import Log
+    from seglog.topic.groups.consumer import Consumer, Start
+
+
+class Broker:
+    """Topics and consumer groups below one directory. A context manager; safe for threads.
+
+    recovered: what opening had to set right, in words; empty after an orderly end.
+    """
+
+    def __init__(
+        self, root: str | os.PathLike[str], *, mode: Literal["a", "r"] = "a", clock: Clock = system_clock
+    ) -> None:
+        """Open it. mode "a": create the directory if need be, hold it alone (LogLocked); "r": read beside who does.
+
+        A topic is opened when it is first asked for. LogNotFound (mode "r") where there is no such directory, NotALog
+        where it is a topic or a log itself, or a file.
+        """
+        self.root = Path(os.path.abspath(root))  # noqa: PTH100 - Path.absolute keeps "..", resolve follows links
+        self.recovered: tuple[str, ...] = ()
+        self._mode: Literal["a", "r"] = mode
+        self._clock = clock
+        self._structure = threading.RLock()
+        self._guard = threading.RLock()
+        self._open: dict[str, Topic] = {}
+        self._failed: dict[str, SeglogError] = {}
+        self._coming: str | None = None  # what is being created: nobody's yet, though it may be there already
+        self._closed = False
+        refuse_other(self.root, mode)
+        with ExitStack() as resources:
+            self._offsets = resources.enter_context((open_to_write if mode == "a" else open_to_read)(self.root, clock))
+            resources.callback(self._close_topics)
+            self._groups = self._load_groups()
+            if mode == "a":
+                deletion.clear(self.root)
+                self.recovered = self._groups.settle()
+            self._resources = resources.pop_all()
+
+    # --- topics -------------------------------------------------------------------------------------------------
+
+    def topics(self) -> list[str]:
+        """Return the names of all topics, in order."""
+        self._check_open()
+        found = [path.name for path in description.below(self.root) if is_name(path.name)]
+        return [name for name in found if name != self._coming]
+
+    def topic(self, name: str) -> Topic:
+        """Return a topic, opened as the broker is; the same object until it is closed or deleted.
+
+        TopicNotFound, and what `Topic.open` raises.
+        """
+        checked_name(name, "topic")
+        with self._guard:
+            self._check_open()
+            known = self._open.get(name)
+            if known is not None and not known.closed and self._is_present(known):
+                return known
+            if name == self._coming:
+                raise TopicNotFound(name)
+            return self._open_topic(name)
+
+    def create_topic(self, name: str, *, partitions: int = 1, config: LogConfig | None = None) -> Topic:
+        """Create a topic, durably, and return it. TopicExists, and what `Topic.create` raises."""
+        checked_name(name, "topic")
+        with self._structure:
+            self._check_writable("create_topic")
+            if description.is_topic(self.root / name):
+                raise TopicExists(name)
+            self._forget_offsets(name)  # of one that was deleted, if that failed half-way
+            self._coming = name
+            try:
+                created = Topic.create(self.root / name, partitions=partitions, config=config, clock=self._clock)
+                with self._guard:
+                    self._open[name] = created
+            finally:
+                self._coming = None
+            return created
+
+    def alter_retention(self, name: str, retention: Retention) -> None:
+        """Give every partition of a topic another retention, for good; see Topic.alter_retention. TopicNotFound."""
+        with self._structure:
+            self._check_writable("alter_retention")
+            self.topic(name).alter_retention(retention)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with its records and its committed offsets; durable when it returns. TopicNotFound.
+
+        It is whole or gone, whenever the process dies. Whoever still has it gets LogClosed.
+        """
+        with self._structure:
+            self._check_writable("delete_topic")
+            checked_name(name, "topic")
+            doomed = self._take_away(name)
+            self._forget_offsets(name)
+        deletion.remove(doomed)
+
+    def _forget_offsets(self, name: str) -> None:
+        """Forget what was committed of a topic, durably: another of its name must not begin there."""
+        self._groups.forget_topic(name)
+        self._offsets.sync()
+
+    def _take_away(self, name: str) -> Path:
+        """Take a topic's directory away, and close the topic; return where the directory is now.
+
+        It is closed before another of its name can come, which must not be written to by this one.
+        """
+        path, topic = self.root / name, None
+        try:
+            with self._guard:
+                if not description.is_topic(path):
+                    raise TopicNotFound(name)
+                try:
+                    return deletion.take_away(path)
+                finally:
+                    if not description.is_topic(path):
+                        topic = self._open.pop(name, None)
+                        self._failed.pop(name, None)
+        finally:
+            if topic is not None:
+                with suppress(SeglogError):  # it syncs what nobody wants any more
+                    topic.close()
+
+    def _open_topic(self, name: str) -> Topic:
+        path = self.root / name
+        if not description.is_topic(path):
+            raise TopicNotFound(name)
+        stale = self._open.pop(name, None)
+        if stale is not None:
+            stale.close()
+        try:
+            self._open[name] = Topic.open(path, mode=self._mode, clock=self._clock)
+        except SeglogError as error:
+            self._failed[name] = error
+            raise
+        self._failed.pop(name, None)
+        return self._open[name]
+
+    def _is_present(self, topic: Topic) -> bool:
+        """Whether an open topic is the one that stands on the disk; beside a writer it may be another by now."""
+        if self._mode == "a":
+            return True
+        return description.is_topic(topic.path) and description.read(topic.path).id == topic.id
+
+    # --- groups -------------------------------------------------------------------------------------------------
+
+    @property
+    def groups(self) -> Groups:
+        """The consumer groups. Of a broker that only reads: as they stand at this moment."""
+        self._check_open()
+        return self._groups if self._mode == "a" else self._load_groups()
+
+    def consumer(
+        self,
+        group: str,
+        topics: Iterable[str],
+        *,
+        start: Start = "earliest",
+        session_timeout: float = 30.0,
+        share: tuple[int, int] | None = None,
+    ) -> Consumer:
+        """Return a consumer of topics for a group; see `seglog.topic.groups.consumer.Consumer`."""
+        from seglog.topic.groups.consumer import Consumer  # noqa: PLC0415 - it needs a broker to be made
+
+        return Consumer(self, self.groups, group, topics, start=start, session_timeout=session_timeout, share=share)
+
+    def _load_groups(self) -> Groups:
+        return Groups(self._offsets, partitions=self._partitions, clock=self._clock, bounds=self._bounds)
+
+    def _partitions(self, name: str) -> int:
+        return self.topic(name).partitions
+
+    def _bounds(self, name: str, partition: int) -> tuple[int, int]:
+        log = self.topic(name).partition(partition)
+        return log.lowest_offset, log.next_offset
+
+    # --- all of it ----------------------------------------------------------------------------------------------
+
+    def logs(self) -> dict[str, Log]:
+        """Return every log by name, "<topic>/<partition>" and ".groups", as `Cleaner(broker.logs)` takes them.
+
+        A topic that cannot be opened is left out, and named in `failed`.
+        """
+        found = {OFFSETS: self._offsets}
+        for name in self.topics():
+            with suppress(SeglogError):
+                topic = self.topic(name)
+                found |= {f"{name}/{number}": topic.partition(number) for number in range(topic.partitions)}
+        return found
+
+    @property
+    def failed(self) -> dict[str, SeglogError]:
+        """The topics that could not be opened when last tried, and why."""
+        with self._guard:
+            return dict(self._failed)
+
+    def sync(self) -> None:
+        """Make everything that was appended and committed so far durable."""
+        with self._guard:
+            self._check_open()
+            topics = [topic for topic in self._open.values() if not topic.closed]
+        for topic in topics:
+            topic.sync()
+        self._offsets.sync()
+
+    def close(self) -> None:
+        """Close every topic and the groups (each syncs); all are closed even if one fails. Twice is harmless."""
+        with self._structure:
+            with self._guard:
+                self._closed = True
+            self._resources.close()
+
+    def _close_topics(self) -> None:
+        with self._guard, ExitStack() as closing:
+            for topic in self._open.values():
+                closing.callback(topic.close)
+            self._open.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Broker({str(self.root)!r}, mode={self._mode!r})"
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosed(f"{self.root}: the broker is closed; open it again")
+
+    def _check_writable(self, what: str) -> None:
+        self._check_open()
+        if self._mode == "r":
+            raise LogReadOnly(errno.EROFS, f'{what} needs a broker opened with mode="a"', str(self.root))

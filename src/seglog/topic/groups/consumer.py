@@ -1,0 +1,289 @@
+"""A consumer in the broker's process: reads for a group what it is assigned, and commits how far it has come.
+
+Where it stands is kept by `position`, who reads what by `Groups`; here they are driven, and the logs are read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+
+from seglog.clock import system_clock
+from seglog.errors import GroupNotFound, InvalidArgument, LogClosed, OffsetOutOfRange, SeglogError, UnknownMember
+from seglog.log.tail import FIRST_WAIT, LONGEST_WAIT
+from seglog.record import TopicRecord, checked_offset, checked_timestamp
+from seglog.topic.fetch import fetch_batches, fetch_records
+from seglog.topic.groups.asked import checked_timeout, checked_topics, checked_wait
+from seglog.topic.groups.assignment import checked_share, shared
+from seglog.topic.groups.position import Cursor
+from seglog.topic.names import checked_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+
+    import pyarrow as pa
+
+    from seglog.log.log import Log
+    from seglog.topic.broker import Broker
+    from seglog.topic.groups.groups import Groups
+    from seglog.topic.places import Partition
+    from seglog.topic.positions import Positions
+
+Start = Literal["earliest", "latest"]
+
+MAX_RECORDS = 500
+MAX_BYTES = 1024 * 1024
+
+
+class _Piece(NamedTuple):
+    """What one reading of a partition gave: how many records, of how many bytes, and where to go on."""
+
+    found: list[Any]
+    records: int
+    bytes: int
+    next_offset: int
+
+
+_Read = Callable[["Log", int, int, int], _Piece]  # log, offset, records and bytes at most
+
+
+class TopicBatch(NamedTuple):
+    """Rows of one partition in Arrow; columns as in `Log.batches`."""
+
+    topic: str
+    partition: int
+    batch: pa.RecordBatch
+
+
+class Consumer:
+    """Reads topics for a group: each record at least once, and once where every poll's records are committed before
+    the next poll. A context manager; one thread at a time. Get it from `Broker.consumer`.
+
+    Its partitions change only inside `poll`, which also tells the group that it is there: who does not poll for
+    `session_timeout` loses them to the others, and gets UnknownMember from `commit`; the next poll joins again.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        groups: Groups,
+        group: str,
+        topics: Iterable[str],
+        *,
+        start: Start = "earliest",
+        session_timeout: float = 30.0,
+        share: tuple[int, int] | None = None,
+    ) -> None:
+        """start: where a partition begins of which the group has committed nothing.
+
+        session_timeout: seconds. share: (index, n) reads every n-th partition instead of joining; the group must have
+        no members when it commits. TopicNotFound.
+        """
+        if start not in ("earliest", "latest"):
+            raise InvalidArgument(f'start is {start!r}; it must be "earliest" or "latest"')
+        self._broker, self._groups, self._start = broker, groups, start
+        self._group, self._topics = checked_name(group, "group"), checked_topics(topics)
+        self._timeout = checked_timeout(session_timeout)
+        self._cursor = Cursor(self._timeout)
+        self._member: str | None = None
+        self._closed = False
+        if share is None:
+            self._join()
+        else:
+            counts = {topic: broker.topic(topic).partitions for topic in self._topics}
+            self._cursor.adopt(shared(checked_share(share), counts))
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def poll(
+        self, *, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES, timeout: float = 0.0
+    ) -> list[TopicRecord]:
+        """Return the next records, of one or more partitions; waits up to `timeout` seconds for the first.
+
+        max_bytes: of keys, values and headers; one record comes, however large. OffsetOutOfRange where a position is
+        no longer in its partition, or not yet: nothing is skipped in silence; `seek` says where to go on.
+        """
+        pieces = self._poll(_records, max_records, max_bytes, timeout)
+        return [TopicRecord(*partition, *record) for partition, piece in pieces for record in piece.found]
+
+    def poll_batches(
+        self, *, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES, timeout: float = 0.0
+    ) -> list[TopicBatch]:
+        """Return the same in Arrow, one batch or more of each partition."""
+        pieces = self._poll(_batches, max_records, max_bytes, timeout)
+        return [TopicBatch(*partition, batch) for partition, piece in pieces for batch in piece.found]
+
+    def _poll(self, read: _Read, max_records: int, max_bytes: int, timeout: float) -> list[tuple[Partition, _Piece]]:
+        deadline, wait = time.monotonic() + checked_wait(timeout), FIRST_WAIT
+        while True:
+            self._check_open()
+            self._beat()
+            self._place()
+            pieces = self._read_round(read, max_records, max_bytes)
+            left = deadline - time.monotonic()
+            if pieces or left <= 0:
+                return pieces
+            time.sleep(min(wait, left))
+            wait = min(wait * 2, LONGEST_WAIT)
+
+    def _read_round(self, read: _Read, max_records: int, max_bytes: int) -> list[tuple[Partition, _Piece]]:
+        """Read one partition after the other, from the one whose turn it is, until there is enough."""
+        pieces: list[tuple[Partition, _Piece]] = []
+        for topic, of in self._cursor.wanted().items():
+            for number, start in of.items():
+                try:
+                    piece = read(self._log((topic, number)), start, max_records, max_bytes)
+                except SeglogError as error:
+                    if pieces:  # these are to be delivered; the next poll comes to this partition, and raises
+                        return pieces
+                    error.add_note(f"partition {number} of topic {topic!r}, read by group {self._group!r}")
+                    raise
+                self._cursor.took((topic, number), piece.next_offset, piece.records > 0)
+                if piece.records:
+                    pieces.append(((topic, number), piece))
+                    max_records, max_bytes = max_records - piece.records, max_bytes - piece.bytes
+                if max_records <= 0 or max_bytes <= 0:
+                    return pieces
+        return pieces
+
+    def _log(self, partition: Partition) -> Log:
+        return self._broker.topic(partition[0]).partition(partition[1])
+
+    # --- where it stands ------------------------------------------------------------------------------------------
+
+    @property
+    def assignment(self) -> tuple[Partition, ...]:
+        """What this consumer reads: (topic, partition), in order."""
+        return self._cursor.assignment
+
+    @property
+    def positions(self) -> dict[str, dict[int, int]]:
+        """Topic -> partition -> the offset that the next poll begins with."""
+        self._check_open()
+        self._place()
+        return self._cursor.positions
+
+    def seek(self, topic: str, partition: int, offset: int) -> None:
+        """Go on at another offset, which is what the next `commit` notes. NotAssigned, OffsetOutOfRange."""
+        self._check_open()
+        where, offset = (topic, partition), checked_offset(offset)
+        if where in self._cursor.assignment:
+            lowest, end = self._bounds(where)
+            if not lowest <= offset <= end:
+                raise OffsetOutOfRange(offset, lowest, end)
+        self._cursor.seek(where, offset)
+
+    def seek_to_time(self, timestamp: int) -> None:
+        """Go on, in every assigned partition, at its first record of this time (us) or later; else at its end."""
+        self._check_open()
+        checked_timestamp(timestamp)
+        for partition in self._cursor.assignment:
+            log = self._log(partition)
+            end = log.next_offset
+            found = log.offset_at(timestamp)
+            self._cursor.seek(partition, end if found is None else found)
+
+    def lag(self) -> dict[Partition, int]:
+        """Return how many offsets this consumer is behind the end of each of its partitions."""
+        behind = {}
+        for topic, of in self.positions.items():
+            for number, position in of.items():
+                lowest, end = self._bounds((topic, number))
+                behind[topic, number] = max(0, end - max(position, lowest))
+        return behind
+
+    def _bounds(self, partition: Partition) -> tuple[int, int]:
+        log = self._log(partition)
+        return log.lowest_offset, log.next_offset
+
+    def _place(self) -> None:
+        """Find where to begin in partitions that are new here: at what the group committed, else where it was told."""
+        wanted = self._cursor.needs_position()
+        if not wanted:
+            return
+        committed: Positions = {}
+        with suppress(GroupNotFound):  # nobody joined and nothing was committed: static sharing begins so
+            committed = self._groups.committed(self._group)
+        for topic, number in wanted:
+            offset = committed.get(topic, {}).get(number)
+            if offset is None:
+                lowest, end = self._bounds((topic, number))
+                self._cursor.place((topic, number), lowest if self._start == "earliest" else end)
+            else:
+                self._cursor.place((topic, number), offset, committed=True)
+
+    # --- the group ------------------------------------------------------------------------------------------------
+
+    def commit(self, offsets: Positions | None = None, *, durable: bool = False) -> None:
+        """Note in the group how far this consumer has come. Default: everything that `poll` has returned so far.
+
+        offsets: topic -> partition -> the offset to be read next. durable: it survives power loss when this returns;
+        otherwise kill -9. NotAssigned, UnknownMember: others have taken over, nothing was committed; poll on.
+        """
+        self._check_open()
+        chosen = self._cursor.to_commit() if offsets is None else offsets
+        if chosen or durable:
+            self._groups.commit(self._group, chosen, member=self._member, durable=durable)
+            self._cursor.committed(chosen)
+
+    def _beat(self) -> None:
+        if self._member is None:
+            return
+        try:
+            answer = self._groups.heartbeat(self._group, self._member, self._cursor.generation)
+        except UnknownMember:
+            self._cursor.reset()
+            self._join()
+        else:
+            self._cursor.adopt(answer.assignment, answer.generation, system_clock())
+
+    def _join(self) -> None:
+        answer = self._groups.join(
+            self._group, self._topics, member=self._member, session_timeout=self._timeout, local=True
+        )
+        self._member = answer.member
+        self._cursor.adopt(answer.assignment, answer.generation, system_clock())
+
+    def close(self) -> None:
+        """Leave the group, so that others go on at once; commits nothing. A second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._member is not None:
+            with suppress(LogClosed):  # the broker was closed first: what is local ends with it
+                self._groups.leave(self._group, self._member)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Consumer of {self._group!r} {'closed' if self._closed else list(self.assignment)}>"
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosed(f"the consumer of group {self._group!r} is closed; make another one")
+
+
+def _records(log: Log, start: int, max_records: int, max_bytes: int) -> _Piece:
+    found, next_offset = fetch_records(log, start, max_records=max_records, max_bytes=max_bytes)
+    size = sum(
+        len(one.key or b"") + len(one.value or b"") + sum(len(name) + len(value or b"") for name, value in one.headers)
+        for one in found
+    )
+    return _Piece(found, len(found), size, next_offset)
+
+
+def _batches(log: Log, start: int, max_records: int, max_bytes: int) -> _Piece:
+    from seglog.topic.measure import row_bytes  # noqa: PLC0415 - pyarrow and numba load when first used
+
+    found, next_offset = fetch_batches(log, start, max_records=max_records, max_bytes=max_bytes)
+    size = sum(int(row_bytes(batch).sum()) for batch in found)
+    return _Piece(found, sum(batch.num_rows for batch in found), size, next_offset)

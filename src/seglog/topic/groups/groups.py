@@ -1,0 +1,322 @@
+"""The coordinator: it answers members, keeps what was committed, and writes both down before anybody hears of it.
+
+Everything it knows stands in the log `.groups`, but for when a member was heard of last: sessions begin anew when the
+log is opened. Who gets what is decided in `assignment`, what a handover is in `state`; this module knows neither how
+records are read nor who asks.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from typing import TYPE_CHECKING
+
+from seglog.clock import Clock, system_clock
+from seglog.errors import (
+    GroupConflict,
+    GroupNotFound,
+    InvalidArgument,
+    NotAssigned,
+    OffsetOutOfRange,
+    SeglogError,
+    TopicNotFound,
+    UnknownMember,
+)
+from seglog.log.follower import LogFollower
+from seglog.record import checked_offset
+from seglog.topic.groups.asked import checked_offsets, checked_timeout, checked_topics
+from seglog.topic.groups.book import Book
+from seglog.topic.groups.records import Entry, GroupRecord, OffsetRecord
+from seglog.topic.groups.state import Crew, Enrolled, GroupState, Membership, MemberState, Sessions
+from seglog.topic.names import checked_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from seglog.log.log import Log
+    from seglog.topic.places import Partition
+    from seglog.topic.positions import Positions
+
+MAX_MEMBERS = 1000
+"""Members of one group; more than partitions are of no use, and each is written down with every change."""
+
+
+class Groups:
+    """All consumer groups of a broker. Safe for threads; get it from `Broker.groups`.
+
+    Where the log was opened for reading, it shows what the log said at that moment, and refuses the rest (LogReadOnly).
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        *,
+        partitions: Callable[[str], int],
+        clock: Clock = system_clock,
+        bounds: Callable[[str, int], tuple[int, int]],
+    ) -> None:
+        """log: `.groups`, read at once: CorruptLog where a record is not one of ours.
+
+        partitions: topic -> how many (TopicNotFound); bounds: topic, partition -> its lowest and its next offset. Both
+        are called while a group is locked.
+        """
+        self._log = log
+        self._partitions = partitions
+        self._bounds = bounds
+        self._clock = clock
+        self._reads_only = isinstance(log, LogFollower)
+        self._lock = threading.RLock()
+        self._book = Book(log)
+        self._sessions = Sessions()
+        if not self._reads_only:
+            self._begin_sessions()
+
+    def _begin_sessions(self) -> None:
+        for group, crew in self._book.crews.items():
+            for member, said in crew.members.items():
+                if not said.local:  # a local one ended with its process, however that ended
+                    self._sessions.heard(group, member, self._clock())
+
+    # --- members --------------------------------------------------------------------------------------------------
+
+    def join(
+        self,
+        group: str,
+        topics: Iterable[str],
+        *,
+        member: str | None = None,
+        session_timeout: float = 30.0,
+        local: bool = False,
+    ) -> Membership:
+        """Become a member, and return what is to be read at once; more may come with the next heartbeats.
+
+        member: to come back under one's own id, or with other topics. session_timeout: seconds of silence until it is
+        dropped. local: it ends with this process. TopicNotFound; GroupConflict for more than MAX_MEMBERS.
+        """
+        checked_name(group, "group")
+        said = Enrolled(checked_topics(topics), checked_timeout(session_timeout), bool(local))
+        member = secrets.token_hex(8) if member is None else checked_name(member, "member")
+        for topic in said.topics:
+            self._partitions(topic)
+        with self._lock:
+            crew = self._present(group)
+            if member not in crew.members and len(crew.members) >= MAX_MEMBERS:
+                raise GroupConflict(f"group {group!r} has {MAX_MEMBERS} members already; nobody was added")
+            crew = self._with_members(crew, {**crew.members, member: said})
+            self._book.write(group, crew)
+            return self._answer(group, crew, member)
+
+    def heartbeat(self, group: str, member: str, generation: int) -> Membership:
+        """Stay a member, and return what is to be read from now on; generation: that of the last answer.
+
+        A partition that the answer does not name any more stays the member's, for commits, until it comes back with
+        the answer's generation. UnknownMember where it was dropped, or left: join again.
+        """
+        checked_offset(generation, "generation")
+        with self._lock:
+            crew = self._member_of(group, member)
+            crew = crew.released(member, min(generation, self._sessions.told(group, member)))
+            self._book.write(group, crew)
+            return self._answer(group, crew, member)
+
+    def leave(self, group: str, member: str) -> None:
+        """Stop being a member: its partitions are free at once. One that is no member is no error."""
+        with self._lock:
+            crew = self._present(group)
+            self._book.write(group, self._with_members(crew, _without(crew, [member])))
+            self._sessions.forget(group, self._book.crew(group))
+
+    def _answer(self, group: str, crew: Crew, member: str) -> Membership:
+        answer = crew.answer(member)
+        self._sessions.heard(group, member, self._clock())
+        self._sessions.answered(group, answer)
+        return answer
+
+    def _member_of(self, group: str, member: str) -> Crew:
+        crew = self._present(group)
+        if member not in crew.members:
+            raise UnknownMember(
+                f"group {group!r} has no member {member!r}: it left, or its session ran out; join again"
+            )
+        return crew
+
+    def _present(self, group: str) -> Crew:
+        """Return a group as it stands now: without those whose session ended, shared out over the partitions there are.
+
+        A group that nobody knows is an empty one.
+        """
+        crew = self._book.crew(group)
+        if self._reads_only or not crew.members:
+            return crew
+        gone = self._sessions.silent(group, crew, self._clock())
+        now = self._with_members(crew, _without(crew, gone))
+        self._book.write(group, now)
+        if gone:
+            self._sessions.forget(group, now)
+        return now
+
+    def _with_members(self, crew: Crew, members: Mapping[str, Enrolled]) -> Crew:
+        topics = {topic for said in members.values() for topic in said.topics}
+        return crew.shared(members, {topic: self._count(topic) for topic in sorted(topics)})
+
+    def _count(self, topic: str) -> int:
+        try:
+            return self._partitions(topic)
+        except TopicNotFound:  # deleted since; it may come back
+            return 0
+
+    # --- offsets --------------------------------------------------------------------------------------------------
+
+    def commit(self, group: str, offsets: Positions, *, member: str | None = None, durable: bool = False) -> None:
+        """Note how far the group has come: topic -> partition -> the offset to be read next. All of it or nothing.
+
+        member: must own every one of the partitions (NotAssigned, UnknownMember); without, for static sharing and for
+        seeking, the group must have no members (GroupConflict). OffsetOutOfRange unless 0 <= offset <= next_offset.
+        durable: it survives power loss when this returns; otherwise kill -9.
+        """
+        checked_name(group, "group")
+        named = checked_offsets(offsets)
+        with self._lock:
+            self._check_committer(group, member, named)
+            for partition, offset in named.items():
+                self._check_offset(partition, offset)
+            known = self._book.offsets.get(group, {})
+            self._book.append(
+                [OffsetRecord(group, one, offset) for one, offset in named.items() if known.get(one) != offset]
+            )
+            if member is not None:
+                self._sessions.heard(group, member, self._clock())
+        if durable:
+            self._log.sync()
+
+    def committed(self, group: str) -> dict[str, dict[int, int]]:
+        """Return topic -> partition -> the offset to be read next. GroupNotFound."""
+        with self._lock:
+            self._check_known(group)
+            return _nested(self._book.offsets.get(group, {}))
+
+    def _check_committer(self, group: str, member: str | None, named: Iterable[Partition]) -> None:
+        if member is None:
+            if self._present(group).members:
+                raise GroupConflict(
+                    f"group {group!r} has members, and only they commit; nothing was committed. Stop them first, or "
+                    "choose another group for readers that share statically"
+                )
+            return
+        crew = self._member_of(group, member)
+        for topic, number in named:
+            if crew.owners.get((topic, number)) != member:
+                raise NotAssigned(
+                    f"partition {number} of topic {topic!r} is not assigned to member {member!r} of group {group!r}; "
+                    "nothing was committed, and whoever owns it reads on from the last commit"
+                )
+
+    def _check_offset(self, partition: Partition, offset: int) -> None:
+        lowest, end = self._bounds(*partition)
+        if not 0 <= offset <= end:
+            error = OffsetOutOfRange(offset, lowest, end)
+            error.add_note(f"partition {partition[1]} of topic {partition[0]!r}; nothing was committed")
+            raise error
+
+    # --- for operators --------------------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """Return the names of all groups that have, or had, members or have committed something, in order."""
+        with self._lock:
+            return sorted(self._book.crews.keys() | self._book.offsets.keys())
+
+    def describe(self, group: str) -> GroupState:
+        """Return a group's members, what it has committed and how far behind it is. GroupNotFound."""
+        with self._lock:
+            self._check_known(group)
+            crew, offsets = self._present(group), dict(self._book.offsets.get(group, {}))
+            members = tuple(
+                MemberState(
+                    id=member,
+                    topics=said.topics,
+                    assignment=crew.answer(member).assignment,
+                    session_timeout=said.session_timeout,
+                    seen_at=self._sessions.seen_at(group, member),
+                    local=said.local,
+                )
+                for member, said in sorted(crew.members.items())
+            )
+            lag = {one: self._lag(one, offsets.get(one)) for one in sorted(offsets.keys() | crew.owners.keys())}
+            return GroupState(group, crew.generation, members, _nested(offsets), lag)
+
+    def _lag(self, partition: Partition, committed: int | None) -> int:
+        try:
+            lowest, end = self._bounds(*partition)
+        except (TopicNotFound, InvalidArgument):  # deleted, or made anew with fewer: there is nothing to be read
+            return 0
+        return max(0, end - max(lowest if committed is None else committed, lowest))
+
+    def delete(self, group: str) -> None:
+        """Forget a group and what it has committed. GroupNotFound; GroupConflict while it has members."""
+        with self._lock:
+            self._check_known(group)
+            if self._present(group).members:
+                raise GroupConflict(f"group {group!r} has members; stop them first. Nothing was deleted")
+            forgotten: list[Entry] = [OffsetRecord(group, one, None) for one in self._book.offsets.get(group, {})]
+            if group in self._book.crews:
+                forgotten.append(GroupRecord(group, None))
+            self._book.append(forgotten)
+
+    def forget_topic(self, name: str) -> None:
+        """Forget what every group has committed of a topic, as when it is deleted."""
+        with self._lock:
+            self._book.append(
+                OffsetRecord(group, one, None)
+                for group, offsets in self._book.offsets.items()
+                for one in offsets
+                if one[0] == name
+            )
+
+    def settle(self) -> tuple[str, ...]:
+        """Set back what is committed beyond its partition's end, forget what is of none; return that in words.
+
+        For a broker that opens after a power loss: a commit may be on the medium while the records before it are not,
+        and those that come next would never be read. Durable when it returns.
+        """
+        with self._lock:
+            found = [
+                settled
+                for group, offsets in sorted(self._book.offsets.items())
+                for one, offset in sorted(offsets.items())
+                if (settled := self._settled(OffsetRecord(group, one, offset)))
+            ]
+            changes = [entry for entry, _ in found if entry is not None]
+            self._book.append(changes)
+        if changes:
+            self._log.sync()
+        return tuple(text for _, text in found)
+
+    def _settled(self, entry: OffsetRecord) -> tuple[OffsetRecord | None, str] | None:
+        """Return what is to be written instead of an offset, and what that means; None where it is right."""
+        (topic, number), what = entry.partition, f"group {entry.group!r}, partition {entry.partition[1]} of topic"
+        try:
+            _, end = self._bounds(topic, number)
+        except (TopicNotFound, InvalidArgument):
+            return entry._replace(offset=None), f"{what} {topic!r}: it is not there; its committed offset was forgotten"
+        except SeglogError as error:
+            return None, f"{what} {topic!r}: its committed offset was not checked: {error}"
+        if entry.offset is None or entry.offset <= end:
+            return None
+        return entry._replace(offset=end), (
+            f"{what} {topic!r}: offset {entry.offset} was committed, but the partition ends at {end}: set back to that"
+        )
+
+    def _check_known(self, group: str) -> None:
+        if group not in self._book.crews and group not in self._book.offsets:
+            raise GroupNotFound(checked_name(group, "group"))
+
+
+def _without(crew: Crew, gone: Iterable[str]) -> dict[str, Enrolled]:
+    return {member: said for member, said in crew.members.items() if member not in set(gone)}
+
+
+def _nested(offsets: Mapping[Partition, int]) -> dict[str, dict[int, int]]:
+    nested: dict[str, dict[int, int]] = {}
+    for topic, number in sorted(offsets):
+        nested.setdefault(topic, {})[number] = offsets[topic, number]
+    return nested

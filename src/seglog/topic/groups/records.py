@@ -1,0 +1,113 @@
+"""What stands in the log `.groups`: bytes <-> values, no I/O.
+
+    key   ["offset", group, topic, partition]      value  {"offset": 12}: the offset to be read next
+    key   ["group", group]                         value  {"generation": 3, "members": {"<id>": {...}}, "moving": [...]}
+
+Both are compact JSON, so that equal keys are equal bytes; no value (a tombstone): forgotten. A member says "topics",
+"session_timeout" (seconds), "local" and "owns" (topic -> partitions); a move is [topic, partition, heir or null,
+since]. The log is compacted by key: of every key the latest record counts.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from seglog.config import MAX_OFFSET
+from seglog.topic.groups.state import Crew, Enrolled, Move
+from seglog.topic.places import Partition
+
+
+class OffsetRecord(NamedTuple):
+    """How far a group has come in a partition; None: that was forgotten."""
+
+    group: str
+    partition: Partition
+    offset: int | None
+
+
+class GroupRecord(NamedTuple):
+    """The members of a group; None: it was deleted."""
+
+    group: str
+    crew: Crew | None
+
+
+Entry = OffsetRecord | GroupRecord
+
+
+def encode(entry: Entry) -> tuple[bytes, bytes | None]:
+    """Return a record's key and value."""
+    if isinstance(entry, OffsetRecord):
+        value = None if entry.offset is None else _json({"offset": entry.offset})
+        return _json(["offset", entry.group, *entry.partition]), value
+    return _json(["group", entry.group]), None if entry.crew is None else _json(_crew_values(entry.crew))
+
+
+def decode(key: bytes | None, value: bytes | None) -> Entry:
+    """Read what `encode` gave; ValueError, saying what is wrong, for anything else."""
+    try:
+        kind, *names = json.loads(key or b"")
+        values = None if value is None else json.loads(value)
+        if kind == "offset":
+            group, topic, number = names
+            offset = None if values is None else _whole(values["offset"], most=MAX_OFFSET)
+            return OffsetRecord(_text(group), (_text(topic), _whole(number)), offset)
+        if kind == "group":
+            (group,) = names
+            return GroupRecord(_text(group), None if values is None else _crew(values))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"the key {key!r} or its value is damaged ({type(error).__name__}: {error})") from error
+    raise ValueError(f"the key {key!r} is of a kind that this seglog does not know")
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _crew_values(crew: Crew) -> dict[str, Any]:
+    members: dict[str, Any] = {
+        member: {**crew.members[member]._asdict(), "owns": {}} for member in sorted(crew.members)
+    }
+    for topic, number in sorted(crew.owners):
+        members[crew.owners[topic, number]]["owns"].setdefault(topic, []).append(number)
+    moving = [[*partition, *crew.moving[partition]] for partition in sorted(crew.moving)]
+    return {"generation": crew.generation, "members": members, "moving": moving}
+
+
+def _crew(values: Any) -> Crew:
+    members = {_text(member): _enrolled(said) for member, said in values["members"].items()}
+    owners = {
+        (_text(topic), _whole(number)): member
+        for member, said in values["members"].items()
+        for topic, numbers in said["owns"].items()
+        for number in numbers
+    }
+    moving = {
+        (_text(topic), _whole(number)): Move(None if heir is None else _text(heir), _whole(since))
+        for topic, number, heir, since in values["moving"]
+    }
+    if sum(len(numbers) for said in values["members"].values() for numbers in said["owns"].values()) != len(owners):
+        raise ValueError("a partition has two owners")
+    if not moving.keys() <= owners.keys() or not {move.heir for move in moving.values()} <= {None, *members}:
+        raise ValueError("a partition moves that nobody owns, or to nobody who is a member")
+    return Crew(_whole(values["generation"]), members, owners, moving)
+
+
+def _enrolled(said: Any) -> Enrolled:
+    timeout, local = said["session_timeout"], said["local"]
+    if type(timeout) not in (int, float) or type(local) is not bool:
+        raise TypeError("a member's session is not what one is")
+    return Enrolled(tuple(_text(topic) for topic in said["topics"]), float(timeout), local)
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError(f"{value!r} is no name")
+    return value
+
+
+def _whole(value: Any, *, most: int | None = None) -> int:
+    if type(value) is not int or value < 0 or (most is not None and value > most):
+        raise TypeError(f"{value!r} is no number that can stand here")
+    return value

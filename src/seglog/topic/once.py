@@ -1,0 +1,215 @@
+"""Idempotency keys: an append that is repeated with the same key is stored once. What is remembered, and for how long.
+
+The first record that an append puts into a partition carries a header that names the key, so that there is no moment
+between the two: after a crash the memory is read from the partitions' ends.
+
+    seglog-once: <rows> <digest> <key>          rows: of this append in this partition; digest: 16 hex digits
+    seglog-once: <row>/<rows> <digest> <key>    from row `row` on, where a crash had left only those before
+
+The digest is that of the whole append, in all partitions: XXH64 over the XXH64 (seed 0) of every row's key and then of
+every row's value, 8 bytes each, little endian, 0 for a null; so a streamed value can be known by its own.
+
+Knows logs, and nothing of Arrow before it is needed.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import threading
+from collections import OrderedDict
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from xxhash import xxh64_intdigest
+
+from seglog.errors import InvalidArgument, InvalidType, OnceConflict
+from seglog.record import checked_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from seglog.log.log import Log
+    from seglog.record import Header, Headers
+
+HEADER = "seglog-once"
+MAX_KEY = 200
+_KEY = re.compile(r"[ -~]{1,200}")
+_MARK = re.compile(rb"(?:([0-9]{1,18})/)?([0-9]{1,18}) ([0-9a-f]{16}) ([ -~]{1,200})")
+
+
+@dataclass(frozen=True, slots=True)
+class OnceWindow:
+    """How far back a repeated key is known.
+
+    keys: of one topic, the latest. bytes: of the end of each partition's store, which are read at the first call with a
+    key after opening (0.1 s for 64 MiB). What a compaction has taken is known no more after the next opening.
+    """
+
+    keys: int = 100_000
+    bytes: int = 64 * 1024 * 1024
+
+
+WINDOW = OnceWindow()
+
+
+class Share(NamedTuple):
+    """What an append put into one partition: rows `row` to `rows` of its share, at `first` and the offsets behind.
+
+    whole: all of them are known to be there; read from a log after a crash, the last ones may not.
+    """
+
+    partition: int
+    first: int
+    rows: int
+    digest: int
+    row: int = 0
+    whole: bool = True
+
+
+def checked_once(once: object) -> str:
+    """Return an idempotency key; InvalidType where it is no str, InvalidArgument where it is none of ours."""
+    if not isinstance(once, str):
+        raise InvalidType(f"once must be str, not {type(once).__name__}")
+    if not _KEY.fullmatch(once):
+        raise InvalidArgument(f"once takes 1 to {MAX_KEY} characters of printable ASCII, not {once[:MAX_KEY]!r}")
+    return once
+
+
+def hash_of(data: bytes | None) -> int:
+    """Return what stands for one row's key or value in a digest."""
+    return 0 if data is None else xxh64_intdigest(data)
+
+
+def digest_of(key: int, value: int) -> int:
+    """Return the digest of one record by the hashes of its key and value."""
+    return xxh64_intdigest(struct.pack("<QQ", key, value))
+
+
+def mark_of(once: str, share: Share) -> bytes:
+    """Return the header's value for what is about to be appended."""
+    rows = f"{share.row}/{share.rows}" if share.row else str(share.rows)
+    return f"{rows} {share.digest:016x} {once}".encode()
+
+
+def with_mark(headers: Iterable[Header], mark: bytes) -> Headers:
+    """Return headers with this mark and no other, as a copied record may have one."""
+    if headers == ():
+        return ((HEADER, mark),)
+    return ((HEADER, mark), *(pair for pair in checked_headers(headers) if pair[0] != HEADER))
+
+
+def read_mark(value: bytes | None, partition: int, offset: int) -> tuple[str, Share] | None:
+    """Return what a header's value says; None where it is somebody else's."""
+    found = _MARK.fullmatch(value or b"")
+    if found is None:
+        return None
+    row, rows, digest, once = found.groups()
+    share = Share(partition, offset, int(rows), int(digest, 16), int(row or 0))
+    return once.decode(), share._replace(whole=share.rows - share.row <= 1)
+
+
+def refuse_other(once: str, stored: Iterable[Share], wanted: dict[int, tuple[int, int]] | tuple[int, int]) -> None:
+    """Raise OnceConflict unless what is stored is a part of what is wanted.
+
+    wanted: (rows, digest), for a batch by partition.
+    """
+    for share in stored:
+        expected = wanted if isinstance(wanted, tuple) else wanted.get(share.partition)
+        if (share.rows, share.digest) != expected:
+            raise OnceConflict(
+                f"once={once!r} was used before for another payload, at partition {share.partition}, offset "
+                f"{share.first}; nothing was stored. A key stands for one append: take a new one for other records"
+            )
+
+
+class OnceMemory:
+    """The keys that a topic's partitions know; safe for threads. Read from the logs when first asked for."""
+
+    def __init__(self, logs: Sequence[Log], window: OnceWindow) -> None:
+        self._logs = logs
+        self._window = window
+        self._guard = threading.RLock()
+        self._freed = threading.Condition(self._guard)
+        self._busy: set[str] = set()
+        self._known: OrderedDict[str, tuple[Share, ...]] = OrderedDict()  # the latest last
+        self._epochs: dict[int, int] = {}  # partition -> the epoch of its log when it was read
+
+    @contextmanager
+    def alone(self, once: str) -> Iterator[tuple[Share, ...]]:
+        """Wait until nobody else is at work with this key, keep others out, and give what is stored of it."""
+        with self._guard:
+            while once in self._busy:
+                self._freed.wait()
+            stored = self._stored(once)
+            self._busy.add(once)
+        try:
+            yield stored
+        except Exception:
+            raise
+        except BaseException:  # an interrupt may have come between the append and `remember`
+            self._epochs.clear()
+            raise
+        finally:
+            with self._guard:
+                self._busy.discard(once)
+                self._freed.notify_all()
+
+    def is_ready(self, once: str) -> bool:
+        """Whether `alone` would neither wait nor read a log; False for a key that is known, which may need either."""
+        if not self._guard.acquire(blocking=False):
+            return False
+        try:
+            return len(self._epochs) == len(self._logs) and once not in self._busy and once not in self._known
+        finally:
+            self._guard.release()
+
+    def remember(self, once: str, share: Share) -> None:
+        """Note what was stored, in place of what was known of the same rows."""
+        with self._guard:
+            known = self._known.pop(once, ())
+            place = share.partition, share.row
+            self._known[once] = (*(one for one in known if (one.partition, one.row) != place), share)
+            while len(self._known) > self._window.keys:
+                self._known.popitem(last=False)
+
+    def _stored(self, once: str) -> tuple[Share, ...]:
+        if len(self._epochs) < len(self._logs):
+            self._read(number for number in range(len(self._logs)) if number not in self._epochs)
+        known = self._known.get(once, ())
+        cut = {share.partition for share in known if self._epochs[share.partition] != self._epoch(share.partition)}
+        if cut:  # the log was truncated since: what is there now is known to the log alone
+            self._read(cut)
+            known = self._known.get(once, ())
+        return known
+
+    def _epoch(self, partition: int) -> int:
+        return self._logs[partition].view().manifest.epoch
+
+    def _read(self, partitions: Iterable[int]) -> None:
+        """Know of these partitions what their logs say, and nothing else."""
+        numbers = set(partitions)
+        for number in numbers:
+            self._epochs.pop(number, None)
+        for once, shares in list(self._known.items()):
+            kept = tuple(share for share in shares if share.partition not in numbers)
+            if len(kept) < len(shares):
+                self._known[once] = kept
+        for number in sorted(numbers):
+            epoch = self._epoch(number)
+            for once, share in self._marks(number):
+                self.remember(once, share)
+            self._epochs[number] = epoch
+
+    def _marks(self, number: int) -> Iterator[tuple[str, Share]]:
+        log = self._logs[number]
+        if log.next_offset == log.lowest_offset:
+            return
+        from seglog.topic.once_tail import marks_at_end  # noqa: PLC0415 - pyarrow and numba load when first used
+
+        most = max(self._window.keys // len(self._logs), 1)
+        for offset, value in marks_at_end(log, self._window.bytes, most):
+            found = read_mark(value, number, offset)
+            if found is not None:
+                yield found

@@ -1,0 +1,111 @@
+"""Arrow shares with an idempotency key: their digest, their mark, and how much of one a crash has left in a log.
+
+Needs pyarrow and numba, so callers load it with the first such batch. What the key means is said in `once`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from xxhash import xxh64_intdigest
+
+from seglog.kernels.checksum import xxh64_rows
+from seglog.log.arrow_columns import byte_rows
+from seglog.log.arrow_in import ArrowBatch, timestamps_of
+from seglog.log.arrow_out import HEADERS_TYPE
+from seglog.topic.once import HEADER
+
+if TYPE_CHECKING:
+    from seglog.log.log import Log
+    from seglog.topic.once import Share
+
+Array = np.ndarray[Any, Any]
+
+
+def digest_of_rows(table: pa.Table) -> int:
+    """Return the digest of a batch; InvalidType, InvalidArgument for a key or a value that no log takes."""
+    digest: int = xxh64_intdigest(_hashes(table, "key").tobytes() + _hashes(table, "value").tobytes())
+    return digest
+
+
+def rows_there(table: pa.Table, log: Log, share: Share) -> int:
+    """Return how many rows of a share, all of which are `table`, are in the log, from share.row on.
+
+    A crash may have left only the first ones, with other records behind. Rows that a compaction or retention took were
+    there. Equal rows that somebody else appended are told by their time, unless the caller names other ones by now.
+    """
+    stop: int = min(share.first + share.rows - share.row, log.next_offset)
+    stored = log.to_arrow(share.first, stop)
+    at = stored["offset"].to_numpy() - share.first + share.row
+    same = _same_times(stored, table, at)
+    for name in ("key", "value"):
+        same &= _hashes(stored, name) == _hashes(table, name)[at]
+    return stop - share.first if same.all() else int(at[np.argmin(same)]) - share.row
+
+
+def _same_times(stored: pa.Table, table: pa.Table, at: Array) -> Array:
+    """Whether each stored row has the time of row `at`; rows that named none got one moment, all of them."""
+    column = _column(table, "timestamp")
+    found, wanted = timestamps_of(stored["timestamp"], stored.num_rows, 0), timestamps_of(column, table.num_rows, 0)[at]
+    named = np.zeros(len(at), bool) if column is None else column.is_valid().to_numpy()[at]
+    if not len(at) or (named[0] and found[0] != wanted[0]):
+        return np.ones(len(at), bool)
+    if not named.all():
+        wanted[~named] = found[np.argmin(named)]
+    same: Array = found == wanted
+    return same
+
+
+def _column(table: pa.Table, name: str) -> pa.ChunkedArray | None:
+    """Return a column, the first of its name; the log refuses a batch that has it twice."""
+    positions = table.schema.get_all_field_indices(name)
+    return table.column(positions[0]) if positions else None
+
+
+def _hashes(table: pa.Table, name: str) -> Array:
+    """uint64 per row: XXH64 of the bytes in a column, 0 for a null."""
+    column, out = _column(table, name), np.zeros(table.num_rows, np.uint64)
+    if column is not None:
+        rows = byte_rows(column, name)
+        xxh64_rows(rows.addresses, rows.lengths, out)
+    return out
+
+
+def marked(share: pa.Table, mark: bytes) -> pa.Table:
+    """Return a share, of at least one row, whose first row has this mark and no other.
+
+    InvalidType or InvalidArgument where that row is none that a log takes.
+    """
+    ArrowBatch.prepare(share.slice(0, 1), now=0)
+    position = share.schema.get_field_index("headers")
+    if position < 0 or pa.types.is_null(share.schema.field(position).type):
+        column = pa.chunked_array([pa.nulls(share.num_rows, HEADERS_TYPE)])
+    else:
+        column = share.column(position)
+    if _is_fixed(column.type):
+        column = column.cast(HEADERS_TYPE)
+    first = pa.array([_with_mark(column[0].as_py(), mark, column.type)], column.type)
+    headers = pa.chunked_array([first, *column.slice(1).chunks], column.type)
+    return share.append_column("headers", headers) if position < 0 else share.set_column(position, "headers", headers)
+
+
+def _value_type(kind: Any) -> Any:
+    found = kind.item_type if pa.types.is_map(kind) else kind.value_type.field("value").type
+    return found.value_type if pa.types.is_dictionary(found) else found
+
+
+def _is_fixed(kind: Any) -> bool:
+    """Whether the values of such headers are all of one length, which a mark has not."""
+    return bool(pa.types.is_fixed_size_binary(_value_type(kind)))
+
+
+def _with_mark(headers: Any, mark: bytes, kind: Any) -> list[Any]:
+    """Return the headers of a row with the mark in front, as `kind` is made from: a map of pairs, a list of dicts."""
+    values = _value_type(kind)
+    text = pa.types.is_string(values) or pa.types.is_large_string(values) or pa.types.is_string_view(values)
+    own: str | bytes = mark.decode() if text else mark
+    if pa.types.is_map(kind):
+        return [(HEADER, own), *(pair for pair in headers or () if pair[0] != HEADER)]
+    return [{"key": HEADER, "value": own}, *(pair for pair in headers or () if pair["key"] != HEADER)]

@@ -1,0 +1,81 @@
+"""Batches of whole segments into a topic's partitions, all or none, and what an interrupted one left to do.
+
+The order of writes is the business of `transaction`; here stands when it may go on. Knows no single record.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from seglog.errors import InvalidArgument
+from seglog.log.staging import age_out, checked_batch, checked_name
+from seglog.storage import Subdirectory
+from seglog.topic.transaction import Transaction, commit, finish, unfinished
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from seglog.clock import Clock
+    from seglog.log.log import Log
+    from seglog.log.staging import StagedSegment
+    from seglog.storage import Storage
+
+
+class Publishing:
+    """What `Topic.publish` does; safe for threads."""
+
+    def __init__(self, storage: Storage, logs: Sequence[Log], clock: Clock, *, waiting: bool) -> None:
+        """storage: the topic's directory; waiting: whether batches may wait that an interrupted `publish` committed."""
+        self._storage = storage
+        self._logs = logs
+        self._clock = clock
+        self._waiting = waiting
+        self._guard = threading.RLock()
+
+    def publish(
+        self, staged: Mapping[int, Sequence[StagedSegment]], *, query: str, batch: int
+    ) -> dict[int, range] | None:
+        """Add a batch of staged segments; see Topic.publish."""
+        shares = {number: share for number, share in staged.items() if share}
+        transaction = Transaction(query=checked_name(query, "query"), batch=checked_batch(batch), staged=shares)
+        with self._guard:
+            self.finish_waiting()
+            if any(_last_batch(log, query) >= transaction.batch for log in self._logs):
+                return None
+            self.check_staged(transaction.staged)
+            self._waiting = True
+            commit(self._storage, transaction)
+            added = finish(self._storage, transaction, self._logs)
+            self._waiting = False
+            return added
+
+    def check_staged(self, staged: Mapping[int, Sequence[StagedSegment]]) -> None:
+        """Raise, without any change, where a partition would refuse: also one without a share."""
+        for number in staged:
+            if not 0 <= number < len(self._logs):
+                raise InvalidArgument(f"the topic has partitions 0 to {len(self._logs) - 1}, not {number}")
+        for number, log in enumerate(self._logs):  # once it is committed none may refuse
+            log.check_staged(staged.get(number, ()))
+
+    def published(self, query: str) -> int | None:
+        """Return the number of the last batch that was published for a query, None before the first."""
+        last = max(_last_batch(log, query) for log in self._logs)
+        return None if last < 0 else last
+
+    def finish_waiting(self) -> None:
+        """Do what an interrupted `publish` left to do, before anything else on the topic."""
+        if not self._waiting:
+            return
+        with self._guard:  # another thread's may be under way: it is waited for
+            for transaction in unfinished(self._storage):
+                commit(self._storage, transaction)  # once more: who died in the middle of it may not have synced it
+                finish(self._storage, transaction, self._logs)
+            self._waiting = False
+            for number in range(len(self._logs)):  # only now: an unfinished batch needs its stages, however old
+                age_out(Subdirectory(self._storage, str(number)), self._clock())
+
+
+def _last_batch(log: Log, query: str) -> int:
+    last = log.published(query)
+    return -1 if last is None else last
