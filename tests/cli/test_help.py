@@ -32,6 +32,10 @@ COMMANDS = [
     "audit",
     "import",
     "export",
+    "topics",
+    "groups",
+    "serve",
+    "token",
     "demo",
 ]
 

@@ -3,10 +3,10 @@
     write     append                          transfer  import, export
     read      read, tail                      play      demo
     inspect   info                            options, selection, tables, ingest, draw, progress,
-    care      verify, repair, truncate,       opened: what they share; what other programs share as well is
-              expire                          in `seglog.terminal`
-    keyed     compact, explain, pin
-    audit     audit
+    care      verify, repair, truncate,       opened, brokers, verbs: what they share; what other programs share
+              expire                          as well is in `seglog.terminal`
+    keyed     compact, explain, pin           topics    topics
+    audit     audit                           groups    groups
 
 This module makes the parser, runs the command and turns whatever happens into an exit code and at most one
 line on stderr. `seglog --help` loads nothing heavy: pyarrow, numba and tqdm come with the command that needs
@@ -22,7 +22,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 import seglog
-from seglog.cli import audit, care, inspect, keyed, play, read, transfer, write
+from seglog.cli import audit, care, groups, inspect, keyed, play, read, serve, topics, transfer, write
 from seglog.terminal import output
 from seglog.terminal.exits import Exit, exit_of, exit_table, json_of, message_of
 from seglog.terminal.parser import Parser
@@ -62,7 +62,7 @@ def build_parser() -> argparse.ArgumentParser:
     version = f"seglog {seglog.__version__}"
     parser.add_argument("--version", action="version", version=version, help="print the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
-    for family in (write, read, inspect, care, keyed, audit, transfer, play):
+    for family in (write, read, inspect, care, keyed, audit, transfer, topics, groups, serve, play):
         family.add_parsers(commands)
     return parser
 

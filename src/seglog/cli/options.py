@@ -129,6 +129,7 @@ _KEYED: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
         "memory for the keys of one compaction; default 128MiB",
     ),
 )
+_RETENTION = "retention."
 _COMPACT = "retention.compact"
 
 
@@ -218,6 +219,19 @@ def add_config(parser: argparse.ArgumentParser) -> None:
     )
     for option, name, parse, metavar, text in _CONFIG:
         group.add_argument(option, dest=name, metavar=metavar, type=parse, help=text)
+    _add_keyed(parser)
+
+
+def add_retention(parser: argparse.ArgumentParser) -> None:
+    """Add those of these options that say what a log keeps."""
+    group = parser.add_argument_group("what is kept (SIZE as 512, 64MiB, 1GB; DURATION as 90s, 15m, 7d)")
+    for option, name, parse, metavar, text in _CONFIG:
+        if name.startswith(_RETENTION):
+            group.add_argument(option, dest=name, metavar=metavar, type=parse, help=text)
+    _add_keyed(parser)
+
+
+def _add_keyed(parser: argparse.ArgumentParser) -> None:
     keyed = parser.add_argument_group("config of a log that is compacted by key (see `seglog compact`)")
     keyed.add_argument(
         "--compact",
@@ -235,12 +249,11 @@ def config_from(args: argparse.Namespace) -> LogConfig | None:
     Options of a log that does not exist yet change the defaults. ConfigError where they cannot be.
     """
     names = (_COMPACT, *(name for _, name, *_ in (*_CONFIG, *_KEYED)))
-    said = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    said = {name: getattr(args, name) for name in names if getattr(args, name, None) is not None}
     if not said:
         return None
     stored = _stored_config(args.log)
-    prefix = "retention."
-    kept = {name.removeprefix(prefix): said.pop(name) for name in list(said) if name.startswith(prefix)}
+    kept = {name.removeprefix(_RETENTION): said.pop(name) for name in list(said) if name.startswith(_RETENTION)}
     if "segment_bytes" in said:
         said.setdefault("segment_overflow_bytes", None)  # the default follows segment_bytes
     return dataclasses.replace(stored, **said, retention=dataclasses.replace(stored.retention, **kept))

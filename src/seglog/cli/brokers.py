@@ -1,0 +1,36 @@
+"""Opening a directory of topics for a command: to look at it beside whoever writes, or to change it alone."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from seglog.errors import LogLocked
+from seglog.terminal import output
+from seglog.topic.broker import Broker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def looking(root: str) -> Broker:
+    """Open to read; creates nothing."""
+    return Broker(root, mode="r")
+
+
+@contextmanager
+def changing(root: str, over_http: str, *, create: bool = False) -> Iterator[Broker]:
+    """Open for a change, alone; what had to be set right on the way is told on stderr.
+
+    over_http: the call that does the same on a server; told with LogLocked. create: whether the directory may be new.
+    """
+    if not create:
+        looking(root).close()
+    try:
+        with Broker(root) as broker:
+            for event in broker.recovered:
+                output.note(f"recovery: {event}")
+            yield broker
+    except LogLocked as error:
+        error.add_note(f"if that is `seglog serve`, its HTTP API does the same: {over_http}")
+        raise

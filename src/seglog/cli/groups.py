@@ -1,0 +1,196 @@
+"""`groups`: which consumer groups there are and how far behind, moving what one has committed, deleting one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from seglog.cli.brokers import changing, looking
+from seglog.cli.options import Commands, add_command, add_yes
+from seglog.cli.verbs import add_root, add_verb, add_verbs, table
+from seglog.errors import InvalidArgument, OffsetOutOfRange
+from seglog.terminal import output
+from seglog.terminal.exits import Exit
+from seglog.terminal.units import format_count, parse_count, parse_offset, parse_time
+
+if TYPE_CHECKING:
+    import argparse
+
+    from seglog.log.log import Log
+    from seglog.topic.broker import Broker
+    from seglog.topic.groups import GroupState
+
+_ENDS = ("earliest", "latest")
+
+
+def add_parsers(commands: Commands) -> None:
+    """Declare it and its four verbs."""
+    parser = add_command(
+        commands,
+        "groups",
+        _list,
+        summary="show consumer groups and their lag; reset or delete one",
+        story=(
+            "ROOT is the directory of topics, as `seglog serve` takes it. Showing works beside a server; reset and\n"
+            "delete need that nobody else has ROOT open for writing (a server does the same over HTTP).\n"
+            "`seglog groups VERB --help` shows the options."
+        ),
+        examples=[
+            "seglog groups shop",
+            "seglog groups show shop billing",
+            "seglog groups reset shop billing --topic orders --to earliest",
+            "seglog groups reset shop billing --topic orders --time 2024-05-01T12:00:00Z --partition 0",
+            "seglog groups delete shop billing",
+        ],
+    )
+    verbs = add_verbs(parser)
+    add_root(add_verb(verbs, "list", _list, "show the groups of ROOT; the word may be left out"))
+    _with_group(add_verb(verbs, "show", _show, "show a group's members, committed offsets and lag"))
+    _add_reset(verbs)
+    add_yes(_with_group(add_verb(verbs, "delete", _delete, "forget a group and what it has committed")))
+
+
+def _with_group(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    add_root(parser)
+    parser.add_argument("group", metavar="GROUP", help="the group's name")
+    return parser
+
+
+def _add_reset(verbs: Any) -> None:
+    parser = _with_group(add_verb(verbs, "reset", _reset, "say where a group reads on; its members join again"))
+    parser.add_argument("--topic", metavar="NAME", required=True, help="the topic")
+    parser.add_argument("--partition", metavar="P", type=parse_count, help="one partition; default: all")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--to", metavar="PLACE", type=_parse_place, help="earliest, latest or an offset")
+    where.add_argument(
+        "--time", metavar="TIME", type=parse_time, help="the first record of this time or later (ISO or microseconds)"
+    )
+    add_yes(parser)
+
+
+def _parse_place(text: str) -> str | int:
+    return text if text in _ENDS else parse_offset(text)
+
+
+# --- showing ------------------------------------------------------------------------------------------------------
+
+
+def _list(args: argparse.Namespace) -> int:
+    with looking(args.root) as broker:
+        groups = broker.groups
+        states = [groups.describe(name) for name in groups.names()]
+    if args.json:
+        output.say_json({"groups": [_facts(state) for state in states]})
+        return Exit.OK
+    rows: list[tuple[object, ...]] = [
+        (state.name, len(state.members), ", ".join(sorted({topic for topic, _ in state.lag})), sum(state.lag.values()))
+        for state in states
+    ]
+    output.say(*(table(("group", "members", "topics", "lag"), rows) if rows else ["no groups"]))
+    return Exit.OK
+
+
+def _facts(state: GroupState) -> dict[str, Any]:
+    """Return a group as the HTTP API tells it."""
+    lag: dict[str, dict[int, int]] = {}
+    for (topic, number), records in state.lag.items():
+        lag.setdefault(topic, {})[number] = records
+    members = [output.plain(member) for member in state.members]
+    return {
+        "name": state.name,
+        "generation": state.generation,
+        "members": members,
+        "committed": state.committed,
+        "lag": lag,
+    }
+
+
+def _show(args: argparse.Namespace) -> int:
+    with looking(args.root) as broker:
+        state = broker.groups.describe(args.group)
+    if args.json:
+        output.say_json(_facts(state))
+        return Exit.OK
+    owners = {partition: member.id for member in state.members for partition in member.assignment}
+    rows: list[tuple[object, ...]] = [
+        (topic, number, state.committed.get(topic, {}).get(number, "-"), lag, owners.get((topic, number), "-"))
+        for (topic, number), lag in state.lag.items()
+    ]
+    members = format_count(len(state.members), "member")
+    output.say(f"{state.name}: {members}, generation {state.generation}")
+    if rows:
+        output.say("", *table(("topic", "partition", "committed", "lag", "member"), rows))
+    return Exit.OK
+
+
+# --- changing -----------------------------------------------------------------------------------------------------
+
+
+def _reset(args: argparse.Namespace) -> int:
+    with changing(args.root, f"POST /groups/{args.group}/offsets") as broker:
+        before = broker.groups.describe(args.group).committed.get(args.topic, {})
+        offsets = _places(broker, args)
+        if not _may_drop_members(broker, args):
+            return Exit.FAILED
+        broker.groups.commit(args.group, {args.topic: offsets}, durable=True)
+    if args.json:
+        output.say_json({"group": args.group, "offsets": {args.topic: offsets}, "before": {args.topic: before}})
+        return Exit.OK
+    rows: list[tuple[object, ...]] = [
+        (args.topic, number, before.get(number, "-"), offset) for number, offset in offsets.items()
+    ]
+    output.say(*table(("topic", "partition", "before", "now"), rows))
+    return Exit.OK
+
+
+def _places(broker: Broker, args: argparse.Namespace) -> dict[int, int]:
+    """Return partition -> where the group is to read on."""
+    topic = broker.topic(args.topic)
+    if args.partition is None and isinstance(args.to, int) and topic.partitions > 1:
+        raise InvalidArgument(
+            f"topic {args.topic!r} has {topic.partitions} partitions: name the offset's with --partition"
+        )
+    numbers = range(topic.partitions) if args.partition is None else [args.partition]
+    return {number: _place(topic.partition(number), args.to, args.time) for number in numbers}
+
+
+def _place(log: Log, to: str | int | None, time_us: int | None) -> int:
+    lowest, end = log.lowest_offset, log.next_offset
+    if time_us is not None:
+        found = log.offset_at(time_us)
+        return end if found is None else found
+    if isinstance(to, int):
+        if not lowest <= to <= end:
+            raise OffsetOutOfRange(to, lowest, end)
+        return to
+    return lowest if to == "earliest" else end
+
+
+def _may_drop_members(broker: Broker, args: argparse.Namespace) -> bool:
+    """Drop the group's members, if there are: no server runs, so they are not connected, and will join again."""
+    members = broker.groups.describe(args.group).members
+    if not members:
+        return True
+    question = f"Group {args.group} has {format_count(len(members), 'member')}, which will have to join again. Go on?"
+    if not output.confirmed(question, yes=args.yes):
+        output.note("nothing was changed")
+        return False
+    for member in members:
+        broker.groups.leave(args.group, member.id)
+    return True
+
+
+def _delete(args: argparse.Namespace) -> int:
+    with changing(args.root, f"DELETE /groups/{args.group}") as broker:
+        committed = broker.groups.committed(args.group)
+        count = format_count(sum(len(of) for of in committed.values()), "committed offset")
+        if not output.confirmed(f"Delete group {args.group} with {count} for good?", yes=args.yes):
+            output.note("nothing was changed")
+            return Exit.FAILED
+        if not _may_drop_members(broker, args):
+            return Exit.FAILED
+        broker.groups.delete(args.group)
+    if args.json:
+        output.say_json({"deleted": args.group, "committed": committed})
+    else:
+        output.say(f"deleted {args.group}: {count}")
+    return Exit.OK

@@ -1,0 +1,159 @@
+"""`topics`: which topics a directory holds, making one, changing what it keeps, deleting one."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seglog.cli.brokers import changing, looking
+from seglog.cli.options import Commands, add_command, add_config, add_retention, add_yes, config_from
+from seglog.cli.verbs import add_root, add_verb, add_verbs, table
+from seglog.config import Retention
+from seglog.errors import CorruptLog, FormatVersionError, InvalidArgument, SeglogError
+from seglog.terminal import output
+from seglog.terminal.exits import Exit, message_of
+from seglog.terminal.units import format_count, format_size, parse_count
+
+if TYPE_CHECKING:
+    import argparse
+
+    from seglog.config import LogConfig
+    from seglog.topic.topic import Topic
+
+
+def add_parsers(commands: Commands) -> None:
+    """Declare it and its four verbs."""
+    parser = add_command(
+        commands,
+        "topics",
+        _list,
+        summary="list, create, alter and delete topics",
+        story=(
+            "A topic is a directory of partitions, each a log. ROOT is the directory of topics, as `seglog serve`\n"
+            "takes it. Listing works beside a server; the others need that nobody else has ROOT open for writing\n"
+            "(a server does the same over HTTP). `seglog topics VERB --help` shows the options."
+        ),
+        examples=[
+            "seglog topics shop",
+            "seglog topics create shop orders --partitions 4 --retention-age 7d",
+            "seglog topics alter shop orders --retention-bytes 10GiB",
+            "seglog topics delete shop orders",
+        ],
+    )
+    verbs = add_verbs(parser)
+    add_root(add_verb(verbs, "list", _list, "show the topics of ROOT; the word may be left out"))
+    create = _with_name(add_verb(verbs, "create", _create, "make a topic; ROOT as well if it is not there"))
+    create.add_argument("--partitions", metavar="N", type=parse_count, default=1, help="how many; default 1")
+    add_config(create)
+    add_retention(_with_name(add_verb(verbs, "alter", _alter, "change what a topic keeps, at once and for good")))
+    add_yes(_with_name(add_verb(verbs, "delete", _delete, "delete a topic, its records and its committed offsets")))
+
+
+def _with_name(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    add_root(parser)
+    parser.add_argument("name", metavar="NAME", help="the topic's name")
+    return parser
+
+
+def _list(args: argparse.Namespace) -> int:
+    shown, failed = [], []
+    with looking(args.root) as broker:
+        for name in broker.topics():
+            try:
+                shown.append(_facts(broker.topic(name)))
+            except SeglogError as error:
+                failed.append({"name": name, "error": type(error).__name__, "message": message_of(error)})
+    if args.json:
+        output.say_json({"topics": shown} | ({"failed": failed} if failed else {}))
+    else:
+        heads = ("topic", "partitions", "records", "size", "keeps")
+        rows = [_row(one) for one in shown]
+        output.say(*(table(heads, rows) if rows else ["no topics"]))
+        for one in failed:
+            output.note(f"topic {one['name']!r} cannot be opened: {one['message']}")
+    return Exit.FAILED if failed else Exit.OK
+
+
+def _facts(topic: Topic) -> dict[str, Any]:
+    logs = [topic.partition(number) for number in range(topic.partitions)]
+    config = logs[0].config.to_json()
+    return {
+        "name": topic.name,
+        "partitions": topic.partitions,
+        "id": topic.id,
+        "records": sum(segment.records for log in logs for segment in log.segments),
+        "bytes": sum(log.size for log in logs),
+        "retention": config["retention"],
+        "config": config,
+    }
+
+
+def _row(facts: dict[str, Any]) -> tuple[object, ...]:
+    default = dataclasses.asdict(Retention())
+    kept = [f"{name} {_shown(name, value)}" for name, value in facts["retention"].items() if value != default[name]]
+    size = format_size(facts["bytes"])
+    return facts["name"], facts["partitions"], facts["records"], size, ", ".join(kept) or "everything"
+
+
+def _shown(name: str, value: Any) -> str:
+    """Return what a retention says, with its unit."""
+    if name.endswith("bytes"):
+        return format_size(value)
+    return f"{value:g} s" if isinstance(value, float) and name != "min_dirty_ratio" else str(value)
+
+
+def _create(args: argparse.Namespace) -> int:
+    with changing(args.root, "POST /topics", create=True) as broker:
+        facts = _facts(broker.create_topic(args.name, partitions=args.partitions, config=_config(args)))
+    if args.json:
+        output.say_json(facts)
+    else:
+        output.say(f"created {args.name} with {format_count(facts['partitions'], 'partition')}")
+    return Exit.OK
+
+
+def _alter(args: argparse.Namespace) -> int:
+    with changing(args.root, f"PATCH /topics/{args.name}") as broker:
+        broker.topic(args.name)
+        config = _config(args)
+        if config is None:
+            raise InvalidArgument("nothing to change was named, such as --retention-age 7d; see --help")
+        broker.alter_retention(args.name, config.retention)
+        facts = _facts(broker.topic(args.name))
+    if args.json:
+        output.say_json(facts)
+    else:
+        output.say(f"{args.name} keeps {_row(facts)[-1]}")
+    return Exit.OK
+
+
+def _config(args: argparse.Namespace) -> LogConfig | None:
+    """Return the topic's stored config, which is its first partition's, with what the options change in it."""
+    args.log = str(Path(args.root) / args.name / "0")
+    return config_from(args)
+
+
+def _delete(args: argparse.Namespace) -> int:
+    held = _held(args)
+    question = f"Delete topic {args.name} ({held}) for good?"
+    if not output.confirmed(question, yes=args.yes):
+        output.note("nothing was changed")
+        return Exit.FAILED
+    with changing(args.root, f"DELETE /topics/{args.name}") as broker:
+        broker.delete_topic(args.name)
+    if args.json:
+        output.say_json({"deleted": args.name})
+    else:
+        output.say(f"deleted {args.name}: {held}")
+    return Exit.OK
+
+
+def _held(args: argparse.Namespace) -> str:
+    """Return what a topic holds; one that is damaged can be deleted all the same."""
+    with looking(args.root) as broker:
+        try:
+            facts = _facts(broker.topic(args.name))
+        except (CorruptLog, FormatVersionError):
+            return "nobody can tell how much is in it"
+        return f"{format_count(facts['records'], 'record')}, {format_size(facts['bytes'])}"
