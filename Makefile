@@ -24,7 +24,7 @@ demo: $(STAMP)
 	$(BIN)/seglog demo --output demo-output
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -m 'not proof and not deep' --cov --cov-report=
+	$(BIN)/python -m pytest -m 'not proof and not deep' -n 2 --dist loadgroup --cov --cov-report=
 
 proof: $(STAMP)
 	$(BIN)/python -m pytest -m proof

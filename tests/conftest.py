@@ -1,7 +1,10 @@
-"""What tests of several layers share: a clock, keyed logs in a short notation, one Spark session a run."""
+"""What tests of several layers share: a clock, keyed logs in a short notation, a real server, one Spark session."""
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +13,8 @@ import seglog
 from seglog import LogConfig, Retention
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -76,6 +80,15 @@ class Shop:
         return [(one.base_offset, one.next_offset, one.records) for one in log.segments]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep what shares the Spark session in one process, and begin with it: it takes longest by far."""
+    sharing = [item for item in items if "spark" in getattr(item, "fixturenames", ())]
+    for item in sharing:
+        item.add_marker(pytest.mark.xdist_group("spark"))
+    first = {id(item) for item in sharing}
+    items.sort(key=lambda item: id(item) not in first)
+
+
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()
@@ -85,6 +98,62 @@ def clock() -> ManualClock:
 def shop_at(clock: ManualClock) -> Callable[[Any], Shop]:
     """Make keyed logs at a place: a path, or a storage."""
     return lambda place: Shop(place, clock)
+
+
+class Served:
+    """A real `seglog serve` process over a directory; it can be killed, stopped and started again on its port."""
+
+    def __init__(self, root: Path, options: Sequence[str]) -> None:
+        self.root = root
+        self._options = options
+        self.port = 0
+        self.said: list[str] = []
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "seglog", "serve", str(self.root), "--port", str(self.port), *self._options]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said.append(line)
+            if found := re.search(r"listening on https?://.*:(\d+)", line):
+                self.port = int(found[1])
+                return
+        raise AssertionError("the server ended: " + "".join(self.said))
+
+    def stop(self) -> str:
+        """End it as an operator does; return what it said at its end."""
+        self.process.terminate()
+        return self._over()
+
+    def kill(self) -> None:
+        """End it as the kernel does."""
+        self.process.kill()
+        self._over()
+
+    def _over(self) -> str:
+        out, _ = self.process.communicate(timeout=60)
+        self.said.append(out)
+        return out
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
+    """Start servers: serve("--tokens", "file", ..., root=directory); all are ended with the test."""
+    started: list[Served] = []
+
+    def start(*options: str, root: Path | None = None) -> Served:
+        started.append(Served(tmp_path / "served" if root is None else root, options))
+        return started[-1]
+
+    yield start
+    for server in started:
+        if server.process.poll() is None:
+            server.stop()
 
 
 @pytest.fixture(scope="session")

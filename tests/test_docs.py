@@ -1,4 +1,4 @@
-"""What docs/keyed.md shows works, in the order it is shown: one shell session in an empty directory."""
+"""What the pages show works, in the order it is shown: one shell session a page, in an empty directory."""
 
 from __future__ import annotations
 
@@ -8,24 +8,40 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAGE = (Path(__file__).parents[1] / "docs" / "keyed.md").read_text()
-BLOCKS = re.findall(r"```(python|sh)\n(.*?)```", PAGE, flags=re.DOTALL)
+DOCS = Path(__file__).parents[1] / "docs"
+KEPT = ("import ", "config = ")  # lines that later blocks of Python rely on
 
 
-def test_every_example_of_the_page_on_keyed_logs_runs_as_it_stands(tmp_path: Path) -> None:
-    parts = [f'seglog() {{ "{sys.executable}" -m seglog "$@"; }}', "set -e"]
+def run_page(name: str, directory: Path, url: str = "") -> str:
+    """Run a page's examples as they stand, but for the server's address; return what they print."""
+    text = (DOCS / name).read_text()
+    parts = [f'seglog() {{ "{sys.executable}" -m seglog "$@"; }}', "set -eo pipefail"]
     shown = ""
-    for language, text in BLOCKS:
+    for language, block in re.findall(r"```(python|sh)\n(.*?)```", text, flags=re.DOTALL):
         if language == "python":
             # Each block runs by itself, behind those before it that only define names.
-            parts.append(f"\"{sys.executable}\" - <<'END'\n{shown}{text}END")
-            shown += "".join(line + "\n" for line in text.splitlines() if line.startswith(("import ", "config = ")))
+            parts.append(f"\"{sys.executable}\" - <<'END'\n{shown}{block}END")
+            shown += "".join(line + "\n" for line in block.splitlines() if line.startswith(KEPT))
         else:
-            parts += [line.split("#")[0].strip() for line in text.splitlines()]
+            lines = [re.sub(r"\s#.*", "", line).strip() for line in block.splitlines()]
+            parts += [line for line in lines if not line.startswith("seglog serve")]
+    script = "\n".join(parts).replace("http://127.0.0.1:3000", url)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        ["bash", "-c", "\n".join(parts)], cwd=tmp_path, capture_output=True, text=True, check=False, env=environment
+        ["bash", "-c", script], cwd=directory, capture_output=True, text=True, check=False, env=environment
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("2 242 170\n")
-    assert "search-index" in done.stdout
+    return done.stdout
+
+
+def test_every_example_of_the_page_on_keyed_logs_runs_as_it_stands(tmp_path):
+    shown = run_page("keyed.md", tmp_path)
+    assert shown.startswith("2 242 170\n")
+    assert "search-index" in shown
+
+
+def test_every_example_of_the_page_on_the_server_runs_as_it_stands(serve, tmp_path):
+    shown = run_page("server.md", tmp_path, serve().url)
+    assert shown.startswith('{"write_index": 0}{"highest_index": 1, "lowest_index": 0}Hello World')
+    assert '"value":"{\\"qty\\": 3}"' in shown
+    assert "b'one'\n0\n1\n" in shown  # read back; nothing left to consume; one in the broker without a server

@@ -1,0 +1,83 @@
+"""The ASGI app: the parts of a server put together, and its routes. The composition root of the server."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starlette.routing import Route, Router
+
+from seglog.errors import TopicNotFound
+from seglog.server.access import Access
+from seglog.server.answers import Budget
+from seglog.server.appends import Appends
+from seglog.server.guard import Guard
+from seglog.server.metrics import Metrics
+from seglog.server.operations import Endpoint, Operation
+from seglog.server.problems import HttpProblem, problem
+from seglog.server.routes import OPERATIONS
+from seglog.server.services import DEFAULT_TOPIC, Services
+from seglog.server.settings import Settings
+from seglog.server.spool import Spool
+from seglog.server.waiting import Waiting
+from seglog.server.workers import Workers
+from seglog.topic.broker import Broker
+from seglog.topic.cleaning import Cleaner
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+SPOOL = ".spool"
+READ_THREADS = 8
+SLOW_THREADS = 2
+
+
+def services_of(broker: Broker, settings: Settings) -> Services:
+    """Put a server's parts together around a broker, which they own from here on; makes the default topic."""
+    limits = settings.limits
+    try:
+        broker.topic(DEFAULT_TOPIC)
+    except TopicNotFound:
+        broker.create_topic(DEFAULT_TOPIC)
+    broker.logs()  # opens every topic, so that no request waits for it
+    waiting = Waiting()
+    services = Services(
+        settings=settings,
+        broker=broker,
+        cleaner=Cleaner(broker.logs),
+        access=Access.of_file(settings.tokens),
+        guard=Guard(settings),
+        spool=Spool(_empty_directory(broker.root / SPOOL), limits),
+        appends=Appends(limits, waiting.appended),
+        answers=Budget(limits.memory_bytes),
+        waiting=waiting,
+        reads=Workers("read", READ_THREADS, limits.calls + limits.tails),
+        scans=Workers("scan", SLOW_THREADS, limits.calls),
+        groups=Workers("group", SLOW_THREADS, limits.connections),
+        care=Workers("care", SLOW_THREADS, limits.calls),
+        metrics=Metrics(),
+    )
+    services.metrics.watch(services)
+    return services
+
+
+def _empty_directory(path: Path) -> Path:
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(exist_ok=True)
+    return path
+
+
+def app_of(services: Services) -> ASGIApp:
+    """Return the ASGI app of these parts."""
+    by_path: dict[str, list[Operation]] = {}
+    for operation in OPERATIONS:
+        by_path.setdefault(operation.path, []).append(operation)
+    routes = [Route(path, endpoint=Endpoint(operations, services)) for path, operations in by_path.items()]
+    return Router(routes, redirect_slashes=False, default=_nothing_here)
+
+
+async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
+    """Tell of a path that leads nowhere."""
+    answer = problem(HttpProblem(404, "there is nothing at this path; /openapi.json tells what there is"))
+    await answer(scope, receive, send)

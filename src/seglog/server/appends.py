@@ -1,0 +1,168 @@
+"""The way of an append through the server: one line for each partition, drained by a thread, syncs shared.
+
+An append that finds nobody before it, and a log that would not keep it waiting, is made at once: a hand-over to a
+thread takes longer than the write. Otherwise it stands in the partition's line, and all that wait there are written by
+one hand-over. Those that asked for "durable" then wait for one sync, which everybody who came by then shares; appends
+go on meanwhile. An answer is given only when what it says is true. Batches and long values, which take a while, do not
+stand in the line: they run on threads of their own and take the log's mutex when they commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from seglog.errors import Busy
+from seglog.server.workers import Workers
+
+if TYPE_CHECKING:
+    from seglog.log.log import Log
+    from seglog.server.settings import Limits
+    from seglog.topic.places import Partition
+
+THREADS = 4
+SYNC_THREADS = 8
+
+
+class _Entry(NamedTuple):
+    call: Callable[[], Any]
+    durable: bool
+    future: asyncio.Future[Any]
+
+
+class _Line:
+    """What waits for one partition."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.entries: deque[_Entry] = deque()
+        self.draining: asyncio.Task[None] | None = None
+        self.unsynced: list[tuple[Any, asyncio.Future[Any]]] = []
+        self.syncing: asyncio.Task[None] | None = None
+
+
+class Appends:
+    """Appends to all partitions of all topics."""
+
+    def __init__(self, limits: Limits, appended: Callable[[Partition], None]) -> None:
+        """Take what is called, `appended`, in the event loop for every partition that has got records."""
+        self._most = limits.waiting
+        self._appended = appended
+        self._lines: dict[Partition, _Line] = {}
+        self._writers = Workers("append", THREADS, limits.connections + limits.waiting)
+        self._syncers = Workers("sync", SYNC_THREADS, limits.connections + limits.waiting)
+        self._batches = Workers("batch", THREADS, limits.calls)
+
+    async def append(
+        self, place: Partition, log: Log, call: Callable[[], Any], *, durable: bool, ready: Callable[[], bool]
+    ) -> Any:
+        """Let `call` append to this log, in its turn, and return what it returned; Busy where too many wait.
+
+        ready: whether the call would not wait for anything; where nobody stands before it, it is then made at once.
+        """
+        line = self._lines.get(place)
+        if line is None or line.log is not log:
+            line = self._lines[place] = _Line(log)
+        if line.draining is None and ready():
+            result = call()
+            self._appended(place)
+            return await self._synced(line, result) if durable else result
+        if len(line.entries) >= self._most:
+            raise Busy(
+                f"{self._most} appends wait for partition {place[1]} of {place[0]} already; try again in a moment"
+            )
+        entry = _Entry(call, durable, asyncio.get_running_loop().create_future())
+        line.entries.append(entry)
+        if line.draining is None:
+            line.draining = asyncio.create_task(self._drain(place, line))
+        return await entry.future
+
+    async def batch(
+        self, topic: str, logs: Callable[[Any], Iterable[tuple[int, Log]]], call: Callable[[], Any], *, durable: bool
+    ) -> Any:
+        """Let `call` append on a thread of its own; logs(its result): number and log of the partitions it wrote to."""
+        result = await self._batches.run(call)
+        written = list(logs(result))
+        for number, _ in written:
+            self._appended((topic, number))
+        if durable:
+            await asyncio.gather(*(self._syncers.run(log.sync) for _, log in written))
+        return result
+
+    async def _drain(self, place: Partition, line: _Line) -> None:
+        try:
+            while line.entries:
+                entries = [*line.entries]
+                line.entries.clear()
+                try:
+                    results = await self._writers.run(partial(_call_all, entries))
+                except Exception as error:  # noqa: BLE001 - no thread to be had: those who wait are told
+                    results = [error] * len(entries)
+                self._appended(place)
+                for entry, result in zip(entries, results, strict=True):
+                    self._settle(line, entry, result)
+        finally:
+            line.draining = None
+
+    def _settle(self, line: _Line, entry: _Entry, result: Any) -> None:
+        if entry.future.done():  # nobody waits for it any more
+            return
+        if isinstance(result, Exception):
+            entry.future.set_exception(result)
+        elif entry.durable:
+            self._await_sync(line, result, entry.future)
+        else:
+            entry.future.set_result(result)
+
+    async def _synced(self, line: _Line, result: Any) -> Any:
+        future = asyncio.get_running_loop().create_future()
+        self._await_sync(line, result, future)
+        return await future
+
+    def _await_sync(self, line: _Line, result: Any, future: asyncio.Future[Any]) -> None:
+        """Give the result once what was appended by now is on the medium."""
+        line.unsynced.append((result, future))
+        if line.syncing is None:
+            line.syncing = asyncio.create_task(self._sync(line))
+
+    async def _sync(self, line: _Line) -> None:
+        try:
+            while line.unsynced:
+                waiting, line.unsynced = line.unsynced, []
+                failure = await self._syncers.run(partial(_failure_of, line.log.sync))
+                for result, future in waiting:
+                    if future.done():
+                        continue
+                    if failure is not None:
+                        future.set_exception(failure)
+                    else:
+                        future.set_result(result)
+        finally:
+            line.syncing = None
+
+    def close(self) -> None:
+        """Wait for what is under way."""
+        for workers in (self._batches, self._writers, self._syncers):
+            workers.close()
+
+
+def _call_all(entries: list[_Entry]) -> list[Any]:
+    return [_outcome(entry.call) for entry in entries]
+
+
+def _outcome(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001 - each goes to the request that waits for it
+        return error
+
+
+def _failure_of(sync: Callable[[], None]) -> Exception | None:
+    try:
+        sync()
+    except Exception as error:  # noqa: BLE001 - it goes to everybody who waits for this sync
+        return error
+    return None

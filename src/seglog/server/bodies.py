@@ -1,0 +1,144 @@
+"""Records as bodies of HTTP: NDJSON and Arrow IPC streams, read into tables and written from records. No event loop."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from seglog.errors import InvalidArgument
+from seglog.format.lines import Entry, decode_record, encode_bytes
+from seglog.log.arrow import record_schema
+from seglog.server.compressed import is_compressed
+from seglog.server.problems import HttpProblem
+
+if TYPE_CHECKING:
+    from seglog.record import Record
+    from seglog.server.spool import Body
+    from seglog.topic.places import Partition
+
+NDJSON = "application/x-ndjson"
+ARROW = "application/vnd.apache.arrow.stream"
+OCTETS = "application/octet-stream"
+ROWS = 16_384  # of a table that is made of lines at a time
+HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+LINES_SCHEMA = pa.schema(
+    [
+        pa.field("value", pa.large_binary()),
+        pa.field("key", pa.large_binary()),
+        pa.field("timestamp", pa.int64()),
+        pa.field("headers", HEADERS),
+    ]
+)
+
+
+# --- in ---------------------------------------------------------------------------------------------------------------
+
+
+def table_of(body: Body, media: str) -> pa.Table:
+    """Return the records of a body as a table for `append_batch`; InvalidArgument where it is not what it says.
+
+    Of an Arrow body nothing is copied: the table reads from the body, which must stay open.
+    """
+    return _arrow_table(body) if media == ARROW else _lines_table(body)
+
+
+def _arrow_table(body: Body) -> pa.Table:
+    if body.size == 0:
+        raise InvalidArgument("the body is empty; an Arrow stream begins with its schema")
+    source = pa.BufferReader(pa.py_buffer(body.view()))
+    try:
+        if is_compressed(source):
+            raise HttpProblem(415, "the Arrow stream has compressed buffers; write it without compression")
+        source.seek(0)
+        with pa.ipc.open_stream(source) as reader:
+            table = reader.read_all()
+            _check_end(source)
+            return table
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InvalidArgument(f"the body is no Arrow stream that can be read: {error}") from None
+
+
+def _check_end(source: pa.BufferReader) -> None:
+    left = source.size() - source.tell()
+    if left:
+        raise InvalidArgument(f"{left} bytes follow the end of the Arrow stream; send one stream")
+
+
+def _lines_table(body: Body) -> pa.Table:
+    batches = []
+    entries: list[Entry] = []
+    for number, line in enumerate(_lines(body.pieces()), 1):
+        if line.strip():
+            entries.append(decode_record(line, number))
+        if len(entries) == ROWS:
+            batches.append(_batch(entries))
+            entries = []
+    batches.append(_batch(entries))
+    return pa.Table.from_batches(batches)
+
+
+def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    held = b""
+    for piece in pieces:
+        *lines, held = (held + piece).split(b"\n")
+        yield from lines
+    if held:
+        yield held
+
+
+def _batch(entries: Sequence[Entry]) -> pa.RecordBatch:
+    columns = [
+        [entry.value for entry in entries],
+        [entry.key for entry in entries],
+        [entry.timestamp for entry in entries],
+        [[{"key": key, "value": value} for key, value in entry.headers] for entry in entries],
+    ]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, LINES_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=LINES_SCHEMA)
+
+
+# --- out --------------------------------------------------------------------------------------------------------------
+
+
+def shown_record(record: Record, place: Partition | None = None) -> dict[str, Any]:
+    """Return a record as JSON's values, as `seglog export` has them; with topic and partition before, if given."""
+    named = {} if place is None else {"topic": place[0], "partition": place[1]}
+    return {
+        **named,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": encode_bytes(record.key),
+        "value": encode_bytes(record.value),
+        "headers": [{"key": name, "value": encode_bytes(value)} for name, value in record.headers],
+    }
+
+
+def line_of(record: Record, place: Partition | None = None) -> bytes:
+    """Return a record as a line of NDJSON."""
+    return json.dumps(shown_record(record, place), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def arrow_body(batches: Iterable[pa.RecordBatch], schema: pa.Schema | None = None) -> bytes:
+    """Return record batches as one Arrow stream, with its schema even where there are none."""
+    schema = record_schema("binary") if schema is None else schema
+    out = io.BytesIO()
+    with pa.ipc.new_stream(out, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return out.getvalue()
+
+
+def placed_schema() -> pa.Schema:
+    """Return the schema of records of several partitions: topic and partition, then a log's columns."""
+    return pa.schema([pa.field("topic", pa.string()), pa.field("partition", pa.int32()), *record_schema("binary")])
+
+
+def placed(batch: pa.RecordBatch, place: Partition) -> pa.RecordBatch:
+    """Return a batch with its topic and partition before it."""
+    topic = pa.repeat(pa.scalar(place[0], pa.string()), batch.num_rows)
+    partition = pa.repeat(pa.scalar(place[1], pa.int32()), batch.num_rows)
+    return pa.RecordBatch.from_arrays([topic, partition, *batch.columns], schema=placed_schema())

@@ -1,0 +1,190 @@
+/* What is asked in a dialog: a token, a new topic, and whether something is really to be deleted. */
+
+import { access, ask, path } from "./api.js";
+import { h, mount } from "./dom.js";
+import { field, readRetention, retentionFields } from "./fields.js";
+import { button } from "./parts.js";
+import { go } from "./route.js";
+import { notify, refresh } from "./store.js";
+import { parseSize, plural } from "./units.js";
+
+/** Show a form; `submit` gets what was written, and an error it raises is shown in the dialog, which then stays. */
+function show({ title, body, action, kind = "primary", submit, closed = () => {} }) {
+  const trouble = h("p", { class: "bad", role: "alert" });
+  const done = h("button", { type: "submit", class: kind }, action);
+  const dialog = h(
+    "dialog",
+    { "aria-labelledby": "dialog-title" },
+    h(
+      "form",
+      { class: "form", method: "dialog", on: { submit: (event) => send(event) } },
+      h("h2", { id: "dialog-title" }, title),
+      body,
+      trouble,
+      h(
+        "p",
+        { class: "actions" },
+        button("Cancel", () => dialog.close()),
+        done,
+      ),
+    ),
+  );
+  const send = async (event) => {
+    event.preventDefault();
+    done.disabled = true;
+    try {
+      await submit(new FormData(event.target));
+      dialog.close();
+    } catch (error) {
+      trouble.textContent = [error.message, error.advice].filter(Boolean).join(" ");
+    } finally {
+      done.disabled = false;
+    }
+  };
+  dialog.addEventListener("close", () => {
+    dialog.remove();
+    closed();
+  });
+  mount(document.body, dialog).showModal();
+  return { dialog, done };
+}
+
+let asking = false;
+let declined = false;
+
+/** Ask for a token, once at a time, and not again by itself after somebody declined; `entered` is called with a new one
+ *  in place. */
+export function askForToken(problem, entered, { anyway = false } = {}) {
+  if (asking || (declined && !anyway)) return;
+  asking = declined = true;
+  show({
+    title: "This server asks for a token",
+    action: "Use it",
+    body: [
+      h(
+        "p",
+        null,
+        access.token ? "The token this tab has is not, or no longer, known to the server." : problem.message,
+      ),
+      h(
+        "div",
+        { class: "field" },
+        h("label", { for: "token" }, "Token"),
+        h("input", { id: "token", name: "token", type: "password", autocomplete: "off", required: true }),
+      ),
+      h("p", { class: "soft" }, "It is kept in this tab until the tab is closed, and sent to this server only."),
+    ],
+    submit: async (said) => {
+      const before = access.token;
+      access.use(said.get("token").trim());
+      try {
+        await ask("GET", "/topics");
+      } catch (error) {
+        access.use(before);
+        throw error;
+      }
+      declined = false;
+      entered();
+    },
+    closed: () => {
+      asking = false;
+    },
+  });
+}
+
+/** Make a topic. */
+export function createTopic() {
+  show({
+    title: "New topic",
+    action: "Create",
+    body: [
+      field("name", "Name", "Letters, digits, dots, underscores and hyphens; not beginning with a dot.", {
+        required: true,
+        maxlength: 200,
+      }),
+      field("partitions", "Partitions", "Each is a log of its own; the number stays.", {
+        value: "1",
+        inputmode: "numeric",
+        pattern: "[0-9]+",
+        required: true,
+      }),
+      retentionFields({}),
+      h(
+        "details",
+        null,
+        h("summary", null, "Segments"),
+        field("segment_bytes", "Segment size", "A new file begins at this size.", { value: "1 GiB", required: true }),
+      ),
+    ],
+    submit: async (said) => {
+      const config = { segment_bytes: parseSize(said.get("segment_bytes")), retention: readRetention(said) };
+      const name = said.get("name").trim();
+      await ask("POST", "/topics", { json: { name, partitions: Number(said.get("partitions")), config } });
+      notify("good", `Topic ${name} is there.`);
+      go(["topics", name]);
+      refresh();
+    },
+  });
+}
+
+/** Delete a topic, once its name was typed. */
+export function deleteTopic(topic) {
+  typedDeletion(
+    `Delete the topic ${topic.name}?`,
+    topic.name,
+    [`${plural(topic.records, "record")} in ${plural(topic.partitions, "partition")} will be gone for good.`],
+    async () => {
+      await ask("DELETE", path("topics", topic.name));
+      notify("good", `Topic ${topic.name} is deleted.`);
+      go(["topics"]);
+      refresh();
+    },
+  );
+}
+
+/** Delete a group, once its name was typed. */
+export function deleteGroup(name) {
+  typedDeletion(
+    `Delete the group ${name}?`,
+    name,
+    ["Its committed offsets will be gone; it would begin anew."],
+    async () => {
+      await ask("DELETE", path("groups", name));
+      notify("good", `Group ${name} is deleted.`);
+      go(["groups"]);
+      refresh();
+    },
+  );
+}
+
+function typedDeletion(title, name, lines, submit) {
+  const { done } = show({
+    title,
+    action: "Delete",
+    kind: "danger",
+    body: [
+      lines.map((line) => h("p", null, line)),
+      h(
+        "div",
+        { class: "field" },
+        h("label", { for: "typed" }, "Type ", h("b", { class: "code" }, name), " to confirm"),
+        h("input", {
+          id: "typed",
+          name: "typed",
+          autocomplete: "off",
+          spellcheck: "false",
+          on: {
+            input: (event) => {
+              done.disabled = event.target.value !== name;
+            },
+          },
+        }),
+      ),
+    ],
+    submit: (said) => {
+      if (said.get("typed") !== name) throw new RangeError("That is not its name.");
+      return submit();
+    },
+  });
+  done.disabled = true;
+}

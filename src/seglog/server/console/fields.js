@@ -1,0 +1,85 @@
+/* Fields of forms for retention, and what was written in them. */
+
+import { h } from "./dom.js";
+import { durationField, parseDuration, parseSize, sizeField } from "./units.js";
+
+/** A field with its label and a word of explanation. */
+export function field(name, text, hint, more) {
+  const id = `field-${name}`;
+  return h(
+    "div",
+    { class: "field" },
+    h("label", { for: id }, text),
+    h("input", {
+      id,
+      name,
+      type: "text",
+      autocomplete: "off",
+      spellcheck: "false",
+      "aria-describedby": hint && `${id}-hint`,
+      ...more,
+    }),
+    hint && h("p", { class: "soft", id: `${id}-hint` }, hint),
+  );
+}
+
+/** The fields of a retention, filled with what holds now. */
+export function retentionFields(kept) {
+  return h(
+    "div",
+    { class: "fields" },
+    field("bytes", "At most", "Per partition: 512 MiB, 10 GB. Empty: no limit.", { value: sizeField(kept.bytes) }),
+    field("age", "For", "Since a segment was sealed: 12 h, 7 d. Empty: for ever.", { value: durationField(kept.age) }),
+    h(
+      "div",
+      { class: "field" },
+      h(
+        "label",
+        { class: "check" },
+        h("input", { type: "checkbox", name: "compact", checked: Boolean(kept.compact) }),
+        " Only the latest record of each key",
+      ),
+      h("p", { class: "soft" }, "Compaction lets go of what a later record of the same key supersedes."),
+    ),
+    h(
+      "details",
+      null,
+      h("summary", null, "How it is compacted"),
+      h(
+        "div",
+        { class: "fields" },
+        field("delete_retention", "Tombstones stay for", "After their first compaction.", {
+          value: durationField(kept.delete_retention ?? 86_400),
+          required: true,
+        }),
+        field("min_dirty_ratio", "Compact from a dirty share of", "0 to 1.", {
+          value: String(kept.min_dirty_ratio ?? 0.5),
+          inputmode: "decimal",
+          required: true,
+        }),
+        field("min_compaction_lag", "Not before", "A record is safe from compaction so long.", {
+          value: durationField(kept.min_compaction_lag ?? 0),
+          required: true,
+        }),
+        field("max_compaction_lag", "At the latest after", "Empty: no such limit.", {
+          value: durationField(kept.max_compaction_lag),
+        }),
+      ),
+    ),
+  );
+}
+
+/** What was written: the fields of a Retention; RangeError with a sentence where it cannot be read. */
+export function readRetention(said) {
+  const ratio = Number(said.get("min_dirty_ratio"));
+  if (!(ratio >= 0 && ratio <= 1)) throw new RangeError("The dirty share must be a number between 0 and 1.");
+  return {
+    bytes: parseSize(said.get("bytes")),
+    age: parseDuration(said.get("age")),
+    compact: said.get("compact") !== null,
+    delete_retention: parseDuration(said.get("delete_retention")),
+    min_dirty_ratio: ratio,
+    min_compaction_lag: parseDuration(said.get("min_compaction_lag")),
+    max_compaction_lag: parseDuration(said.get("max_compaction_lag")),
+  };
+}

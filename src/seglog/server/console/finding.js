@@ -1,0 +1,58 @@
+/* From what an address says, an offset, a time or a key, to the records that are meant. Knows no elements. */
+
+import { ask, lines, path } from "./api.js";
+import { PAGE, pageBefore, read } from "./paging.js";
+import { exact, time } from "./units.js";
+
+const KEY_PAGE = 100;
+
+/** Find what an address asks for: {records, note, mark, bounds, next, ...}; what is not known is not there. */
+export async function load({ parts: [, topic], query }, signal) {
+  if (query.by === "key") return byKey(topic, query, signal);
+  const partition = Number(query.partition ?? 0);
+  const bounds = await ask("GET", path("topics", topic), { signal }).then((found) => found.partition_states[partition]);
+  if (!bounds) return { records: [], note: `There is no partition ${partition}.` };
+  if (query.by === "time" && query.time) return byTime(topic, partition, bounds, query, signal);
+  const wanted = query.at === undefined || query.at === "newest" ? null : Number(query.at);
+  const start = wanted ?? (await pageBefore(topic, partition, bounds.lowest_offset, bounds.next_offset, signal));
+  return onePage(topic, partition, bounds, start, wanted, signal);
+}
+
+async function onePage(topic, partition, bounds, start, wanted, signal, note = null) {
+  const { records, next } = await read(topic, partition, start, null, PAGE, signal);
+  const first = records[0]?.offset;
+  const moved = wanted !== null && first !== undefined && first !== wanted;
+  const told = moved ? `Offset ${exact(wanted)} holds no record any more; the next one is ${exact(first)}.` : note;
+  return { records, next, bounds, partition, start, mark: wanted !== null && !moved ? wanted : null, note: told };
+}
+
+async function byTime(topic, partition, bounds, query, signal) {
+  const us = new Date(query.time).getTime() * 1000;
+  if (Number.isNaN(us)) return { records: [], note: `“${query.time}” is not a time.` };
+  const { offsets } = await ask("GET", path("topics", topic, "offsets"), { query: { timestamp: us }, signal });
+  const found = offsets[partition];
+  if (found === null || found === undefined) {
+    return {
+      records: [],
+      offsets,
+      bounds,
+      partition,
+      start: bounds.next_offset,
+      next: bounds.next_offset,
+      note: `Partition ${partition} holds no record of ${time(us, false)} or later.`,
+    };
+  }
+  return { ...(await onePage(topic, partition, bounds, found, null, signal)), mark: found, offsets };
+}
+
+async function byKey(topic, query, signal) {
+  if (query.key === undefined && !query.any) return { records: [], ask: true };
+  const key = query.hex ? fromHex(query.key ?? "") : new TextEncoder().encode(query.key ?? "");
+  const max = Number(query.max ?? KEY_PAGE);
+  const answer = await lines(path("topics", topic, "keys"), { key, max_records: max }, signal);
+  return { records: answer.lines, keyed: true, more: answer.lines.length >= max ? max * 10 : null };
+}
+
+function fromHex(text) {
+  return Uint8Array.from(text.match(/[0-9a-f]{2}/gi) ?? [], (pair) => parseInt(pair, 16));
+}

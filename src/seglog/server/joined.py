@@ -1,0 +1,56 @@
+"""What is written to a connection within one turn of the event loop, sent by one call.
+
+uvicorn writes an answer's head and then its body, each with a call to the kernel that wakes the client: the second
+wake-up takes longer than the append that is answered. Knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
+
+SMALL_BYTES = 64 * 1024
+
+
+class JoinedTransport:
+    """A transport in all, but that a short write is held until the next one, or until the event loop goes on."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._held = b""
+        self._awaits_turn = False
+
+    def __getattr__(self, name: str) -> Any:
+        """Be the transport in everything else."""
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send, by the end of this turn."""
+        if self._held:
+            held, self._held = self._held, b""
+            self._transport.write(held + data)
+        elif len(data) > SMALL_BYTES:
+            self._transport.write(data)
+        else:
+            self._held = data
+            if not self._awaits_turn:
+                self._awaits_turn = True
+                self._loop.call_soon(self._turn_over)
+
+    def close(self) -> None:
+        """Send what is held, then end."""
+        self._send_held()
+        self._transport.close()
+
+    def _turn_over(self) -> None:
+        self._awaits_turn = False
+        self._send_held()
+
+    def _send_held(self) -> None:
+        if self._held:
+            held, self._held = self._held, b""
+            if not self._transport.is_closing():  # aborted within this turn
+                self._transport.write(held)

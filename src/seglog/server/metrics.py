@@ -1,0 +1,120 @@
+"""Figures for Prometheus: requests as they are answered, and logs, groups and buffers as they stand when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from seglog.errors import SeglogError
+
+if TYPE_CHECKING:
+    from seglog.server.services import Services
+
+SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+
+
+class Metrics:
+    """All figures of one server."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "seglog_requests", "Requests answered.", ["operation", "status"], registry=self.registry
+        )
+        self._seconds = Histogram(
+            "seglog_request_seconds",
+            "Seconds to the end of an answer.",
+            ["operation"],
+            registry=self.registry,
+            buckets=SECONDS,
+        )
+        self._records = Counter("seglog_appended_records", "Records appended.", ["topic"], registry=self.registry)
+        self._bytes = Counter("seglog_appended_bytes", "Bytes of bodies appended.", ["topic"], registry=self.registry)
+
+    def watch(self, services: Services) -> None:
+        """Let the figures of logs and buffers be told as well."""
+        self.registry.register(_Standing(services))
+
+    def answered(self, operation: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        self._requests.labels(operation, status).inc()
+        self._seconds.labels(operation).observe(seconds)
+
+    def appended(self, topic: str, records: int, size: int) -> None:
+        """Count what was appended."""
+        self._records.labels(topic).inc(records)
+        self._bytes.labels(topic).inc(size)
+
+    def text(self) -> bytes:
+        """Return all figures in Prometheus' text format; looks at every log."""
+        return generate_latest(self.registry)
+
+
+class _Standing:
+    """How logs, groups and buffers stand: collected when Prometheus asks."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the figures."""
+        yield from self._logs()
+        yield from self._lag()
+        yield from self._housekeeping()
+        services = self._services
+        gauges = {
+            "seglog_spool_memory_bytes": ("Bytes of bodies under way in memory.", services.spool.memory),
+            "seglog_spool_disk_bytes": ("Bytes of bodies under way in files.", services.spool.disk),
+            "seglog_answer_bytes": ("Bytes of answers under way.", services.answers.held),
+            "seglog_tails": ("Live tails.", services.tails),
+        }
+        for name, (about, value) in gauges.items():
+            yield GaugeMetricFamily(name, about, value=value)
+
+    def _logs(self) -> Iterator[Metric]:
+        labels = ["topic", "partition"]
+        next_offset = GaugeMetricFamily("seglog_next_offset", "The offset that the next record gets.", labels=labels)
+        lowest = GaugeMetricFamily("seglog_lowest_offset", "The first offset that is there.", labels=labels)
+        durable = GaugeMetricFamily("seglog_durable_offset", "Records before it survive power loss.", labels=labels)
+        size = GaugeMetricFamily("seglog_log_bytes", "Bytes of stores.", labels=labels)
+        segments = GaugeMetricFamily("seglog_segments", "Segments.", labels=labels)
+        broker = self._services.broker
+        for name in broker.topics():
+            with suppress(SeglogError):  # deleted in this moment, or told by health
+                topic = broker.topic(name)
+                for number in range(topic.partitions):
+                    log, at = topic.partition(number), [name, str(number)]
+                    next_offset.add_metric(at, log.next_offset)
+                    lowest.add_metric(at, log.lowest_offset)
+                    durable.add_metric(at, log.durable_offset)
+                    size.add_metric(at, log.size)
+                    segments.add_metric(at, len(log.view().manifest.segments))
+        yield from (next_offset, lowest, durable, size, segments)
+
+    def _lag(self) -> Iterator[Metric]:
+        lag = GaugeMetricFamily(
+            "seglog_group_lag", "Records a group has not read.", labels=["group", "topic", "partition"]
+        )
+        members = GaugeMetricFamily("seglog_group_members", "Members of a group.", labels=["group"])
+        groups = self._services.broker.groups
+        for name in groups.names():
+            with suppress(SeglogError):
+                state = groups.describe(name)
+                members.add_metric([name], len(state.members))
+                for (topic, number), records in state.lag.items():
+                    lag.add_metric([name, topic, str(number)], records)
+        yield from (lag, members)
+
+    def _housekeeping(self) -> Iterator[Metric]:
+        failures = GaugeMetricFamily(
+            "seglog_housekeeping_failures", "Failures of housekeeping in a row.", labels=["log"]
+        )
+        dirty = GaugeMetricFamily("seglog_dirty_ratio", "Share of bytes never compacted.", labels=["log"])
+        for state in self._services.cleaner.state():
+            failures.add_metric([state.name], state.failures)
+            dirty.add_metric([state.name], state.ratio)
+        yield from (failures, dirty)

@@ -1,0 +1,145 @@
+"""The JSON bodies of requests, as types: what is not declared is refused, and OpenAPI describes them from here."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from seglog.config import LogConfig, Retention
+
+NAME = "[A-Za-z0-9_-][A-Za-z0-9._-]*"
+INT64 = 2**63 - 1
+
+
+def _whole(value: Any) -> Any:
+    """JSON knows no integers of their own: 3.0 is 3 (JSON Schema, 6.1.1)."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+WHOLE = BeforeValidator(_whole)
+# A pattern bounds the length as well: JSON Schema tells of keys by their patterns alone.
+Name = Annotated[str, Field(pattern="^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$")]
+Offset = Annotated[int, Field(ge=0, le=INT64), WHOLE]
+Number = Annotated[str, Field(pattern="^(0|[1-9][0-9]{0,3})$")]
+ONLY = {"additionalProperties": False}  # no key beside those of the pattern
+Positions = Annotated[
+    dict[Name, Annotated[dict[Number, Offset], Field(json_schema_extra=ONLY)]],
+    Field(min_length=1, json_schema_extra=ONLY),
+]
+Size = Annotated[int, Field(ge=0, le=2**62), WHOLE]
+Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+
+
+class Model(BaseModel):
+    """A JSON object with exactly the fields that are declared, each of exactly its type."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class RetentionModel(Model):
+    """Fields of seglog.Retention; what is not named keeps its value."""
+
+    bytes: Size | None = None
+    age: Seconds | None = None
+    compact: bool = False
+    delete_retention: Seconds = 86_400.0
+    min_compaction_lag: Seconds = 0.0
+    max_compaction_lag: Seconds | None = None
+    min_dirty_ratio: Annotated[float, Field(ge=0, le=1)] = 0.5
+    dedupe_bytes: Annotated[int, Field(ge=1024, le=2**40), WHOLE] = 128 * 1024 * 1024
+    unkeyed: Literal["reject", "keep"] = "reject"
+
+    def onto(self, retention: Retention) -> Retention:
+        """Return a retention with the fields that were named; ConfigError where they contradict one another."""
+        return replace(retention, **{name: getattr(self, name) for name in self.model_fields_set})
+
+
+class ConfigModel(Model):
+    """Fields of seglog.LogConfig."""
+
+    segment_bytes: Annotated[int, Field(ge=512, le=2**31), WHOLE] | None = None
+    segment_overflow_bytes: Annotated[int, Field(ge=0, le=2**31 - 1), WHOLE] | None = None
+    segment_age: Positive | None = None
+    index_interval_bytes: Annotated[int, Field(ge=64, le=2**31), WHOLE] | None = None
+    buffer_bytes: Annotated[int, Field(ge=0, le=2**30), WHOLE] | None = None
+    flush_records: Annotated[int, Field(ge=1, le=2**31), WHOLE] | None = None
+    flush_interval: Positive | None = None
+    initial_offset: Annotated[int, Field(ge=0, le=2**62), WHOLE] | None = None
+    open_segments_max: Annotated[int, Field(ge=1, le=2**20), WHOLE] | None = None
+    retention: RetentionModel | None = None
+
+    def config(self) -> LogConfig:
+        """Return the config; what is null or not named has its default. ConfigError."""
+        named = {name: getattr(self, name) for name in self.model_fields_set - {"retention"}}
+        retention = Retention() if self.retention is None else self.retention.onto(Retention())
+        return LogConfig(**{name: value for name, value in named.items() if value is not None}, retention=retention)
+
+
+class CreateTopic(Model):
+    """A topic to be made."""
+
+    name: Name
+    partitions: Annotated[int, Field(ge=1, le=10_000), WHOLE] = 1
+    config: ConfigModel | None = None
+
+
+class AlterTopic(Model):
+    """What a topic is to keep from now on."""
+
+    retention: RetentionModel
+
+
+class Truncate(Model):
+    """The first offset to be removed."""
+
+    offset: Offset
+
+
+class TruncateIndex(Model):
+    """The first index to be removed, as laminarmq says it."""
+
+    truncate_index: Offset
+
+
+class Fetch(Model):
+    """Positions to read from: topic -> partition -> offset."""
+
+    positions: Positions
+    max_records: Annotated[int, Field(ge=1, le=1_000_000), WHOLE] = 1000
+    max_bytes: Annotated[int, Field(ge=1, le=2**40), WHOLE] = 1024 * 1024
+    wait: Annotated[float, Field(ge=0, le=60)] = 0.0
+
+
+class Join(Model):
+    """A member that joins a group, or comes back under its id."""
+
+    topics: Annotated[list[Name], Field(min_length=1, max_length=1000)]
+    member: Annotated[str, Field(min_length=1, max_length=200, pattern="^[A-Za-z0-9._-]+$")] | None = None
+    session_timeout: Annotated[float, Field(ge=1, le=3600)] = 30.0
+
+
+class Heartbeat(Model):
+    """A sign of life of a member, with the generation of the answer that it acts on."""
+
+    generation: Annotated[int, Field(ge=0, le=INT64), WHOLE]
+
+
+class Commit(Model):
+    """Offsets to be read next: topic -> partition -> offset."""
+
+    offsets: Positions
+    member: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    ack: Literal["appended", "durable"] = "appended"
+
+
+def retention_json(retention: Retention) -> dict[str, Any]:
+    """Return a retention as JSON's values."""
+    return asdict(retention)
+
+
+def positions_of(positions: Positions) -> dict[str, dict[int, int]]:
+    """Return positions with partitions as numbers, as all of seglog has them."""
+    return {topic: {int(number): offset for number, offset in of.items()} for topic, of in positions.items()}

@@ -1,0 +1,177 @@
+"""One request that the server understands, declared once: how it is routed, checked, and described to others.
+
+An `Operation` is data; the routes are lists of them. An `Endpoint` is all operations on one path, as
+Starlette calls it: it reads parameters and body, asks who the caller is, and turns errors into answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.responses import Response
+
+from seglog.errors import InvalidArgument, SeglogError
+from seglog.server.access import EVERY, NOBODY, RIGHTS
+from seglog.server.parameters import Parameter, read_query
+from seglog.server.problems import HttpProblem, problem, status_of
+from seglog.server.spool import Body
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from starlette.types import Receive, Scope, Send
+
+    from seglog.server.services import Services
+
+log = logging.getLogger("seglog.server")
+
+JSON_BYTES = 1024 * 1024
+ANYTHING = "*/*"
+Needs = Literal["nothing", "token", "read", "write", "admin"]
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One way in which an operation answers. media: content type -> JSON schema; none: without a body."""
+
+    about: str
+    media: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A method on a path.
+
+    needs: the right on the topic in the path ("*" where there is none), a token of any right, or nothing. body: a model
+    (JSON), or content type -> JSON schema of a raw body. answers: by status; refusals are described for all alike.
+    links: operations that go on from the first answer -> their parameters, as OpenAPI's runtime expressions.
+    """
+
+    method: str
+    path: str
+    name: str
+    about: str
+    handler: Callable[[Call], Awaitable[Response]]
+    needs: Needs
+    answers: Mapping[int, Answer]
+    parameters: Sequence[Parameter] = ()
+    body: type[BaseModel] | Mapping[str, Mapping[str, Any]] | None = None
+    topic: str | None = None
+    links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+class Call:
+    """One request on its way through an operation. headers: by name in lower case."""
+
+    def __init__(
+        self, scope: Scope, receive: Receive, headers: Mapping[str, str], operation: Operation, services: Services
+    ) -> None:
+        self.headers = headers
+        self.operation = operation
+        self.services = services
+        self.caller = NOBODY
+        self.values = self._values(scope)
+        self._receive = receive
+
+    def _values(self, scope: Scope) -> dict[str, Any]:
+        """Return every declared parameter by name; InvalidArgument for what is not declared or cannot be."""
+        found = read_query(scope["query_string"], self.operation.parameters)
+        for parameter in self.operation.parameters:
+            if parameter.where == "path":
+                found[parameter.name] = parameter.read(scope["path_params"][parameter.name].encode("utf-8", "replace"))
+            elif parameter.where == "header":
+                given = self.headers.get(parameter.name.lower())
+                found[parameter.name] = parameter.default if given is None else parameter.read(given.encode("latin-1"))
+        return found
+
+    @property
+    def declared_length(self) -> int | None:
+        """The body's Content-Length, None where it comes in chunks."""
+        given = self.headers.get("content-length")
+        return None if given is None else int(given)
+
+    def spooled(self, limit: int | None = None) -> AbstractAsyncContextManager[Body]:
+        """Take the body in, whole."""
+        return self.services.spool.body(self._receive, self.declared_length, limit)
+
+    async def json(self, model: type[Model]) -> Model:
+        """Return the JSON body as a model; InvalidArgument where it is none, 415 for another content type."""
+        kind = self.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+        if kind not in ("application/json", "application/x-www-form-urlencoded"):  # the latter is curl's --data
+            raise HttpProblem(415, f"the body must be application/json, not {kind}")
+        async with self.spooled(JSON_BYTES) as body:
+            try:
+                return model.model_validate_json(body.data())
+            except ValidationError as error:
+                raise InvalidArgument(_sentence(error)) from None
+
+
+def _sentence(error: ValidationError) -> str:
+    found = [f"{'.'.join(str(part) for part in one['loc']) or 'the body'}: {one['msg']}" for one in error.errors()[:5]]
+    return "the body cannot be used: " + "; ".join(found)
+
+
+class Endpoint:
+    """All operations on one path; an ASGI app."""
+
+    def __init__(self, operations: Sequence[Operation], services: Services) -> None:
+        self._services = services
+        self._by_method = {operation.method: operation for operation in operations}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        begun = perf_counter()
+        try:
+            response = await self._answer(scope, receive)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the server's edge: every error becomes an answer
+            _note(error, scope)
+            response = problem(error)
+        try:
+            await response(scope, receive, send)
+        finally:
+            operation = self._by_method.get(scope["method"])
+            name = "other" if operation is None else operation.name
+            self._services.metrics.answered(name, response.status_code, perf_counter() - begun)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Response:
+        operation = self._operation(scope["method"])
+        services = self._services
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        services.guard.check(headers)
+        call = Call(scope, receive, headers, operation, services)  # reads the parameters, before the body
+        if operation.needs != "nothing":
+            call.caller = services.access.caller(headers.get("authorization"))
+            services.check_running()
+        if operation.needs in RIGHTS:
+            call.caller.require(operation.needs, operation.topic or call.values.get("topic", EVERY))
+        return await operation.handler(call)
+
+    def _operation(self, method: str) -> Operation:
+        operation = self._by_method.get("GET" if method == "HEAD" else method)
+        if operation is None:
+            allowed = ", ".join(sorted({*self._by_method, *(["HEAD"] if "GET" in self._by_method else [])}))
+            raise HttpProblem(405, f"{method} is not known here; there is {allowed}", headers={"Allow": allowed})
+        return operation
+
+
+def _note(error: Exception, scope: Scope) -> None:
+    """Tell the server's log of what is not the caller's fault."""
+    if not isinstance(error, (SeglogError, OSError)):
+        log.error("%s %s failed", scope["method"], scope["path"], exc_info=error)
+    elif status_of(error) >= 500 and not isinstance(error, HttpProblem):
+        log.warning("%s %s: %s", scope["method"], scope["path"], error)
+
+
+def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an answer in JSON."""
+    return Response(json.dumps(value), status, headers, "application/json")

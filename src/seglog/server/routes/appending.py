@@ -1,0 +1,171 @@
+"""Appending: one record, whose value is the body, and many, as NDJSON or Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+from seglog.errors import InvalidArgument
+from seglog.server.bodies import ARROW, NDJSON, table_of
+from seglog.server.operations import ANYTHING, Call, Operation, json_answer
+from seglog.server.parameters import choice, data, integer
+from seglog.server.problems import HttpProblem
+from seglog.server.routes.common import ACK, ONCE, PARTITION, TOPIC, json_of, partition_log, topic_of
+from seglog.server.shapes import BINARY, BOOLEAN, COUNT, by_number, object_of
+
+if TYPE_CHECKING:
+    from seglog.log.log import Log
+    from seglog.server.spool import Body
+    from seglog.topic.topic import Topic
+
+KEY = data("key", "The record's key, any bytes, percent-encoded.")
+TIMESTAMP = integer("timestamp", "Microseconds since the epoch, UTC; the server's time where it is not given.")
+EXPECTED = integer("expected_offset", "Append only if this is the offset the record gets; needs `partition`.", least=0)
+HEADER = data(
+    "header",
+    "A header of the record, `name:value`, percent-encoded; may be given again and again.",
+    pattern="^[^:]*:",
+    many=True,
+)
+TOMBSTONE = choice("tombstone", "Whether the record is a tombstone: no value, the body must be empty.", "false", "true")
+HEAD_BYTES = 16 * 1024  # more than a record needs beside its value, keys and headers of common size
+SMALL = 1024 * 1024  # a value up to here is written by one call in the partition's line; a longer one is streamed
+
+
+async def _append_one(call: Call) -> Response:
+    values, topic = call.values, topic_of(call)
+    if values["partition"] is not None:
+        partition_log(topic, values["partition"])
+    elif values["expected_offset"] is not None:
+        _take_the_only(topic, values)
+    async with call.spooled() as body:
+        options = {
+            "key": values["key"],
+            "timestamp": values["timestamp"],
+            "headers": [_header(pair) for pair in values["header"]],
+            "expected_offset": values["expected_offset"],
+        }
+        partition, offset = await store(
+            call, topic, body, partition=values["partition"], tombstone=values["tombstone"] == "true", **options
+        )
+    durable = values["ack"] == "durable"
+    return json_answer({"partition": partition, "offset": offset, "durable": durable})
+
+
+def _take_the_only(topic: Topic, values: dict[str, Any]) -> None:
+    """Let an offset be expected without naming the partition where there is but one."""
+    if topic.partitions > 1:
+        raise HttpProblem(409, f"expected_offset needs `partition`: topic {topic.name!r} has {topic.partitions}")
+    values["partition"] = 0
+
+
+def _header(pair: bytes) -> tuple[str, bytes]:
+    name, found, value = pair.partition(b":")
+    try:
+        if found:
+            return name.decode(), value
+    except UnicodeDecodeError:
+        pass
+    raise InvalidArgument(f"a header is given as name:value, the name in UTF-8, not {pair[:80]!r}")
+
+
+async def store(
+    call: Call, topic: Topic, body: Body, *, partition: int | None, tombstone: bool = False, **options: Any
+) -> tuple[int, int]:
+    """Append the body as one record and return (partition, offset), once it is what `ack` promises."""
+    durable, once = call.values["ack"] == "durable", call.values["Idempotency-Key"]
+    if tombstone and body.size:
+        raise InvalidArgument("a tombstone has no value: send it without a body")
+    number = topic.route(options.get("key"), once) if partition is None else partition
+    log = topic.partition(number)
+    result: tuple[int, int]
+    if body.size <= SMALL and body.in_memory:
+        value = None if tombstone else body.data()
+        append = partial(topic.append, value, partition=number, once=once, **options)
+        ready = partial(topic.is_ready, number, body.size + HEAD_BYTES, once)
+        place = (topic.name, number)
+        result = await call.services.appends.append(place, log, append, durable=durable, ready=ready)
+    else:
+        result = await _stream(call, topic, number, body, once, durable, options)
+    call.services.metrics.appended(topic.name, 1, body.size)
+    return result
+
+
+async def _stream(
+    call: Call, topic: Topic, number: int, body: Body, once: str | None, durable: bool, options: dict[str, Any]
+) -> Any:
+    if options.pop("expected_offset", None) is not None:
+        raise HttpProblem(409, f"expected_offset is for values of up to {SMALL} bytes")
+
+    def append() -> tuple[int, int]:
+        digest = None if once is None else body.digest()
+        return topic.append_stream(body.pieces(), partition=number, once=once, digest=digest, **options)
+
+    def written(result: tuple[int, int]) -> Iterable[tuple[int, Log]]:
+        return [(result[0], topic.partition(result[0]))]
+
+    return await call.services.appends.batch(topic.name, written, append, durable=durable)
+
+
+async def _append_many(call: Call) -> Response:
+    values, topic = call.values, topic_of(call)
+    media = call.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media not in (ARROW, NDJSON):
+        raise HttpProblem(415, f"a batch comes as {ARROW} or as {NDJSON}, not as {media or 'nothing'}")
+    if values["partition"] is not None:
+        partition_log(topic, values["partition"])
+    once, durable = values["Idempotency-Key"], values["ack"] == "durable"
+    async with call.spooled(call.services.settings.limits.batch_bytes) as body:
+
+        def append() -> dict[int, range]:
+            return topic.append_batch(table_of(body, media), partition=values["partition"], once=once)
+
+        def written(offsets: dict[int, range]) -> Iterable[tuple[int, Log]]:
+            return [(number, topic.partition(number)) for number in offsets]
+
+        offsets = await call.services.appends.batch(topic.name, written, append, durable=durable)
+        records = sum(len(one) for one in offsets.values())
+        call.services.metrics.appended(topic.name, records, body.size)
+    partitions = {str(number): {"first_offset": at.start, "next_offset": at.stop} for number, at in offsets.items()}
+    return json_answer({"records": records, "partitions": partitions, "durable": durable})
+
+
+RANGE = object_of({"first_offset": COUNT, "next_offset": COUNT})
+WHERE = {"topic": "$request.path.topic", "partition": "$response.body#/partition"}
+OPERATIONS = (
+    Operation(
+        "POST",
+        "/topics/{topic}/records",
+        "append",
+        "Append one record: the body, whatever it is, is its value. It is taken in whole before anything is stored.",
+        _append_one,
+        "write",
+        {200: json_of("It is stored.", {"partition": COUNT, "offset": COUNT, "durable": BOOLEAN})},
+        (TOPIC, KEY, TIMESTAMP, PARTITION, EXPECTED, HEADER, TOMBSTONE, ACK, ONCE),
+        {ANYTHING: BINARY},
+        links={"read": WHERE | {"offset": "$response.body#/offset"}, "read_range": WHERE},
+    ),
+    Operation(
+        "POST",
+        "/topics/{topic}/batches",
+        "append_batch",
+        "Append many records, each partition's share whole or not at all.",
+        _append_many,
+        "write",
+        {
+            200: json_of(
+                "They are stored.",
+                {
+                    "records": COUNT,
+                    "partitions": by_number(RANGE),
+                    "durable": BOOLEAN,
+                },
+            )
+        },
+        (TOPIC, PARTITION, ACK, ONCE),
+        {ARROW: BINARY, NDJSON: BINARY},
+    ),
+)

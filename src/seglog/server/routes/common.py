@@ -1,0 +1,59 @@
+"""What several routes share: parameters of the same name and meaning, and the way from a request to its log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from seglog.server.models import NAME
+from seglog.server.operations import Answer
+from seglog.server.parameters import choice, integer, text
+from seglog.server.problems import HttpProblem
+from seglog.server.shapes import Schema, object_of
+
+if TYPE_CHECKING:
+    from seglog.log.log import Log
+    from seglog.server.operations import Call
+    from seglog.topic.topic import Topic
+
+TOPIC = text("topic", "A topic's name.", pattern=NAME)
+PARTITION = integer("partition", "A partition's number.", least=0, most=9999)
+ACK = choice(
+    "ack",
+    'When to answer: "appended", the record survives the server being killed; "durable", it survives power loss.',
+    "appended",
+    "durable",
+)
+ONCE = text(
+    "Idempotency-Key",
+    "An append that is sent again with the same key is stored once, and answered alike.",
+    pattern="[!-~][ -~]*",
+    where="header",
+)
+MAX_RECORDS = integer("max_records", "At most so many records.", least=1, most=1_000_000, default=1000)
+MAX_BYTES = integer(
+    "max_bytes", "About so many bytes of records at most, one record at least.", least=1, most=2**40, default=2**20
+)
+EMPTY = Answer("Done.")
+
+
+def json_of(about: str, properties: Mapping[str, Schema]) -> Answer:
+    """Describe an answer: a JSON object with exactly these properties."""
+    return Answer(about, {"application/json": object_of(properties)})
+
+
+def topic_of(call: Call) -> Topic:
+    """Return the topic in the request's path; TopicNotFound."""
+    return call.services.broker.topic(call.values["topic"])
+
+
+def log_of(call: Call) -> Log:
+    """Return the log of the partition in the request's path; 404 where there is none."""
+    return partition_log(topic_of(call), call.values["partition"])
+
+
+def partition_log(topic: Topic, number: int) -> Log:
+    """Return a partition's log; 404 where the topic has none of this number."""
+    if not 0 <= number < topic.partitions:
+        raise HttpProblem(404, f"topic {topic.name!r} has partitions 0 to {topic.partitions - 1}, not {number}")
+    return topic.partition(number)

@@ -1,0 +1,101 @@
+"""The endpoints of laminarmq's commit log server, at the same paths and in the same shapes.
+
+They act on partition 0 of the topic "default", so that a session written for that server works here unchanged.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response
+
+from seglog.server.bodies import OCTETS
+from seglog.server.models import TruncateIndex
+from seglog.server.operations import ANYTHING, Answer, Call, Operation, json_answer
+from seglog.server.parameters import integer
+from seglog.server.routes.appending import store
+from seglog.server.routes.common import ACK, ONCE, json_of
+from seglog.server.routes.topics import truncate
+from seglog.server.services import DEFAULT_TOPIC
+from seglog.server.shapes import BINARY, COUNT
+
+if TYPE_CHECKING:
+    from seglog.log.log import Log
+
+INDEX = integer("index", "A record's index in the log.", least=0).in_path()
+
+
+def _log(call: Call) -> Log:
+    return call.services.broker.topic(DEFAULT_TOPIC).partition(0)
+
+
+async def _bounds(call: Call) -> Response:
+    log = _log(call)
+    return json_answer({"highest_index": log.next_offset, "lowest_index": log.lowest_offset})
+
+
+async def _append(call: Call) -> Response:
+    async with call.spooled() as body:
+        _, offset = await store(call, call.services.broker.topic(DEFAULT_TOPIC), body, partition=0)
+    return json_answer({"write_index": offset})
+
+
+async def _read(call: Call) -> Response:
+    record = await call.services.reads.run(partial(_log(call).read, call.values["index"]))
+    return Response(record.value or b"", media_type=OCTETS)
+
+
+async def _truncate(call: Call) -> Response:
+    wanted = await call.json(TruncateIndex)
+    await truncate(call, _log(call), wanted.truncate_index)
+    return Response(status_code=200)
+
+
+OPERATIONS = (
+    Operation(
+        "GET",
+        "/index_bounds",
+        "index_bounds",
+        "Where the default log begins and ends (the highest index is exclusive).",
+        _bounds,
+        "read",
+        {200: json_of("The bounds.", {"highest_index": COUNT, "lowest_index": COUNT})},
+        topic=DEFAULT_TOPIC,
+    ),
+    Operation(
+        "POST",
+        "/records",
+        "append_default",
+        "Append the body, whatever it is, to the default log.",
+        _append,
+        "write",
+        {200: json_of("It is stored.", {"write_index": COUNT})},
+        (ACK, ONCE),
+        {ANYTHING: BINARY},
+        DEFAULT_TOPIC,
+    ),
+    Operation(
+        "GET",
+        "/records/{index}",
+        "read_default",
+        "Read a record's value from the default log.",
+        _read,
+        "read",
+        {200: Answer("The value as it was sent.", {OCTETS: BINARY})},
+        (INDEX,),
+        topic=DEFAULT_TOPIC,
+    ),
+    Operation(
+        "POST",
+        "/rpc/truncate",
+        "truncate_default",
+        "Remove the records of the default log from an index on.",
+        _truncate,
+        "admin",
+        {200: Answer("They are removed.")},
+        (),
+        TruncateIndex,
+        DEFAULT_TOPIC,
+    ),
+)

@@ -1,0 +1,327 @@
+"""Reading: one record, a range, several partitions at a time, by time, by key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote_from_bytes
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from starlette.responses import Response
+
+from seglog.errors import OffsetCompacted, OffsetOutOfRange
+from seglog.server.answers import LargeAnswer
+from seglog.server.bodies import ARROW, NDJSON, OCTETS, arrow_body, line_of, placed, placed_schema, shown_record
+from seglog.server.models import Fetch, positions_of
+from seglog.server.operations import Answer, Call, Operation, json_answer
+from seglog.server.parameters import choice, data, integer, seconds
+from seglog.server.problems import HttpProblem
+from seglog.server.routes.common import (
+    MAX_BYTES,
+    MAX_RECORDS,
+    PARTITION,
+    TOPIC,
+    json_of,
+    log_of,
+    partition_log,
+    topic_of,
+)
+from seglog.server.shapes import BINARY, COUNT, RECORD, by_number, or_null
+from seglog.server.waiting import woken
+from seglog.topic.fetch import fetch_batches, fetch_records
+from seglog.topic.partitioner import partition_of
+
+if TYPE_CHECKING:
+    from seglog.log.log import Log
+    from seglog.record import Record
+    from seglog.topic.places import Partition
+
+OFFSET = integer("offset", "A record's offset.", least=0).in_path()
+START = integer("start", "The first offset to read; the lowest there is where it is not given.", least=0)
+STOP = integer("stop", "The offset to end before; the log's end where it is not given.", least=0)
+WAIT = seconds("wait", "Wait so many seconds for the first record, if there is none.", most=60)
+EXPOSE = choice(
+    "expose", 'Show all records ("appended") or only those that survive power loss ("durable").', "appended", "durable"
+)
+KEY = data("key", "A key, any bytes, percent-encoded.", required=True)
+RECORDS = Answer("The records; the header Seglog-Next-Offset says where to go on.", {NDJSON: BINARY, ARROW: BINARY})
+
+
+def wanted_media(call: Call, *offered: str) -> str:
+    """Return the content type to answer in: the first of those offered that the Accept header names; 406."""
+    accept = call.headers.get("accept", "*/*").lower()
+    named = [part.partition(";")[0].strip() for part in accept.split(",")]
+    for kind in named:
+        if kind in ("*/*", "application/*", ""):
+            return offered[0]
+        if kind in offered:
+            return kind
+    raise HttpProblem(406, f"there is {' or '.join(offered)} here, not {accept[:200]}")
+
+
+async def wait_for(
+    call: Call, places: Iterable[Partition], look: Callable[[], Awaitable[Found]], seconds: float
+) -> Found:
+    """Look, and if nothing is found look again after each append, until the time is over."""
+    limit = min(seconds, call.services.settings.limits.wait_seconds)
+    if limit <= 0:
+        return await look()
+    ends = monotonic() + limit
+    with call.services.waiting.on(places) as event:
+        while True:
+            event.clear()
+            found = await look()
+            left = ends - monotonic()
+            if found or left <= 0 or call.services.waiting.stopped or not await woken(event, left):
+                return found
+
+
+# --- one record -------------------------------------------------------------------------------------------------------
+
+
+async def _read_one(call: Call) -> Response:
+    media = wanted_media(call, OCTETS, "application/json")
+    record: Record = await call.services.reads.run(partial(log_of(call).read, call.values["offset"]))
+    if media == "application/json":
+        return json_answer(shown_record(record))
+    headers = {"Seglog-Offset": str(record.offset), "Seglog-Timestamp": str(record.timestamp)}
+    if record.key is not None:
+        headers["Seglog-Key"] = quote_from_bytes(record.key[:4096])
+    if record.value is None:
+        return Response(status_code=204, headers={**headers, "Seglog-Tombstone": "true"})
+    return LargeAnswer(record.value, call.services.answers, headers, OCTETS)
+
+
+# --- a range ----------------------------------------------------------------------------------------------------------
+
+
+class Found(NamedTuple):
+    """What was read, as it will be sent, and where to go on. False where nothing has moved. state: see `_state`."""
+
+    body: bytes
+    next_offsets: dict[Partition, int]
+    moved: bool
+    state: Mapping[str, str] = {}
+
+    def __bool__(self) -> bool:
+        return self.moved
+
+
+def _checked_start(log: Log, start: int | None) -> int:
+    """Return where to begin; OffsetOutOfRange below the lowest offset too: loss is never passed over in silence."""
+    lowest, end = log.lowest_offset, log.next_offset
+    if start is None:
+        return lowest
+    if not lowest <= start <= end:
+        raise OffsetOutOfRange(start, lowest, end)
+    return start
+
+
+async def _read_range(call: Call) -> Response:
+    values, log = call.values, log_of(call)
+    arrow = wanted_media(call, NDJSON, ARROW) == ARROW
+    place = (values["topic"], values["partition"])
+    start = _checked_start(log, values["start"])
+    most = min(values["max_bytes"], call.services.settings.limits.read_bytes)
+
+    def read() -> Found:
+        end = log.durable_offset if values["expose"] == "durable" else log.next_offset
+        stop = end if values["stop"] is None else min(values["stop"], end)
+        found = _read_all({place: (log, start, stop)}, values["max_records"], most, arrow=arrow, several=False)
+        return found._replace(state=_state(log))
+
+    found = await wait_for(call, [place], partial(_bounded, call, read, most), values["wait"])
+    headers = {"Seglog-Next-Offset": str(found.next_offsets[place]), **found.state}
+    return LargeAnswer(found.body, call.services.answers, headers, ARROW if arrow else NDJSON)
+
+
+def _state(log: Log) -> dict[str, str]:
+    """Return headers that tell which log was read, and how often it has been truncated: to be called after reading.
+
+    Whoever found the same in an earlier answer knows that nothing was truncated between the two.
+    """
+    manifest = log.view().manifest
+    return {"Seglog-Log": f"{manifest.log_id:016x}", "Seglog-Epoch": str(manifest.epoch)}
+
+
+async def _bounded(call: Call, read: Callable[[], Found], most: int) -> Found:
+    with call.services.answers.reserved(most):
+        return await call.services.reads.run(read)
+
+
+def _read_all(
+    logs: Mapping[Partition, tuple[Log, int, int]], records: int, size: int, *, arrow: bool, several: bool
+) -> Found:
+    """Read start .. stop of each log in turn until a bound is reached, and write it as it will be sent."""
+    parts: list[Any] = []
+    reached: dict[Partition, int] = {}
+    for place, (log, start, stop) in logs.items():
+        reached[place] = start
+        if start >= stop or records <= 0 or size <= 0:
+            continue
+        shown = place if several else None
+        if arrow:
+            batches, reached[place] = fetch_batches(
+                log, start, stop, max_records=records, max_bytes=size, values="binary"
+            )
+            parts += batches if shown is None else [placed(batch, shown) for batch in batches]
+            records -= sum(batch.num_rows for batch in batches)
+            size -= sum(batch.nbytes for batch in batches)
+        else:
+            found, reached[place] = fetch_records(log, start, stop, max_records=records, max_bytes=size)
+            parts += [line_of(record, shown) for record in found]
+            records -= len(found)
+            size -= sum(len(record.value or b"") + len(record.key or b"") for record in found)
+    moved = any(reached[place] > start for place, (_, start, _) in logs.items())
+    if arrow:
+        return Found(arrow_body(parts, placed_schema() if several else None), reached, moved)
+    return Found(b"".join(parts), reached, moved)
+
+
+# --- several partitions -----------------------------------------------------------------------------------------------
+
+
+async def _fetch_several(call: Call) -> Response:
+    wanted = await call.json(Fetch)
+    arrow = wanted_media(call, NDJSON, ARROW) == ARROW
+    starts = _starts_of(call, positions_of(wanted.positions))
+    most = min(wanted.max_bytes, call.services.settings.limits.read_bytes)
+
+    def read() -> Found:
+        logs = {place: (log, start, log.next_offset) for place, (log, start) in starts.items()}
+        return _read_all(logs, wanted.max_records, most, arrow=arrow, several=True)
+
+    found = await wait_for(call, starts, partial(_bounded, call, read, most), wanted.wait)
+    reached: dict[str, dict[str, int]] = {}
+    for (topic, number), offset in found.next_offsets.items():
+        reached.setdefault(topic, {})[str(number)] = offset
+    headers = {"Seglog-Next-Offsets": json.dumps(reached)}
+    return LargeAnswer(found.body, call.services.answers, headers, ARROW if arrow else NDJSON)
+
+
+def _starts_of(call: Call, positions: dict[str, dict[int, int]]) -> dict[Partition, tuple[Log, int]]:
+    """Return place -> log and where to begin; an error names the place."""
+    starts: dict[Partition, tuple[Log, int]] = {}
+    for name, offsets in positions.items():
+        call.caller.require("read", name)
+        topic = call.services.broker.topic(name)
+        for number, start in offsets.items():
+            log = partition_log(topic, number)
+            try:
+                starts[name, number] = (log, _checked_start(log, start))
+            except OffsetOutOfRange as error:
+                error.topic, error.partition = name, number  # type: ignore[attr-defined] # told by problems
+                raise
+    return starts
+
+
+# --- by time, by key --------------------------------------------------------------------------------------------------
+
+
+async def _offsets_at(call: Call) -> Response:
+    topic, timestamp = topic_of(call), call.values["timestamp"]
+
+    def find() -> dict[str, int | None]:
+        return {str(number): topic.partition(number).offset_at(timestamp) for number in range(topic.partitions)}
+
+    return json_answer({"offsets": await call.services.reads.run(find)})
+
+
+async def _by_key(call: Call) -> Response:
+    topic, key, most = topic_of(call), call.values["key"], call.values["max_records"]
+    number = partition_of(key, topic.partitions)
+    limit = call.services.settings.limits.read_bytes
+
+    def find() -> Found:
+        lines = [
+            line_of(record, (topic.name, number)) for record in _records_of(topic.partition(number), key, most, limit)
+        ]
+        return Found(b"".join(lines), {}, moved=True)
+
+    with call.services.answers.reserved(limit):
+        found = await call.services.scans.run(find)
+    return LargeAnswer(found.body, call.services.answers, {"Seglog-Partition": str(number)}, NDJSON)
+
+
+def _records_of(log: Log, key: bytes, most: int, limit: int) -> list[Record]:
+    """Return the last records of a key, the newest last, up to `limit` bytes of values; reads the whole partition."""
+    offsets: list[int] = []
+    for batch in log.batches(values="binary"):
+        hits = batch.column("offset").filter(pc.equal(batch.column("key"), pa.scalar(key, pa.binary())))
+        offsets = [*offsets, *hits.to_pylist()][-most:]
+    records: list[Record] = []
+    for offset in reversed(offsets):
+        with suppress(OffsetCompacted):  # a later record of the key took its place meanwhile
+            record = log.read(offset)
+            limit -= len(record.value or b"")
+            if limit < 0 and records:
+                break
+            records.append(record)
+    return records[::-1]
+
+
+OPERATIONS = (
+    Operation(
+        "GET",
+        "/topics/{topic}/partitions/{partition}/records/{offset}",
+        "read",
+        "Read one record: its value as it was sent, or all of it as JSON.",
+        _read_one,
+        "read",
+        {
+            200: Answer("The value.", {OCTETS: BINARY, "application/json": RECORD}),
+            204: Answer("A tombstone."),
+        },
+        (TOPIC, PARTITION.in_path(), OFFSET),
+    ),
+    Operation(
+        "GET",
+        "/topics/{topic}/partitions/{partition}/records",
+        "read_range",
+        "Read records of a partition in order; with `wait`, wait for the next one.",
+        _read_range,
+        "read",
+        {200: RECORDS},
+        (TOPIC, PARTITION.in_path(), START, STOP, MAX_RECORDS, MAX_BYTES, WAIT, EXPOSE),
+    ),
+    Operation(
+        "POST",
+        "/fetch",
+        "fetch",
+        "Read from several partitions at a time, as consumers do.",
+        _fetch_several,
+        "token",
+        {
+            200: Answer(
+                "The records; the header Seglog-Next-Offsets says where to go on.", {NDJSON: BINARY, ARROW: BINARY}
+            )
+        },
+        (),
+        Fetch,
+    ),
+    Operation(
+        "GET",
+        "/topics/{topic}/offsets",
+        "offsets_at",
+        "Find the first offset of each partition whose record is of this time or later; null where there is none.",
+        _offsets_at,
+        "read",
+        {200: json_of("Offsets by partition.", {"offsets": by_number(or_null(COUNT))})},
+        (TOPIC, integer("timestamp", "Microseconds since the epoch, UTC.", required=True)),
+    ),
+    Operation(
+        "GET",
+        "/topics/{topic}/keys",
+        "by_key",
+        "Find the last records of a key. Reads the whole partition that the key belongs to.",
+        _by_key,
+        "read",
+        {200: Answer("The records, the newest last.", {NDJSON: BINARY})},
+        (TOPIC, KEY, MAX_RECORDS),
+    ),
+)

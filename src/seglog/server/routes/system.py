@@ -1,0 +1,151 @@
+"""The server about itself: health, readiness, metrics, its own description, and the console's page."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.responses import Response
+
+from seglog.server.operations import Answer, Call, Operation, json_answer
+from seglog.server.parameters import text
+from seglog.server.problems import HttpProblem
+from seglog.server.routes.common import json_of
+from seglog.server.shapes import FAILURE, STRING, list_of
+
+if TYPE_CHECKING:
+    from seglog.server.services import Services
+
+FILE = text("file", "A file of the console.", pattern=r"[a-z0-9_-]+\.[a-z0-9]+", longest=80)
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+PAGE = "index.html"
+
+
+async def _health(call: Call) -> Response:
+    """Tell of what does not work: housekeeping that fails, logs that are poisoned or cannot be opened."""
+    failing = await call.services.groups.run(partial(failures, call.services))
+    status = "failing" if failing else "ok"
+    return json_answer({"status": status, "failures": failing}, 503 if failing else 200)
+
+
+def failures(services: Services) -> list[dict[str, Any]]:
+    """Return what is wrong, one entry for each log; empty if all is well."""
+    found = [
+        {"log": state.name, "doing": state.doing, "error": state.error, "failures": state.failures}
+        for state in services.cleaner.state()
+        if state.error is not None and state.failures
+    ]
+    unopened = [
+        {"log": name, "doing": "closed", "error": str(error), "failures": 1}
+        for name, error in services.broker.failed.items()
+    ]
+    return [*found, *unopened]
+
+
+async def _ready(call: Call) -> Response:
+    if call.services.waiting.stopped:
+        raise HttpProblem(503, "the server is stopping")
+    return json_answer({"status": "ready"})
+
+
+async def _metrics(call: Call) -> Response:
+    text = await call.services.reads.run(call.services.metrics.text)
+    return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+async def _description(call: Call) -> Response:
+    from seglog.server.openapi import describe  # noqa: PLC0415 - it describes this operation too
+    from seglog.server.routes import OPERATIONS as ALL  # noqa: PLC0415 - as above
+
+    services = call.services
+    told = describe(ALL, tokens=services.access.asks, partitions=services.settings.limits.partitions)
+    return Response(json.dumps(told), media_type="application/json")
+
+
+async def _page(call: Call) -> Response:
+    return _file(call, PAGE)
+
+
+async def _console_file(call: Call) -> Response:
+    return _file(call, call.values["file"])
+
+
+def _file(call: Call, name: str) -> Response:
+    from seglog.server.console import files  # noqa: PLC0415 - read from the package when first asked for
+
+    found = files().get(name)
+    if found is None:
+        raise HttpProblem(404, f"the console has no file {name!r}")
+    media, content, etag = found
+    headers = {
+        "Content-Security-Policy": POLICY,
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-cache",
+        "ETag": etag,
+    }
+    if call.headers.get("if-none-match") == etag:
+        return Response(status_code=304, headers=headers)
+    return Response(content, headers=headers, media_type=media)
+
+
+HEALTH = {"status": STRING, "failures": list_of(FAILURE)}
+HTML = {200: Answer("The page.", {"text/html": STRING})}
+OPERATIONS = (
+    Operation("GET", "/", "page", "The console.", _page, "nothing", HTML),
+    Operation("GET", "/console", "console", "The console.", _page, "nothing", HTML),
+    Operation(
+        "GET",
+        "/console/{file}",
+        "console_file",
+        "A file of the console.",
+        _console_file,
+        "nothing",
+        {200: Answer("The file.", {"*/*": STRING})},
+        (FILE,),
+    ),
+    Operation(
+        "GET",
+        "/health",
+        "health",
+        "Whether all logs and their housekeeping are well.",
+        _health,
+        "nothing",
+        {
+            200: json_of("All is well.", HEALTH),
+            503: json_of("Something is not.", HEALTH),
+        },
+    ),
+    Operation(
+        "GET",
+        "/ready",
+        "ready",
+        "Whether requests are taken.",
+        _ready,
+        "nothing",
+        {200: json_of("They are.", {"status": STRING})},
+    ),
+    Operation(
+        "GET",
+        "/metrics",
+        "metrics",
+        "Figures for Prometheus.",
+        _metrics,
+        "read",
+        {200: Answer("Figures as text.", {"text/plain": STRING})},
+    ),
+    Operation(
+        "GET",
+        "/openapi.json",
+        "openapi",
+        "This description.",
+        _description,
+        "nothing",
+        {200: Answer("OpenAPI 3.1.", {"application/json": {"type": "object"}})},
+    ),
+)

@@ -1,0 +1,115 @@
+"""The live tail: records as they come, as server-sent events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response, StreamingResponse
+
+from seglog.errors import Busy, InvalidArgument, SeglogError
+from seglog.server.bodies import shown_record
+from seglog.server.operations import Answer, Call, Operation
+from seglog.server.parameters import choice, text
+from seglog.server.problems import problem
+from seglog.server.routes.common import PARTITION, TOPIC, partition_log, topic_of
+from seglog.server.shapes import STRING
+from seglog.server.waiting import woken
+
+if TYPE_CHECKING:
+    from seglog.log.tail import Tail
+    from seglog.record import Record
+    from seglog.topic.topic import Topic
+
+EVENTS = "text/event-stream"
+KEEP_ALIVE_SECONDS = 15.0
+RECORDS = 256  # of a partition in one go
+FROM = choice(
+    "start", "Where to begin: with what comes next, or with the oldest record that is there.", "latest", "earliest"
+)
+PLACE = '"[0-9]{1,5}": ?(0|[1-9][0-9]{0,17})'  # a partition and an offset, in JSON
+LAST = text(
+    "Last-Event-ID",
+    "The id of the last event that was seen: go on behind it.",
+    pattern=rf"\{{({PLACE}(, ?{PLACE})*)?\}}",
+    longest=None,
+    examples=('{"0": 13, "1": 5}',),
+    where="header",
+)
+
+
+async def _tail(call: Call) -> Response:
+    services, topic = call.services, topic_of(call)
+    if services.tails >= services.settings.limits.tails:
+        raise Busy(f"{services.tails} live tails are open already; close one, or poll with `wait`")
+    tails = await services.reads.run(partial(_tails_of, call, topic))
+    return StreamingResponse(_events(call, topic, tails), headers={"Cache-Control": "no-store"}, media_type=EVENTS)
+
+
+def _tails_of(call: Call, topic: Topic) -> dict[int, Tail]:
+    values = call.values
+    wanted = values["partition"]
+    if wanted is not None:
+        partition_log(topic, wanted)
+    numbers = range(topic.partitions) if wanted is None else [wanted]
+    seen = _positions(values["Last-Event-ID"])
+    tails = {}
+    for number in numbers:
+        log = topic.partition(number)
+        start = log.lowest_offset if values["start"] == "earliest" else None
+        tails[number] = log.tail(seen.get(number, start))
+    return tails
+
+
+def _positions(event_id: str | None) -> dict[int, int]:
+    try:
+        return {int(number): int(offset) for number, offset in json.loads(event_id or "{}").items()}
+    except (ValueError, TypeError, AttributeError):
+        raise InvalidArgument(f"Last-Event-ID must be the id of an event of this tail, not {event_id!r}") from None
+
+
+async def _events(call: Call, topic: Topic, tails: dict[int, Tail]) -> AsyncIterator[bytes]:
+    """Yield events for as long as the client stays; a last one tells why it ended, if not by the client's will."""
+    services = call.services
+    services.tails += 1
+    try:
+        with services.waiting.on((topic.name, number) for number in tails) as event:
+            yield b": the records that come\n\n"
+            while not services.waiting.stopped:
+                event.clear()
+                found = False
+                for number, tail in tails.items():
+                    records = await services.reads.run(partial(tail.poll, RECORDS))
+                    found = found or bool(records)
+                    if records:
+                        yield b"".join(_event(record, number, tails) for record in records)
+                if not found and not await woken(event, KEEP_ALIVE_SECONDS):
+                    yield b": still here\n\n"
+    except SeglogError as error:
+        yield b"event: error\ndata: " + bytes(problem(error).body) + b"\n\n"
+    finally:
+        services.tails -= 1
+
+
+def _event(record: Record, number: int, tails: dict[int, Tail]) -> bytes:
+    """Return a record as an event, whose id says where every partition goes on behind it."""
+    places = {str(one): tail.position for one, tail in tails.items()}
+    places[str(number)] = record.offset + 1
+    shown = {"partition": number, **shown_record(record)}
+    return f"id: {json.dumps(places)}\nevent: record\ndata: {json.dumps(shown)}\n\n".encode()
+
+
+OPERATIONS = (
+    Operation(
+        "GET",
+        "/topics/{topic}/tail",
+        "tail",
+        "Follow a topic: every record that comes is an event, with the JSON of the record as its data.",
+        _tail,
+        "read",
+        {200: Answer("Events, for as long as the client stays.", {EVENTS: STRING})},
+        (TOPIC, PARTITION, FROM, LAST),
+    ),
+)

@@ -1,0 +1,286 @@
+"""Topics: list, create, alter, delete, what their partitions look like, and the care of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+from seglog.errors import InvalidArgument
+from seglog.server import shapes
+from seglog.server.models import AlterTopic, CreateTopic, Truncate
+from seglog.server.operations import Call, Operation, json_answer
+from seglog.server.routes.common import EMPTY, PARTITION, TOPIC, json_of, log_of, topic_of
+
+if TYPE_CHECKING:
+    from seglog.log.compaction import CompactionReport
+    from seglog.log.info import SegmentInfo
+    from seglog.log.log import Log
+    from seglog.log.view import View
+    from seglog.topic.topic import Topic
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------------
+
+
+def _shown(topic: Topic) -> dict[str, Any]:
+    logs = [topic.partition(number) for number in range(topic.partitions)]
+    config = logs[0].config.to_json()
+    return {
+        "name": topic.name,
+        "id": topic.id,
+        "partitions": topic.partitions,
+        "records": sum(segment.records for log in logs for segment in log.segments),
+        "bytes": sum(log.size for log in logs),
+        "retention": config.pop("retention"),
+        "config": config,
+    }
+
+
+def _with_partitions(topic: Topic) -> dict[str, Any]:
+    states = [{"partition": number, **_bounds(topic.partition(number))} for number in range(topic.partitions)]
+    return {**_shown(topic), "partition_states": states}
+
+
+def _bounds(log: Log) -> dict[str, Any]:
+    durable, view = log.durable_offset, log.view()  # in this order: what is durable never lies behind the end
+    return {**_state(view, view.next_offset, durable, log.size), "segments": len(view.manifest.segments)}
+
+
+def _state(view: View, end: int, durable: int, size: int) -> dict[str, Any]:
+    """Return where a partition begins and ends, and of which state of which log that is said.
+
+    log: its identity, hex; epoch: grows with each truncate; version: with each change of its segments, but for appends.
+    """
+    manifest = view.manifest
+    return {
+        "lowest_offset": view.lowest_offset,
+        "next_offset": end,
+        "durable_offset": durable,
+        "bytes": size,
+        "initial_offset": manifest.config.initial_offset,
+        "log": f"{manifest.log_id:016x}",
+        "epoch": manifest.epoch,
+        "version": manifest.version,
+    }
+
+
+async def _list(call: Call) -> Response:
+    broker = call.services.broker
+
+    def show() -> list[dict[str, Any]]:
+        return [_shown(broker.topic(name)) for name in broker.topics() if call.caller.may_anything(name)]
+
+    return json_answer({"topics": await call.services.reads.run(show)})
+
+
+async def _get(call: Call) -> Response:
+    return json_answer(await call.services.reads.run(partial(_with_partitions, topic_of(call))))
+
+
+async def _partition(call: Call) -> Response:
+    number, log = call.values["partition"], log_of(call)
+    return json_answer(await call.services.reads.run(partial(_drawn, call, call.values["topic"], number, log)))
+
+
+def _drawn(call: Call, name: str, number: int, log: Log) -> dict[str, Any]:
+    """Return a partition and all its segments at one moment, as the console draws and Spark plans them."""
+    standing = log.standing()
+    garbage = {one.base_offset: one.expected_garbage for one in standing.segments}
+    durable = log.durable_offset
+    view, infos = _one_moment(log)
+    segments = [
+        {**asdict(info), "file": entry.file, "garbage": garbage.get(info.base_offset)}
+        for entry, info in zip(view.manifest.segments, infos, strict=True)
+    ]
+    compaction = asdict(standing)
+    del compaction["segments"]
+    cleaner = next((one for one in call.services.cleaner.state() if one.name == f"{name}/{number}"), None)
+    groups = call.services.broker.groups
+    committed = {group: groups.committed(group).get(name, {}).get(number) for group in groups.names()}
+    return {
+        "topic": name,
+        "partition": number,
+        **_state(view, infos[-1].next_offset, durable, sum(info.bytes for info in infos)),
+        "segments": segments,
+        "compaction": compaction,
+        "cleaner": None if cleaner is None else cleaner.to_json(),
+        "groups": {group: offset for group, offset in committed.items() if offset is not None},
+    }
+
+
+def _one_moment(log: Log) -> tuple[View, tuple[SegmentInfo, ...]]:
+    """Return a view and the figures of its segments; both anew where a roll, or the like, came between them."""
+    while True:
+        view, infos = log.view(), log.segments
+        if log.view() is view:
+            return view, infos
+
+
+# --- what is changed --------------------------------------------------------------------------------------------------
+
+
+async def _create(call: Call) -> Response:
+    wanted = await call.json(CreateTopic)
+    call.caller.require("admin", wanted.name)
+    most = call.services.settings.limits.partitions
+    if wanted.partitions > most:
+        raise InvalidArgument(f"{wanted.partitions} partitions are too many for this server; it allows {most}")
+    config = None if wanted.config is None else wanted.config.config()
+    create = partial(call.services.broker.create_topic, wanted.name, partitions=wanted.partitions, config=config)
+    topic = await call.services.care.run(create)
+    return json_answer(_shown(topic), 201, {"Location": f"/topics/{wanted.name}"})
+
+
+async def _alter(call: Call) -> Response:
+    topic, wanted = topic_of(call), await call.json(AlterTopic)
+    retention = wanted.retention.onto(topic.partition(0).config.retention)
+    await call.services.care.run(partial(call.services.broker.alter_retention, topic.name, retention))
+    call.services.cleaner.wake()
+    return json_answer(_with_partitions(topic))
+
+
+async def _delete(call: Call) -> Response:
+    name = call.values["topic"]
+    await call.services.care.run(partial(call.services.broker.delete_topic, name))
+    return Response(status_code=204)
+
+
+async def _truncate(call: Call) -> Response:
+    log, wanted = log_of(call), await call.json(Truncate)
+    await truncate(call, log, wanted.offset)
+    return json_answer({"next_offset": log.next_offset})
+
+
+async def truncate(call: Call, log: Log, offset: int) -> None:
+    """Truncate a log, and set back what groups had committed beyond its new end."""
+
+    def work() -> None:
+        log.truncate(offset)
+        call.services.broker.groups.settle()
+
+    await call.services.care.run(work)
+
+
+async def _compact(call: Call) -> Response:
+    return await _care(call, lambda log: _report(log.compact(roll=True)))
+
+
+def _report(report: CompactionReport) -> dict[str, Any]:
+    return {**vars(report), "damaged": [str(error) for error in report.damaged]}
+
+
+async def _expire(call: Call) -> Response:
+    return await _care(call, lambda log: {"segments": log.expire()})
+
+
+async def _care(call: Call, do: Callable[[Log], dict[str, Any]]) -> Response:
+    topic = topic_of(call)
+
+    def work() -> dict[str, Any]:
+        return {str(number): do(topic.partition(number)) for number in range(topic.partitions)}
+
+    return json_answer({"partitions": await call.services.care.run(work)})
+
+
+EXPIRED = shapes.object_of({"segments": shapes.COUNT})
+TOPIC_ANSWER = json_of("The topic.", shapes.TOPIC_WITH_PARTITIONS)
+ON_A_TOPIC = ("topic", "append", "append_batch", "offsets_at", "alter_topic", "compact", "expire", "delete_topic")
+OPERATIONS = (
+    Operation(
+        "GET",
+        "/topics",
+        "topics",
+        "List the topics that the token has a right on.",
+        _list,
+        "token",
+        {200: json_of("The topics.", {"topics": shapes.list_of(shapes.object_of(shapes.TOPIC))})},
+    ),
+    Operation(
+        "POST",
+        "/topics",
+        "create_topic",
+        "Create a topic.",
+        _create,
+        "token",
+        {201: json_of("The new topic.", shapes.TOPIC)},
+        (),
+        CreateTopic,
+        links=dict.fromkeys(ON_A_TOPIC, {"topic": "$response.body#/name"}),
+    ),
+    Operation(
+        "GET",
+        "/topics/{topic}",
+        "topic",
+        "Show a topic and where its partitions begin and end.",
+        _get,
+        "read",
+        {200: TOPIC_ANSWER},
+        (TOPIC,),
+    ),
+    Operation(
+        "PATCH",
+        "/topics/{topic}",
+        "alter_topic",
+        "Change what a topic keeps; fields that are not named keep their value.",
+        _alter,
+        "admin",
+        {200: TOPIC_ANSWER},
+        (TOPIC,),
+        AlterTopic,
+    ),
+    Operation(
+        "DELETE",
+        "/topics/{topic}",
+        "delete_topic",
+        "Delete a topic with all its records and committed offsets.",
+        _delete,
+        "admin",
+        {204: EMPTY},
+        (TOPIC,),
+    ),
+    Operation(
+        "POST",
+        "/topics/{topic}/compact",
+        "compact",
+        "Compact a topic's partitions by key, now.",
+        _compact,
+        "admin",
+        {200: json_of("What was done, by partition.", {"partitions": shapes.by_number(shapes.REPORT)})},
+        (TOPIC,),
+    ),
+    Operation(
+        "POST",
+        "/topics/{topic}/expire",
+        "expire",
+        "Let go of what retention by time and size no longer keeps, now.",
+        _expire,
+        "admin",
+        {200: json_of("How many segments went, by partition.", {"partitions": shapes.by_number(EXPIRED)})},
+        (TOPIC,),
+    ),
+    Operation(
+        "GET",
+        "/topics/{topic}/partitions/{partition}",
+        "partition",
+        "Show a partition's segments and where groups stand.",
+        _partition,
+        "read",
+        {200: json_of("The partition.", shapes.PARTITION)},
+        (TOPIC, PARTITION.in_path()),
+    ),
+    Operation(
+        "POST",
+        "/topics/{topic}/partitions/{partition}/truncate",
+        "truncate",
+        "Remove a partition's records from an offset on.",
+        _truncate,
+        "admin",
+        {200: json_of("The end now.", {"next_offset": shapes.COUNT})},
+        (TOPIC, PARTITION.in_path()),
+        Truncate,
+    ),
+)

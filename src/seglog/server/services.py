@@ -1,0 +1,61 @@
+"""What the routes work with: one object that holds the parts of a running server. Made and ended by `app`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from seglog.server.problems import HttpProblem
+
+if TYPE_CHECKING:
+    from seglog.server.access import Access
+    from seglog.server.answers import Budget
+    from seglog.server.appends import Appends
+    from seglog.server.guard import Guard
+    from seglog.server.metrics import Metrics
+    from seglog.server.settings import Settings
+    from seglog.server.spool import Spool
+    from seglog.server.waiting import Waiting
+    from seglog.server.workers import Workers
+    from seglog.topic.broker import Broker
+    from seglog.topic.cleaning import Cleaner
+
+DEFAULT_TOPIC = "default"
+
+
+@dataclass(slots=True, eq=False)
+class Services:
+    """The parts of a running server.
+
+    Threads, apart from one another so that none waits for what is slower: reads: a bounded piece of a log; scans: a
+    whole partition; groups: members and commits; care: compaction and the like. tails: live ones now.
+    """
+
+    settings: Settings
+    broker: Broker
+    cleaner: Cleaner
+    access: Access
+    guard: Guard
+    spool: Spool
+    appends: Appends
+    answers: Budget
+    waiting: Waiting
+    reads: Workers
+    scans: Workers
+    groups: Workers
+    care: Workers
+    metrics: Metrics
+    tails: int = 0
+
+    def check_running(self) -> None:
+        """Refuse what comes while the server stops."""
+        if self.waiting.stopped:
+            raise HttpProblem(503, "the server is stopping; try again when it is back")
+
+    def close(self) -> None:
+        """End everything: appends first, then who looks after the logs, then the logs."""
+        self.appends.close()
+        for workers in (self.reads, self.scans, self.groups, self.care):
+            workers.close()
+        self.cleaner.close()
+        self.broker.close()

@@ -1,0 +1,85 @@
+"""What a server may be told: where it listens, who may come in, and how much of everything it takes. Frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+
+from seglog.errors import ConfigError
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """Bounds of what a server holds and waits for. Sizes in bytes, times in seconds; each must be positive.
+
+    body_bytes: of one record's value. batch_bytes: of one batch, which is worked on in memory, as it comes and as
+    records. partitions: of one topic. memory_bytes: of all bodies that are under way in memory (what
+    is more goes to files), and of all answers. spool_bytes: of those files. connections: open at a time. waiting:
+    appends that wait for one partition. calls: reads, batches and commands that wait for a thread, of each kind. tails:
+    live tails at a time. read_bytes: of one answer. head_seconds: for a request's head. idle_seconds: without a byte of
+    a body, or of an answer that nobody takes. body_rate: bytes per second that a body must bring on average.
+    wait_seconds: of a long poll. keep_seconds: of a connection between two requests. stop_seconds: for requests under
+    way when it stops.
+    """
+
+    body_bytes: int = 1024 * MIB
+    batch_bytes: int = 64 * MIB
+    partitions: int = 1000
+    memory_bytes: int = 256 * MIB
+    spool_bytes: int = 8192 * MIB
+    connections: int = 1000
+    waiting: int = 4096
+    calls: int = 256
+    tails: int = 256
+    read_bytes: int = 64 * MIB
+    head_seconds: float = 10.0
+    idle_seconds: float = 20.0
+    body_rate: float = 1024.0
+    wait_seconds: float = 60.0
+    keep_seconds: float = 75.0
+    stop_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be greater than 0")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """How a server is reached. port 0: any free one. tokens: a file of `access`; certificate, key: PEM files for TLS.
+
+    ConfigError for an address beyond this machine without tokens, unless `anonymous` says that all may do everything.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 3000
+    tokens: Path | None = None
+    anonymous: bool = False
+    certificate: Path | None = None
+    key: Path | None = None
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise ConfigError(f"port is {self.port}; it must be between 0 and 65535")
+        if (self.certificate is None) != (self.key is None):
+            raise ConfigError("TLS needs both a certificate and its key")
+        if not self.is_local and self.tokens is None and not self.anonymous:
+            raise ConfigError(
+                f"{self.host} can be reached from other machines, and there are no tokens: anybody could read, write "
+                "and delete; give --tokens FILE (see `seglog token`), or say --anonymous if that is what you want"
+            )
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only programs of this machine can come in."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
