@@ -1,0 +1,147 @@
+"""Requests that append: one record, one that is sent as it comes, a batch. As `calls`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from seglog.client.call import Answer, Call
+from seglog.client.calls import ARROW, NDJSON, body_of, fields, json_body, target, topic_path
+from seglog.client.facts import Ack
+from seglog.errors import InvalidArgument
+from seglog.format.lines import encode_bytes
+from seglog.record import (
+    Header,
+    Headers,
+    Record,
+    checked_bytes,
+    checked_headers,
+    checked_key,
+    checked_offset,
+    checked_timestamp,
+)
+
+if TYPE_CHECKING:
+    from seglog.client.upload import Upload
+
+_OCTETS = b"application/octet-stream"
+_LONG_HEAD = 16 * 1024
+
+
+def append(
+    name: str,
+    value: bytes | None,
+    *,
+    key: bytes | None,
+    timestamp: int | None,
+    headers: Iterable[Header],
+    partition: int | None,
+    expected_offset: int | None,
+    once: str,
+    ack: Ack,
+) -> Call[tuple[int, int]]:
+    """Append one record, its value as the body. What does not fit a request's head goes as a batch of one."""
+    key, settled = checked_key(key), checked_headers(headers) if headers else ()
+    timestamp = None if timestamp is None else checked_timestamp(timestamp)
+    value = None if value is None else checked_bytes(value, "value")
+    if (settled and not _fit_the_head(settled)) or (key is not None and len(key) > _LONG_HEAD):
+        if expected_offset is not None:
+            raise InvalidArgument("expected_offset does not go with such a key or headers over HTTP; make them shorter")
+        return _batch_of_one(name, Record(0, timestamp or 0, key, value, settled), timestamp, partition, once, ack)
+    query = _append_query(key, timestamp, settled, partition, expected_offset, ack)
+    if value is None:
+        query["tombstone"] = "true"
+    head = fields(content=_OCTETS, once=once)
+    return Call("POST", target(topic_path(name, "/records"), query), _place, value or b"", head)
+
+
+def append_stream(
+    name: str,
+    body: Upload,
+    *,
+    key: bytes | None,
+    timestamp: int | None,
+    headers: Iterable[Header],
+    partition: int | None,
+    once: str,
+    ack: Ack,
+) -> Call[tuple[int, int]]:
+    """Append one record whose value is sent as it comes."""
+    key, settled = checked_key(key), checked_headers(headers)
+    if not _fit_the_head(settled) or (key is not None and len(key) > _LONG_HEAD):
+        raise InvalidArgument(
+            "such a key or headers do not fit the head of a request; use append, or make them shorter"
+        )
+    query = _append_query(key, timestamp, settled, partition, None, ack)
+    path = target(topic_path(name, "/records"), query)
+    return Call("POST", path, _place, body, fields(content=_OCTETS, once=once), repeatable=body.again)
+
+
+def append_batch(
+    name: str, body: bytes | memoryview, *, partition: int | None, once: str, ack: Ack, content: str = ARROW
+) -> Call[dict[int, range]]:
+    """Append many records: partition -> the offsets they got."""
+
+    def read(answer: Answer) -> dict[int, range]:
+        found = body_of(answer)["partitions"]
+        return {int(number): range(one["first_offset"], one["next_offset"]) for number, one in found.items()}
+
+    path = target(topic_path(name, "/batches"), {"partition": partition, "ack": _ack(ack)})
+    return Call("POST", path, read, body, fields(content=content.encode(), once=once))
+
+
+def _append_query(
+    key: bytes | None,
+    timestamp: int | None,
+    headers: Headers,
+    partition: int | None,
+    expected_offset: int | None,
+    ack: Ack,
+) -> dict[str, object]:
+    query: dict[str, object] = {"key": key, "timestamp": timestamp, "ack": _ack(ack)}
+    if partition is not None:
+        query["partition"] = checked_offset(partition, "partition")
+    if expected_offset is not None:
+        if partition is None:
+            raise InvalidArgument("expected_offset needs partition: each partition has offsets of its own")
+        query["expected_offset"] = checked_offset(expected_offset, "expected_offset")
+    if headers:
+        query["header"] = [name.encode() + b":" + (value or b"") for name, value in headers]
+    return query
+
+
+def _fit_the_head(headers: Headers) -> bool:
+    """Whether `name:value` says these headers: null has no such form, and a colon would end the name."""
+    size = sum(len(name) + len(value or b"") for name, value in headers)
+    return size <= _LONG_HEAD and all(value is not None and ":" not in name and name for name, value in headers)
+
+
+def _batch_of_one(
+    name: str, record: Record, timestamp: int | None, partition: int | None, once: str, ack: Ack
+) -> Call[tuple[int, int]]:
+    line: dict[str, Any] = {
+        "value": encode_bytes(record.value),
+        "key": encode_bytes(record.key),
+        "headers": [{"key": header, "value": encode_bytes(value)} for header, value in record.headers],
+    }
+    if timestamp is not None:
+        line["timestamp"] = timestamp
+    call = append_batch(name, json_body(line) + b"\n", partition=partition, once=once, ack=ack, content=NDJSON)
+
+    def read(answer: Answer) -> tuple[int, int]:
+        ((number, offsets),) = call.read(answer).items()
+        return number, offsets.start
+
+    return Call(call.method, call.target, read, call.body, call.headers)
+
+
+def _place(answer: Answer) -> tuple[int, int]:
+    found = json.loads(answer.body)
+    return found["partition"], found["offset"]
+
+
+def _ack(ack: Ack) -> str | None:
+    if ack not in ("appended", "durable"):
+        raise InvalidArgument(f'ack is {ack!r}; it must be "appended" or "durable"')
+    return None if ack == "appended" else ack

@@ -1,0 +1,145 @@
+"""Arrow as bodies of HTTP: tables into streams of bounded size, answers into batches and records. Pure; needs pyarrow.
+
+Columns are those of `Log.append_batch` and `Log.batches`, with `topic` and `partition` before them in what was fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from seglog.errors import InvalidType, ServerError
+from seglog.log.arrow import partitions_of, record_schema
+from seglog.record import Headers, Record, TopicRecord
+from seglog.topic.groups.consumer import TopicBatch
+
+if TYPE_CHECKING:
+    from seglog.record import Header
+
+HEADERS = record_schema("binary").field("headers").type
+
+
+# --- out: what is sent ------------------------------------------------------------------------------------------------
+
+
+def table_of(data: Any) -> pa.Table:
+    """Return a table whose slices are as large as they look; InvalidType for anything but a Table or RecordBatch.
+
+    A slice of a view column holds the data of the whole column, so these become plain ones; nothing else is copied.
+    """
+    if isinstance(data, pa.RecordBatch):
+        data = pa.Table.from_batches([data])
+    if not isinstance(data, pa.Table):
+        raise InvalidType(f"a batch must be a pyarrow Table or RecordBatch, not {type(data).__name__}")
+    for number, field in enumerate(data.schema):
+        if pa.types.is_binary_view(field.type) or pa.types.is_string_view(field.type):
+            kind = pa.large_binary() if pa.types.is_binary_view(field.type) else pa.large_string()
+            data = data.set_column(number, field.name, data.column(number).cast(kind))
+    return data
+
+
+def pieces(table: pa.Table, most: int) -> Iterator[pa.Table]:
+    """Yield a table in pieces of at most `most` bytes, or of one row where that is more. An empty one is one piece."""
+    if table.nbytes <= most or table.num_rows <= 1:
+        yield table
+        return
+    half = table.num_rows // 2
+    yield from pieces(table.slice(0, half), most)
+    yield from pieces(table.slice(half), most)
+
+
+def stream_of(data: pa.Table | pa.RecordBatch) -> memoryview:
+    """Return a table as one uncompressed Arrow stream."""
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, data.schema) as writer:
+        writer.write(data)
+    return memoryview(out.getvalue())
+
+
+def batch_of(
+    values: Sequence[bytes | None],
+    keys: Sequence[bytes | None],
+    timestamps: Sequence[int | None],
+    headers: Sequence[tuple[Header, ...]],
+) -> pa.RecordBatch:
+    """Return records as a batch to append; columns that say nothing are left out."""
+    columns: dict[str, pa.Array] = {"value": pa.array(values, pa.large_binary())}
+    if any(key is not None for key in keys):
+        columns["key"] = pa.array(keys, pa.large_binary())
+    if any(timestamp is not None for timestamp in timestamps):
+        columns["timestamp"] = pa.array(timestamps, pa.int64())
+    if any(headers):
+        rows = [[{"key": name, "value": value} for name, value in one] for one in headers]
+        columns["headers"] = pa.array(rows, HEADERS)
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def partitions_of_keys(keys: Sequence[bytes | None], partitions: int) -> list[int]:
+    """Return the partition of each key, as the server has it; -1 for none."""
+    found: list[int] = partitions_of(pa.array(keys, pa.large_binary()), partitions).tolist()
+    return found
+
+
+# --- in: what was answered --------------------------------------------------------------------------------------------
+
+
+def batches_of(body: bytes) -> list[pa.RecordBatch]:
+    """Return the batches of an Arrow stream, which read from `body`; ServerError where it is none."""
+    try:
+        with pa.ipc.open_stream(pa.BufferReader(body)) as reader:
+            return [batch for batch in reader if batch.num_rows]
+    except (pa.ArrowException, OSError) as error:
+        raise ServerError(f"the server's answer is no Arrow stream: {error}", status=200) from error
+
+
+def topic_batches(body: bytes) -> list[TopicBatch]:
+    """Return what was fetched, a batch for each run of records of one partition."""
+    found = []
+    for batch in batches_of(body):
+        for start, stop in _runs(batch):
+            topic, number = batch.column("topic")[start].as_py(), batch.column("partition")[start].as_py()
+            rows = batch.slice(start, stop - start).drop_columns(["topic", "partition"])
+            found.append(TopicBatch(topic, number, rows))
+    return found
+
+
+def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of rows of one topic and partition."""
+    topics = batch.column("topic").dictionary_encode().indices.to_numpy()
+    partitions = batch.column("partition").to_numpy()
+    changes = (np.diff(topics) != 0) | (np.diff(partitions) != 0)
+    ends = [*(np.flatnonzero(changes) + 1).tolist(), batch.num_rows]
+    yield from zip([0, *ends], ends, strict=False)
+
+
+def records(batch: pa.RecordBatch) -> list[Record]:
+    """Return the rows of a batch as records."""
+    return [Record(*fields) for fields in _rows(batch)]
+
+
+def topic_records(batch: TopicBatch) -> list[TopicRecord]:
+    """Return the rows of a batch as records of their topic."""
+    return [TopicRecord(batch.topic, batch.partition, *fields) for fields in _rows(batch.batch)]
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[tuple[int, int, bytes | None, bytes | None, Headers]]:
+    headers = batch.column("headers")
+    plain: list[Headers] = [()] * batch.num_rows
+    if len(headers.flatten()):  # most records have none, and looking into each one would take longer than all the rest
+        plain = [tuple((one["key"], one["value"]) for one in row or ()) for row in headers.to_pylist()]
+    return zip(
+        batch.column("offset").to_pylist(),
+        batch.column("timestamp").cast(pa.int64()).to_pylist(),
+        batch.column("key").to_pylist(),
+        batch.column("value").to_pylist(),
+        plain,
+        strict=True,
+    )
+
+
+def joined(batches: list[pa.RecordBatch]) -> pa.Table:
+    """Return batches of one partition as a table, also where there are none."""
+    return pa.Table.from_batches(batches, batches[0].schema if batches else record_schema("binary"))

@@ -1,0 +1,179 @@
+"""A topic on a server, for asyncio: as `topic`, every call awaited."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from seglog.client import append_calls, calls, flows
+from seglog.client.topic import BATCH_BYTES
+from seglog.client.upload import upload
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from seglog.client.async_driver import AsyncDriver
+    from seglog.client.call import Call
+    from seglog.client.facts import Ack, Bounds, Page, PartitionInfo, PartitionState, TopicInfo
+    from seglog.record import Header, Record, TopicRecord
+
+T = TypeVar("T")
+
+
+class AsyncRemoteTopic:
+    """A topic on a server, for asyncio; as `RemoteTopic`. Get it from `AsyncClient.topic`."""
+
+    def __init__(self, name: str, driver: AsyncDriver, retries: flows.Retries, once: Callable[[], str]) -> None:
+        self.name = name
+        self._driver, self._retries, self._once = driver, retries, once
+
+    # --- appending ------------------------------------------------------------------------------------------------
+
+    async def append(
+        self,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        timestamp: int | None = None,
+        headers: Iterable[Header] = (),
+        partition: int | None = None,
+        expected_offset: int | None = None,
+        once: str | None = None,
+        ack: Ack = "appended",
+    ) -> tuple[int, int]:
+        """Append one record and return (partition, offset); as Topic.append. value None: a tombstone."""
+        call = append_calls.append(
+            self.name,
+            value,
+            key=key,
+            timestamp=timestamp,
+            headers=headers,
+            partition=partition,
+            expected_offset=expected_offset,
+            once=self._once() if once is None else once,
+            ack=ack,
+        )
+        return await self._call(call)
+
+    async def append_stream(
+        self,
+        chunks: Any,
+        *,
+        key: bytes | None = None,
+        timestamp: int | None = None,
+        headers: Iterable[Header] = (),
+        limit: int | None = None,
+        partition: int | None = None,
+        once: str | None = None,
+        ack: Ack = "appended",
+    ) -> tuple[int, int]:
+        """Append one record whose value is sent as it comes; as RemoteTopic.append_stream, also from async sources."""
+        call = append_calls.append_stream(
+            self.name,
+            upload(chunks, limit=limit),
+            key=key,
+            timestamp=timestamp,
+            headers=headers,
+            partition=partition,
+            once=self._once() if once is None else once,
+            ack=ack,
+        )
+        return await self._call(call)
+
+    async def append_batch(
+        self,
+        data: pa.Table | pa.RecordBatch,
+        *,
+        partition: int | None = None,
+        once: str | None = None,
+        ack: Ack = "appended",
+        batch_bytes: int = BATCH_BYTES,
+    ) -> dict[int, range]:
+        """Append rows and return the offsets they got, by partition; as RemoteTopic.append_batch."""
+        once = self._once() if once is None else once
+        options: dict[str, Any] = {"partition": partition, "once": once, "ack": ack, "most": batch_bytes}
+        return await self._driver.run(flows.append_batch(self.name, data, **options, retries=self._retries))
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    async def read(self, partition: int, offset: int) -> Record:
+        """Return one record. OffsetOutOfRange, OffsetCompacted."""
+        return await self._call(calls.read(self.name, partition, offset))
+
+    async def records(self, partition: int, start: int | None = None, stop: int | None = None) -> AsyncIterator[Record]:
+        """Iterate over a range of a partition, by default all that is there now; read page by page."""
+        from seglog.client import arrow  # noqa: PLC0415 - pyarrow loads when it is needed
+
+        async for batch in self.batches(partition, start, stop):
+            for record in arrow.records(batch):
+                yield record
+
+    async def batches(
+        self, partition: int, start: int | None = None, stop: int | None = None
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """Iterate over the same in Arrow; columns as `Log.batches`, plain binary."""
+        async for page in self.pages(partition, start, stop):
+            for batch in page.batches:
+                yield batch
+
+    def pages(self, partition: int, start: int | None = None, stop: int | None = None) -> AsyncIterator[Page]:
+        """Iterate over the same by the request, each page with the log and the epoch that it is of."""
+        return self._driver.iterate(flows.pages(self.name, partition, start, stop, self._retries))
+
+    async def to_arrow(self, partition: int, start: int | None = None, stop: int | None = None) -> pa.Table:
+        """Return a range as one table."""
+        from seglog.client import arrow  # noqa: PLC0415 - as above
+
+        return arrow.joined([batch async for batch in self.batches(partition, start, stop)])
+
+    async def follow(
+        self, partition: int | None = None, start: str | int | Mapping[int, int] = "latest"
+    ) -> AsyncIterator[TopicRecord]:
+        """Iterate over what is appended, for ever, across lost connections; as RemoteTopic.follow."""
+        async for records in self._driver.iterate(flows.follow(self.name, partition, start, self._retries)):
+            for record in records:
+                yield record
+
+    async def offset_at(self, timestamp: int) -> dict[int, int | None]:
+        """Return by partition the first offset of that time (microseconds) or later, None where there is none."""
+        return await self._call(calls.offset_at(self.name, timestamp))
+
+    async def with_key(self, key: bytes, max_records: int = 100) -> list[Record]:
+        """Return the last records of a key, the newest last; the server reads the key's whole partition for it."""
+        return await self._call(calls.with_key(self.name, key, max_records))
+
+    # --- facts and care -------------------------------------------------------------------------------------------
+
+    async def info(self) -> TopicInfo:
+        """Return what there is to know of the topic. TopicNotFound."""
+        return await self._call(calls.topic(self.name))
+
+    async def bounds(self) -> dict[int, Bounds]:
+        """Return by partition its lowest, next and durable offset."""
+        return await self._call(calls.bounds(self.name))
+
+    async def states(self) -> dict[int, PartitionState]:
+        """Return by partition its bounds, and of which state of which log they are."""
+        return await self._call(calls.states(self.name))
+
+    async def partition(self, number: int) -> PartitionInfo:
+        """Return one partition with its segments, all of one moment."""
+        return await self._call(calls.partition(self.name, number))
+
+    async def truncate(self, partition: int, offset: int) -> int:
+        """Remove a partition's records from `offset` on; return its next offset."""
+        return await self._call(calls.truncate(self.name, partition, offset))
+
+    async def compact(self) -> dict[int, Any]:
+        """Compact every partition by key, now; return by partition what was done."""
+        return await self._call(calls.care(self.name, "compact"))
+
+    async def expire(self) -> dict[int, Any]:
+        """Let go of what retention no longer keeps, now; return by partition what was done."""
+        return await self._call(calls.care(self.name, "expire"))
+
+    async def _call(self, call: Call[T]) -> T:
+        return await self._driver.run(flows.retrying(call, self._retries))
+
+    def __repr__(self) -> str:
+        return f"AsyncRemoteTopic({self.name!r})"

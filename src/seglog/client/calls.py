@@ -1,0 +1,243 @@
+"""Requests about topics, and those that read, one function each: arguments -> a Call. Pure.
+
+Arguments are checked as a local topic does; names too, so that nobody's name becomes a part of a path. Those that
+append are in append_calls, those about groups in group_calls.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import quote
+
+from seglog.client.call import Answer, Call, Fields
+from seglog.client.facts import Bounds, Page, PartitionInfo, PartitionState, SegmentState, TopicInfo
+from seglog.errors import InvalidArgument, InvalidType
+from seglog.format.lines import decode_bytes
+from seglog.record import Record, checked_bytes, checked_offset, checked_timestamp
+from seglog.topic.names import checked_name
+
+if TYPE_CHECKING:
+    from seglog.config import LogConfig, Retention
+
+T = TypeVar("T")
+
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+ARROW = "application/vnd.apache.arrow.stream"
+_MAX_ONCE = 200
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+
+def topic_path(topic: str, rest: str = "") -> str:
+    """Return the path of a topic; InvalidArgument for what cannot be a name."""
+    return f"/topics/{checked_name(topic, 'topic')}{rest}"
+
+
+def target(path: str, query: Mapping[str, object]) -> str:
+    """Return path and query; what is None is left out, a list is given again and again, bytes are percent-encoded."""
+    given = [(name, one) for name, value in query.items() for one in (value if isinstance(value, list) else [value])]
+    pairs = [f"{name}={_quoted(one)}" for name, one in given if one is not None]
+    return f"{path}?{'&'.join(pairs)}" if pairs else path
+
+
+def _quoted(value: object) -> str:
+    return quote(value if isinstance(value, bytes) else str(value), safe="")
+
+
+def fields(*, accept: str | None = None, content: bytes | None = None, once: str | None = None) -> Fields:
+    """Return header fields; InvalidArgument for an idempotency key that no header can hold."""
+    found: list[tuple[bytes, bytes]] = []
+    if accept is not None:
+        found.append((b"accept", accept.encode()))
+    if content is not None:
+        found.append((b"content-type", content))
+    if once is not None:
+        if not isinstance(once, str):
+            raise InvalidType(f"once must be str, not {type(once).__name__}")
+        if not (once.isascii() and once.isprintable() and once == once.strip() and 1 <= len(once) <= _MAX_ONCE):
+            raise InvalidArgument(f"once must be 1 to {_MAX_ONCE} printable characters of ASCII, without blanks around")
+        found.append((b"idempotency-key", once.encode()))
+    return tuple(found)
+
+
+def json_body(value: object) -> bytes:
+    """Return a value as a JSON body."""
+    return json.dumps(value).encode()
+
+
+def posted(path: str, value: object, read: Any, *, repeatable: bool = True, wait: float = 0.0) -> Call[Any]:
+    """Return a POST of a JSON body."""
+    return Call("POST", path, read, json_body(value), fields(content=JSON.encode()), repeatable, wait)
+
+
+def nothing(_: Answer) -> None:
+    """Read an answer that says nothing but that it was done."""
+
+
+def body_of(answer: Answer) -> Any:
+    """Return the JSON that an answer holds."""
+    return json.loads(answer.body)
+
+
+# --- topics -----------------------------------------------------------------------------------------------------------
+
+
+def health() -> Call[dict[str, Any]]:
+    """Ask how the server is."""
+    return Call("GET", "/health", body_of)
+
+
+def topics() -> Call[list[TopicInfo]]:
+    """Ask for all topics that the caller has a right on."""
+    return Call("GET", "/topics", lambda answer: [TopicInfo.from_json(one) for one in body_of(answer)["topics"]])
+
+
+def create_topic(name: str, partitions: int, config: LogConfig | None) -> Call[TopicInfo]:
+    """Make a topic. A second sending would find the first one's work: there is none once the server may have it."""
+    body: dict[str, Any] = {"name": checked_name(name, "topic"), "partitions": checked_offset(partitions, "partitions")}
+    if config is not None:
+        body["config"] = config.to_json()
+    return posted("/topics", body, lambda answer: TopicInfo.from_json(body_of(answer)), repeatable=False)
+
+
+def topic(name: str) -> Call[TopicInfo]:
+    """Ask for what there is to know of a topic."""
+    return Call("GET", topic_path(name), lambda answer: TopicInfo.from_json(body_of(answer)))
+
+
+def bounds(name: str) -> Call[dict[int, Bounds]]:
+    """Ask for the offsets of every partition."""
+
+    def read(answer: Answer) -> dict[int, Bounds]:
+        states = body_of(answer)["partition_states"]
+        return {
+            one["partition"]: Bounds(one["lowest_offset"], one["next_offset"], one["durable_offset"]) for one in states
+        }
+
+    return Call("GET", topic_path(name), read)
+
+
+def states(name: str) -> Call[dict[int, PartitionState]]:
+    """Ask for the state of every partition."""
+
+    def read(answer: Answer) -> dict[int, PartitionState]:
+        return {one["partition"]: PartitionState.from_json(one) for one in body_of(answer)["partition_states"]}
+
+    return Call("GET", topic_path(name), read)
+
+
+def partition(name: str, number: int) -> Call[PartitionInfo]:
+    """Ask for one partition with its segments."""
+
+    def read(answer: Answer) -> PartitionInfo:
+        values = body_of(answer)
+        segments = tuple(SegmentState.from_json(one) for one in values["segments"])
+        return PartitionInfo(PartitionState.from_json(values), segments)
+
+    return Call("GET", topic_path(name, f"/partitions/{checked_offset(number, 'partition')}"), read)
+
+
+def alter_retention(name: str, retention: Retention) -> Call[TopicInfo]:
+    """Give a topic another retention, as a whole."""
+    body = json_body({"retention": dataclasses.asdict(retention)})
+    content = fields(content=JSON.encode())
+    return Call("PATCH", topic_path(name), lambda answer: TopicInfo.from_json(body_of(answer)), body, content)
+
+
+def delete_topic(name: str) -> Call[None]:
+    """Delete a topic."""
+    return Call("DELETE", topic_path(name), nothing, repeatable=False)
+
+
+def care(name: str, what: str) -> Call[dict[int, Any]]:
+    """Compact or expire now: partition -> what was done."""
+
+    def read(answer: Answer) -> dict[int, Any]:
+        return {int(number): report for number, report in body_of(answer)["partitions"].items()}
+
+    return Call("POST", topic_path(name, f"/{what}"), read)
+
+
+def truncate(name: str, partition: int, offset: int) -> Call[int]:
+    """Remove the records of a partition from an offset on; its next offset then."""
+    path = topic_path(name, f"/partitions/{checked_offset(partition, 'partition')}/truncate")
+    body = {"offset": checked_offset(offset)}
+    return cast("Call[int]", posted(path, body, lambda answer: int(body_of(answer)["next_offset"])))
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read(name: str, partition: int, offset: int) -> Call[Record]:
+    """Read one record."""
+    path = topic_path(name, f"/partitions/{checked_offset(partition, 'partition')}/records/{checked_offset(offset)}")
+    return Call("GET", path, lambda answer: record_of(body_of(answer)), headers=fields(accept=JSON))
+
+
+def read_range(name: str, partition: int, start: int, stop: int, *, max_records: int, max_bytes: int) -> Call[Page]:
+    """Read records of a range."""
+    query = {"start": start, "stop": stop, "max_records": max_records, "max_bytes": max_bytes}
+    path = target(topic_path(name, f"/partitions/{partition}/records"), query)
+
+    def read(answer: Answer) -> Page:
+        from seglog.client import arrow  # noqa: PLC0415 - pyarrow loads when it is needed
+
+        head, batches = answer.headers, arrow.batches_of(answer.body)
+        following, epoch = int(head["seglog-next-offset"]), int(head["seglog-epoch"])
+        return Page(batches, following, head["seglog-log"], epoch, len(answer.body))
+
+    return Call("GET", path, read, headers=fields(accept=ARROW))
+
+
+def fetch(
+    positions: Mapping[str, Mapping[int, int]], *, max_records: int, max_bytes: int, wait: float
+) -> Call[tuple[bytes, dict[str, dict[int, int]]]]:
+    """Read several partitions: one Arrow stream, and where to go on. wait: seconds to wait for the first record."""
+    body = {
+        "positions": {topic: {str(number): at for number, at in of.items()} for topic, of in positions.items()},
+        "max_records": max_records,
+        "max_bytes": max_bytes,
+        "wait": wait,
+    }
+
+    def read(answer: Answer) -> tuple[bytes, dict[str, dict[int, int]]]:
+        return answer.body, numbered(json.loads(answer.headers["seglog-next-offsets"]))
+
+    head = fields(accept=ARROW, content=JSON.encode())
+    return Call("POST", "/fetch", read, json_body(body), head, wait=wait)
+
+
+def offset_at(name: str, timestamp: int) -> Call[dict[int, int | None]]:
+    """Ask for the first offset of that time or later, by partition."""
+
+    def read(answer: Answer) -> dict[int, int | None]:
+        return {int(number): offset for number, offset in body_of(answer)["offsets"].items()}
+
+    return Call("GET", target(topic_path(name, "/offsets"), {"timestamp": checked_timestamp(timestamp)}), read)
+
+
+def with_key(name: str, key: bytes, max_records: int) -> Call[list[Record]]:
+    """Ask for the records of a key that are there, the newest last."""
+
+    def read(answer: Answer) -> list[Record]:
+        return [record_of(json.loads(line)) for line in answer.body.splitlines() if line]
+
+    query = {"key": checked_bytes(key, "key"), "max_records": max_records}
+    return Call("GET", target(topic_path(name, "/keys"), query), read, headers=fields(accept=NDJSON))
+
+
+def record_of(line: dict[str, Any]) -> Record:
+    """Return the record that a line of NDJSON shows."""
+    headers = tuple((one["key"], decode_bytes(one["value"], "a header")) for one in line["headers"])
+    key, value = decode_bytes(line["key"], "key"), decode_bytes(line["value"], "value")
+    return Record(line["offset"], line["timestamp"], key, value, headers)
+
+
+def numbered(positions: Mapping[str, Mapping[str, int]]) -> dict[str, dict[int, int]]:
+    """Return positions with partitions as numbers; JSON has them as text."""
+    return {topic: {int(number): offset for number, offset in of.items()} for topic, of in positions.items()}

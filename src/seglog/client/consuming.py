@@ -1,0 +1,265 @@
+"""How a consumer over HTTP goes about it: joining, staying, fetching, committing; flows around `groups.position`.
+
+The group hears of a consumer from two sides: `poll` beats with the generation that it adopted, which is what gives
+released partitions away; between polls `keep_alive` beats with the one before, so that a slow program keeps what it
+reads, and can commit it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from seglog.client import calls, group_calls
+from seglog.client.call import Flow, Pause
+from seglog.client.flows import Retries, retrying
+from seglog.errors import GroupNotFound, InvalidArgument, LogClosed, OffsetOutOfRange, UnknownMember
+from seglog.record import checked_offset, checked_timestamp
+from seglog.topic.groups.asked import checked_timeout, checked_topics
+from seglog.topic.groups.assignment import checked_share, shared
+from seglog.topic.groups.position import Cursor
+from seglog.topic.names import checked_name
+
+if TYPE_CHECKING:
+    from seglog.client.facts import Ack, Bounds
+    from seglog.topic.groups.consumer import TopicBatch
+    from seglog.topic.groups.state import Membership
+    from seglog.topic.places import Partition
+    from seglog.topic.positions import Positions
+
+Start = Literal["earliest", "latest"]
+
+MAX_RECORDS = 500
+MAX_BYTES = 1024 * 1024
+IDLE_SECONDS = 1.0
+LONGEST_WAIT = 20.0
+
+
+class Reading:
+    """One consumer of a group. clock: seconds, of any kind that only grows."""
+
+    def __init__(
+        self,
+        group: str,
+        topics: Iterable[str],
+        *,
+        start: Start,
+        session_timeout: float,
+        share: tuple[int, int] | None,
+        max_poll_interval: float,
+        retries: Retries,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if start not in ("earliest", "latest"):
+            raise InvalidArgument(f'start is {start!r}; it must be "earliest" or "latest"')
+        self.group, self.topics = checked_name(group, "group"), checked_topics(topics)
+        self.session_timeout = checked_timeout(session_timeout)
+        self.cursor = Cursor(self.session_timeout)
+        self.closed = False
+        self._start: Start = start
+        self._share = None if share is None else checked_share(share)
+        self._patience = checked_timeout(max_poll_interval)
+        self._retries, self._clock = retries, clock
+        self._member = secrets.token_hex(8)
+        self._joined = False
+        self._settled = 0  # the generation that `keep_alive` may name
+        self._kept: dict[Partition, int] = {}
+        self._polled_at = clock()
+        self._polling = False
+
+    # --- the group ------------------------------------------------------------------------------------------------
+
+    def begin(self) -> Flow[None]:
+        """Join the group, or find one's share, and where to begin."""
+        if self._share is None:
+            yield from self._join()
+        else:
+            counts = {}
+            for topic in self.topics:
+                counts[topic] = (yield from retrying(calls.topic(topic), self._retries)).partitions
+            self.cursor.adopt(shared(self._share, counts))
+        yield from self._place()
+
+    def _join(self) -> Flow[None]:
+        call = group_calls.join(self.group, self.topics, member=self._member, session_timeout=self.session_timeout)
+        said: Membership = yield from retrying(call, self._retries)
+        self.cursor.adopt(said.assignment, said.generation, self._now())
+        self._settled, self._joined = said.generation, True
+
+    def _stay(self) -> Flow[None]:
+        """Tell the group, if it is time, and take what it answers; join again where it does not know this member."""
+        if self._share is not None or not self.cursor.beat_due(self._now()):
+            return
+        beaten = self.cursor.generation
+        try:
+            call = group_calls.heartbeat(self.group, self._member, beaten)
+            said: Membership = yield from retrying(call, self._retries)
+        except UnknownMember:
+            self._kept = _flat(self.cursor.positions)
+            self.cursor.reset()
+            self._joined = False
+            yield from self._join()
+            return
+        self.cursor.adopt(said.assignment, said.generation, self._now())
+        self._settled = beaten
+
+    def silence(self) -> float | None:
+        """Return in how many seconds `keep_alive` is to be done, None: not any more, as nobody polled for too long."""
+        if self.closed or (not self._polling and self._clock() - self._polled_at > self._patience):
+            return None
+        return self.session_timeout / 4
+
+    def keep_alive(self) -> Flow[None]:
+        """Beat for a program that is busy. Changes nothing here: what the group says is heard by the next poll."""
+        if self._joined and self._share is None:
+            yield from retrying(group_calls.heartbeat(self.group, self._member, self._settled), Retries(0))
+
+    def leave(self) -> Flow[None]:
+        """Leave the group; what was not committed stays so."""
+        self.closed = True
+        if self._joined:
+            self._joined = False
+            try:
+                yield from retrying(group_calls.leave(self.group, self._member), Retries(1))
+            except GroupNotFound:
+                return
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def poll(self, max_records: int, max_bytes: int, timeout: float) -> Flow[list[TopicBatch]]:
+        """Return the next batches; waits up to `timeout` seconds for the first."""
+        self._check_open()
+        self._polling = True
+        try:
+            return (yield from self._poll(max_records, max_bytes, self._clock() + timeout))
+        finally:
+            self._polling, self._polled_at = False, self._clock()
+
+    def _poll(self, max_records: int, max_bytes: int, deadline: float) -> Flow[list[TopicBatch]]:
+        while True:
+            yield from self._stay()
+            yield from self._place()
+            left = deadline - self._clock()
+            wait = self._wait(left)
+            wanted = self.cursor.wanted()
+            if wanted:
+                found = yield from self._fetch(wanted, max_records, max_bytes, wait)
+                if found:
+                    return found
+            elif wait > 0:
+                yield Pause(min(wait, IDLE_SECONDS))
+            if self._clock() >= deadline or self._owes():
+                return []
+
+    def _wait(self, left: float) -> float:
+        """Return for how long a fetch may wait: until the poll ends, or the group is to hear of this consumer."""
+        beat = LONGEST_WAIT if self._share is not None else self.cursor.beat_in(self._now())
+        return max(0.0, min(left, beat, LONGEST_WAIT))
+
+    def _owes(self) -> bool:
+        """Whether something released is uncommitted: the program gets the chance before the next beat gives it away."""
+        assigned = set(self.cursor.assignment)
+        return any(one not in assigned for one in _flat(self.cursor.to_commit()))
+
+    def _fetch(
+        self, wanted: dict[str, dict[int, int]], max_records: int, max_bytes: int, wait: float
+    ) -> Flow[list[TopicBatch]]:
+        from seglog.client import arrow  # noqa: PLC0415 - pyarrow loads when it is needed
+
+        call = calls.fetch(wanted, max_records=max_records, max_bytes=max_bytes, wait=wait)
+        body, following = yield from retrying(call, self._retries)
+        found = arrow.topic_batches(body)
+        returned = {(batch.topic, batch.partition) for batch in found}
+        for partition, offset in _flat(following).items():
+            topic, number = partition
+            self.cursor.took(partition, offset, partition in returned, start=wanted[topic][number])
+        return found
+
+    # --- positions ------------------------------------------------------------------------------------------------
+
+    def _place(self) -> Flow[None]:
+        """Find where each new partition begins: where the group has come to, or at its start or end.
+
+        After a session that was lost: where this consumer stood, unless the group has come further meanwhile.
+        """
+        missing = self.cursor.needs_position()
+        if not missing:
+            return
+        committed = _flat((yield from self._committed()))
+        bounds: dict[str, dict[int, Bounds]] = {}
+        for partition in missing:
+            topic, number = partition
+            kept, known = self._kept.pop(partition, None), committed.get(partition)
+            if kept is not None and kept > (known or 0):
+                self.cursor.place(partition, kept)
+            elif known is not None:
+                self.cursor.place(partition, known, committed=True)
+            else:
+                if topic not in bounds:
+                    bounds[topic] = yield from retrying(calls.bounds(topic), self._retries)
+                at = bounds[topic][number]
+                self.cursor.place(partition, at.lowest_offset if self._start == "earliest" else at.next_offset)
+        self._kept = {}
+
+    def _committed(self) -> Flow[dict[str, dict[int, int]]]:
+        try:
+            return (yield from retrying(group_calls.committed(self.group), self._retries))
+        except GroupNotFound:  # nobody has joined or committed: a first static consumer
+            return {}
+
+    def seek(self, topic: str, partition: int, offset: int) -> Flow[None]:
+        """Go on at another offset. NotAssigned; OffsetOutOfRange where the partition does not hold it."""
+        self._check_open()
+        offset = checked_offset(offset)
+        if (topic, partition) in self.cursor.assignment:
+            at = (yield from retrying(calls.bounds(topic), self._retries))[partition]
+            if not at.lowest_offset <= offset <= at.next_offset:
+                raise OffsetOutOfRange(offset, at.lowest_offset, at.next_offset)
+        self.cursor.seek((topic, partition), offset)
+
+    def seek_to_time(self, timestamp: int) -> Flow[None]:
+        """Go on, in every assigned partition, at the first record of that time or later, or at its end."""
+        self._check_open()
+        checked_timestamp(timestamp)
+        for topic in sorted({topic for topic, _ in self.cursor.assignment}):
+            ends = yield from retrying(calls.bounds(topic), self._retries)  # first: what comes after it is later
+            found = yield from retrying(calls.offset_at(topic, timestamp), self._retries)
+            for one, number in self.cursor.assignment:
+                if one == topic:
+                    offset = found[number]
+                    self.cursor.seek((topic, number), ends[number].next_offset if offset is None else offset)
+
+    def lag(self) -> Flow[dict[Partition, int]]:
+        """Return how many records each assigned partition has from here on."""
+        self._check_open()
+        yield from self._place()
+        positions, lag = _flat(self.cursor.positions), {}
+        bounds: dict[str, dict[int, Bounds]] = {}
+        for topic in sorted({topic for topic, _ in positions}):
+            bounds[topic] = yield from retrying(calls.bounds(topic), self._retries)
+        for (topic, number), offset in positions.items():
+            lag[topic, number] = max(0, bounds[topic][number].next_offset - offset)
+        return lag
+
+    def commit(self, offsets: Positions | None, ack: Ack) -> Flow[None]:
+        """Commit offsets, by default of all that poll has returned; all or none."""
+        self._check_open()
+        wanted: Any = self.cursor.to_commit() if offsets is None else offsets
+        if not wanted:
+            return
+        member = None if self._share is not None else self._member
+        yield from retrying(group_calls.commit(self.group, wanted, member=member, ack=ack), self._retries)
+        self.cursor.committed(wanted)
+
+    def _now(self) -> int:
+        return round(self._clock() * 1_000_000)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise LogClosed("the consumer is closed; make another one")
+
+
+def _flat(positions: Mapping[str, Mapping[int, int]]) -> dict[Partition, int]:
+    return {(topic, number): offset for topic, of in positions.items() for number, offset in of.items()}

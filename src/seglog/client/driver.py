@@ -1,0 +1,90 @@
+"""Drives flows by really sending and waiting, one thread at a time each. Knows no request of ours."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import httpx
+
+from seglog.client.call import Answer, Call, Emit, Pause, advance
+from seglog.client.origin import tls
+from seglog.client.sockets import SocketTransport
+from seglog.errors import LogClosed, SeglogError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from seglog.client.call import Flow, Step
+    from seglog.client.origin import Origin, Verify
+
+T = TypeVar("T")
+Outcome = Answer | SeglogError | None
+
+
+class Driver:
+    """Sends the calls of flows to one server. Any number of threads may use it."""
+
+    def __init__(self, origin: Origin, *, verify: Verify, transport: httpx.BaseTransport | None) -> None:
+        """transport: any of httpx's; None: `sockets` for http, httpx's own for https."""
+        self._origin = origin
+        self._closed = threading.Event()
+        self._whole_url = transport is not None
+        if transport is None and origin.url.scheme == "http":
+            transport = SocketTransport(origin.url.host, origin.port)
+        self._transport = transport or httpx.HTTPTransport(verify=tls(verify))
+
+    def run(self, flow: Flow[T]) -> T:
+        """Drive a flow to its end and return its result."""
+        outcome: Outcome = None
+        try:
+            while True:
+                outcome = self._do(advance(flow, outcome))
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def iterate(self, flow: Flow[Any]) -> Iterator[Any]:
+        """Yield what a flow emits, as it is asked for."""
+        outcome: Outcome = None
+        while True:
+            try:
+                step = advance(flow, outcome)
+            except StopIteration:
+                return
+            if isinstance(step, Emit):
+                yield step.item
+            outcome = self._do(step)
+
+    def close(self) -> None:
+        """End all connections; whoever pauses between two tries, or begins another, gets LogClosed."""
+        self._closed.set()
+        self._transport.close()
+
+    def _do(self, step: Step) -> Outcome:
+        if isinstance(step, Call):
+            try:
+                return self._exchange(step)
+            except SeglogError as error:
+                return error
+        if isinstance(step, Pause) and self._closed.wait(step.seconds):
+            return closed()
+        return None
+
+    def _exchange(self, call: Call[Any]) -> Answer:
+        if self._closed.is_set():
+            raise closed()
+        request = self._origin.request(call, whole_url=self._whole_url)
+        try:
+            response = self._transport.handle_request(request)
+            stream = response.stream
+            # What comes from our own transport is here already; to read it, httpx would take 25 us.
+            body = b"".join(stream) if isinstance(stream, httpx.ByteStream) else response.read()
+        except httpx.TransportError as error:
+            raise self._origin.failed(error) from error
+        return Answer(response.status_code, response.headers, body)
+
+
+def closed() -> LogClosed:
+    """Return the error of a client that was closed."""
+    return LogClosed("the client is closed; make another one")

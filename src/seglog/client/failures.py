@@ -1,0 +1,80 @@
+"""An answer that refuses -> the error that the same call raises without a server. Pure.
+
+The server names the class in `error` and sends along what the error carries; where there is no such class here, the
+status decides.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from seglog import errors
+from seglog.errors import Busy, Forbidden, InvalidArgument, SeglogError, ServerError, Unauthorized
+
+if TYPE_CHECKING:
+    from seglog.client.call import Answer
+
+_PASSING = (408, 429, 503)
+_OF_PROBLEMS = frozenset({"type", "title", "status", "detail", "error", "retriable"})
+_SHOWN_BYTES = 200
+
+
+def is_refusal(answer: Answer) -> bool:
+    """Whether the server did not do what was asked."""
+    return not 200 <= answer.status < 300
+
+
+def passes(answer: Answer) -> bool:
+    """Whether the same request may succeed in a moment: a timeout, no room, a storage error that goes away."""
+    return answer.status in _PASSING or (answer.status >= 500 and bool(_problem(answer).get("retriable")))
+
+
+def retry_after(answer: Answer) -> float | None:
+    """Return for how many seconds the server asks to wait."""
+    try:
+        return max(0.0, float(answer.headers["retry-after"]))
+    except (KeyError, ValueError):  # absent, or a date: no server of ours says one
+        return None
+
+
+def error_of(answer: Answer) -> SeglogError:
+    """Return the error that a refusal stands for, with the attributes that the server sent."""
+    problem = _problem(answer)
+    detail = str(problem.get("detail") or _shown(answer))
+    kind = getattr(errors, str(problem.get("error")), None)
+    if not (isinstance(kind, type) and issubclass(kind, SeglogError)) or kind is SeglogError:
+        return _by_status(answer, detail)
+    if kind is Busy:
+        return Busy(detail, retry_after=retry_after(answer))
+    error = kind.__new__(kind, detail)  # not through its constructor, which would make the message from other facts
+    error.args = (detail,)
+    error.__dict__.update({name: value for name, value in problem.items() if name not in _OF_PROBLEMS})
+    if kind is ServerError:
+        error.__dict__["status"] = answer.status
+    return error
+
+
+def _by_status(answer: Answer, detail: str) -> SeglogError:
+    if answer.status == 401:
+        return Unauthorized(detail)
+    if answer.status == 403:
+        return Forbidden(detail)
+    if answer.status in _PASSING:
+        return Busy(detail, retry_after=retry_after(answer))
+    if 400 <= answer.status < 500 and "error" in _problem(answer):  # a refusal of HTTP's own, such as 405 or 413
+        return InvalidArgument(detail)
+    return ServerError(detail, status=answer.status)
+
+
+def _problem(answer: Answer) -> dict[str, Any]:
+    try:
+        problem = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return {}
+    return problem if isinstance(problem, dict) else {}
+
+
+def _shown(answer: Answer) -> str:
+    body = answer.body[:_SHOWN_BYTES].decode("utf-8", "replace").strip()
+    return f"the server answered {answer.status}: {body}" if body else f"the server answered {answer.status}"

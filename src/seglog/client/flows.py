@@ -1,0 +1,183 @@
+"""Several requests in a row: tries again, pages, following. Generators (call.Flow), so each is written once. No I/O.
+
+The clock and chance are given, so that a flow can be tested by hand.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from seglog.client import append_calls, calls, failures
+from seglog.client.call import Answer, Call, Emit, Flow, Pause
+from seglog.errors import ConnectionFailed, InvalidArgument, SeglogError, ServerError
+
+if TYPE_CHECKING:
+    from seglog.client.facts import Ack, Bounds
+
+T = TypeVar("T")
+
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 5.0
+PAGE_RECORDS = 65_536
+PAGE_BYTES = 8 * 1024 * 1024
+POLL_SECONDS = 20.0
+
+
+def once_keys() -> Callable[[], str]:
+    """Return what gives idempotency keys that nobody else gives: not even a forked child of this process."""
+    head, count = secrets.token_hex(8), itertools.count()
+    return lambda: f"{head}-{os.getpid():x}-{next(count):x}"
+
+
+@dataclass(frozen=True)
+class Retries:
+    """How often, or how long, a request is sent again.
+
+    limit: tries after the first; seconds: since the first one began, None: for as long as limit allows. chance gives
+    0 <= x < 1: clients that failed together do not come back together. clock: seconds, of any kind that only grows.
+    """
+
+    limit: int | None = 8
+    seconds: float | None = None
+    chance: Callable[[], float] = random.random
+    clock: Callable[[], float] = time.monotonic
+
+    def pause(self, tries: int, asked: float | None, since: float) -> float | None:
+        """Return how long to wait after so many tries, `asked` for by the server if it did; None: give up."""
+        if self.limit is not None and tries > self.limit:
+            return None
+        longest: float = min(FIRST_PAUSE * 2.0 ** min(tries - 1, 16), LONGEST_PAUSE)
+        pause = max(longest * (0.5 + self.chance() / 2), asked or 0.0)
+        if self.seconds is not None and self.clock() + pause - since > self.seconds:
+            return None
+        return pause
+
+
+def retrying(call: Call[T], retries: Retries) -> Flow[T]:
+    """Send a request until it is answered, and return what the answer says.
+
+    Again after a lost connection, if that can do no harm, and where the server says that it may go in a moment. Raises
+    the error that a refusal stands for, or the last one when tries or time are used up.
+    """
+    since = retries.clock()
+    for tries in itertools.count(1):
+        asked = None
+        try:
+            answer: Answer = yield call
+        except ConnectionFailed as error:
+            if error.sent and not call.repeatable:
+                raise
+            failure: SeglogError = error
+        else:
+            if not failures.is_refusal(answer):
+                return _said(call, answer)
+            failure = failures.error_of(answer)
+            if not failures.passes(answer):
+                raise failure
+            asked = failures.retry_after(answer)
+        pause = retries.pause(tries, asked, since)
+        if pause is None:
+            raise failure
+        yield Pause(pause)
+    raise AssertionError("counting has no end")
+
+
+def _said(call: Call[T], answer: Answer) -> T:
+    try:
+        return call.read(answer)
+    except SeglogError:
+        raise
+    except (LookupError, TypeError, ValueError) as error:
+        where = f"{call.method} {call.target.partition('?')[0]}"
+        raise ServerError(f"{where}: the answer is none of ours: {error!r}", status=answer.status) from error
+
+
+def append_batch(
+    topic: str, data: Any, *, partition: int | None, once: str, ack: Ack, most: int, retries: Retries
+) -> Flow[dict[int, range]]:
+    """Append a Table or RecordBatch in requests of at most `most` bytes, one after another: rows keep their order."""
+    from seglog.client import arrow  # noqa: PLC0415 - pyarrow loads with the first batch
+
+    offsets: dict[int, range] = {}
+    shares = list(arrow.pieces(arrow.table_of(data), most))
+    for number, share in enumerate(shares):
+        named = once if len(shares) == 1 else f"{once}.{number}"
+        call = append_calls.append_batch(topic, arrow.stream_of(share), partition=partition, once=named, ack=ack)
+        try:
+            added = yield from retrying(call, retries)
+        except SeglogError as error:
+            if offsets:
+                error.add_note(f"rows before this part of the batch are appended: {offsets}")
+            raise
+        for where, got in added.items():
+            offsets[where] = range(offsets.get(where, got).start, got.stop)
+    return offsets
+
+
+def pages(topic: str, partition: int, start: int | None, stop: int | None, retries: Retries) -> Flow[None]:
+    """Emit the pages of a range, by default of all that is there now."""
+    if start is None or stop is None:
+        bounds = (yield from retrying(calls.bounds(topic), retries)).get(partition)
+        if bounds is None:
+            raise InvalidArgument(f"topic {topic!r} has no partition {partition}")
+        start = bounds.lowest_offset if start is None else start
+        stop = bounds.next_offset if stop is None else stop
+    while start < stop:
+        call = calls.read_range(topic, partition, start, stop, max_records=PAGE_RECORDS, max_bytes=PAGE_BYTES)
+        page = yield from retrying(call, retries)
+        yield Emit(page)
+        if page.next_offset <= start:  # the end, and `stop` lies beyond it
+            return
+        start = page.next_offset
+
+
+def follow(topic: str, partition: int | None, start: str | int | Mapping[int, int], retries: Retries) -> Flow[None]:
+    """Emit lists of what is appended, for ever, by long polls: each says where it begins, so nothing gets lost."""
+    from seglog.client import arrow  # noqa: PLC0415 - as above
+
+    bounds = yield from retrying(calls.bounds(topic), retries)
+    positions = {topic: _beginning(topic, bounds, partition, start)}
+    while True:
+        call = calls.fetch(positions, max_records=PAGE_RECORDS, max_bytes=PAGE_BYTES, wait=POLL_SECONDS)
+        body, following = yield from retrying(call, retries)
+        for batch in arrow.topic_batches(body):
+            yield Emit(arrow.topic_records(batch))
+        positions[topic].update(following.get(topic, {}))
+
+
+def _beginning(
+    topic: str, bounds: Mapping[int, Bounds], partition: int | None, start: str | int | Mapping[int, int]
+) -> dict[int, int]:
+    """Return partition -> offset to begin at."""
+    if partition is not None and partition not in bounds:
+        raise InvalidArgument(f"topic {topic!r} has no partition {partition}")
+    numbers = sorted(bounds) if partition is None else [partition]
+    if start == "earliest":
+        return {number: bounds[number].lowest_offset for number in numbers}
+    if start == "latest":
+        return {number: bounds[number].next_offset for number in numbers}
+    if isinstance(start, Mapping):
+        return dict(start)
+    if isinstance(start, int) and partition is not None:
+        return {partition: start}
+    raise InvalidArgument(
+        f'start is {start!r}; it must be "earliest", "latest", partition -> offset, or with partition an offset'
+    )
+
+
+def fetch(
+    positions: Mapping[str, Mapping[int, int]], *, max_records: int, max_bytes: int, wait: float, retries: Retries
+) -> Flow[tuple[list[Any], dict[str, dict[int, int]]]]:
+    """Fetch once: the batches (TopicBatch), and where to go on."""
+    from seglog.client import arrow  # noqa: PLC0415 - as above
+
+    call = calls.fetch(positions, max_records=max_records, max_bytes=max_bytes, wait=wait)
+    body, following = yield from retrying(call, retries)
+    return arrow.topic_batches(body), following

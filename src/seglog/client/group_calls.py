@@ -1,0 +1,91 @@
+"""Every request about consumer groups: as `calls`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from seglog.client.call import Answer, Call
+from seglog.client.calls import body_of, nothing, numbered, posted
+from seglog.topic.groups.asked import checked_offsets, checked_timeout, checked_topics
+from seglog.topic.groups.state import GroupState, Membership, MemberState
+from seglog.topic.names import checked_name
+
+if TYPE_CHECKING:
+    from seglog.client.facts import Ack
+    from seglog.topic.positions import Positions
+
+
+def group_path(group: str, rest: str = "") -> str:
+    """Return the path of a group; InvalidArgument for what cannot be a name."""
+    return f"/groups/{checked_name(group, 'group')}{rest}"
+
+
+def groups() -> Call[list[str]]:
+    """Ask for the names of all groups."""
+    return Call("GET", "/groups", lambda answer: list(body_of(answer)["groups"]))
+
+
+def group(name: str) -> Call[GroupState]:
+    """Ask for members, committed offsets and lag of a group."""
+
+    def read(answer: Answer) -> GroupState:
+        said = body_of(answer)
+        lag = {(topic, number): rows for topic, of in numbered(said["lag"]).items() for number, rows in of.items()}
+        members = tuple(_member(one) for one in said["members"])
+        return GroupState(said["name"], said["generation"], members, numbered(said["committed"]), lag)
+
+    return Call("GET", group_path(name), read)
+
+
+def delete_group(name: str) -> Call[None]:
+    """Forget a group without members."""
+    return Call("DELETE", group_path(name), nothing, repeatable=False)
+
+
+def join(name: str, topics: Iterable[str], *, member: str, session_timeout: float) -> Call[Membership]:
+    """Become a member under an id of one's own, so that a second sending makes no second member."""
+    body = {
+        "topics": list(checked_topics(topics)),
+        "member": checked_name(member, "member"),
+        "session_timeout": checked_timeout(session_timeout),
+    }
+    return posted(group_path(name, "/members"), body, _membership)
+
+
+def heartbeat(name: str, member: str, generation: int) -> Call[Membership]:
+    """Give a sign of life."""
+    return posted(group_path(name, f"/members/{member}/heartbeat"), {"generation": generation}, _membership)
+
+
+def leave(name: str, member: str) -> Call[None]:
+    """Leave."""
+    return Call("DELETE", group_path(name, f"/members/{member}"), nothing)
+
+
+def committed(name: str) -> Call[dict[str, dict[int, int]]]:
+    """Ask what a group has committed: topic -> partition -> offset to be read next."""
+    return Call("GET", group_path(name, "/offsets"), lambda answer: numbered(body_of(answer)["offsets"]))
+
+
+def commit(name: str, offsets: Positions, *, member: str | None, ack: Ack) -> Call[None]:
+    """Commit offsets, all or none; sent twice they are the same."""
+    named: dict[str, dict[str, int]] = {}
+    for (topic, number), offset in checked_offsets(offsets).items():
+        named.setdefault(topic, {})[str(number)] = offset
+    body: dict[str, Any] = {"offsets": named, "ack": ack}
+    if member is not None:
+        body["member"] = member
+    return posted(group_path(name, "/offsets"), body, nothing)
+
+
+def _membership(answer: Answer) -> Membership:
+    said = body_of(answer)
+    assignment = tuple((str(topic), int(number)) for topic, number in said["assignment"])
+    return Membership(said["member"], said["generation"], assignment)
+
+
+def _member(said: Mapping[str, Any]) -> MemberState:
+    assignment = tuple((topic, number) for topic, number in said["assignment"])
+    named = {"topics": tuple(said["topics"]), "assignment": assignment}
+    return MemberState(**{**said, **named})

@@ -1,0 +1,255 @@
+"""Many single records become few requests: the queue they wait in, and how one batch is delivered. No I/O, no threads.
+
+The rules: one request is under way at a time, so records of a key keep their order; while it is, the next batch grows.
+The client deals the records out to partitions itself, by the partitioner that the server has too: so it knows which
+offset each of them got, and what a refused batch left undone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from seglog.client import append_calls, calls
+from seglog.client.call import Flow
+from seglog.client.flows import Retries, retrying
+from seglog.errors import (
+    InvalidArgument,
+    KeyRequired,
+    RecordTooLarge,
+    SeglogError,
+    ServerError,
+    StreamOverflow,
+    TopicNotFound,
+)
+from seglog.record import Header, checked_bytes, checked_headers, checked_key, checked_offset, checked_timestamp
+
+if TYPE_CHECKING:
+    from seglog.client.facts import Ack
+
+_RECORD_BYTES = 32
+_ABOUT_CONTENT = (InvalidArgument, KeyRequired, RecordTooLarge, StreamOverflow)
+
+Outcome = tuple[int, int] | SeglogError
+"""What became of a record: (partition, offset), or why it is not stored."""
+
+
+class Entry(NamedTuple):
+    """A record that waits. future: whatever its sender waits for."""
+
+    value: bytes | None
+    key: bytes | None
+    timestamp: int | None
+    headers: tuple[Header, ...]
+    partition: int | None
+    future: Any
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        headers = sum(len(name) + len(value or b"") for name, value in self.headers)
+        return _RECORD_BYTES + len(self.value or b"") + len(self.key or b"") + headers
+
+
+def entry(
+    value: bytes | None,
+    *,
+    key: bytes | None,
+    timestamp: int | None,
+    headers: Iterable[Header],
+    partition: int | None,
+    future: Any,
+) -> Entry:
+    """Return a record that may be sent; what a local append would refuse is refused here."""
+    return Entry(
+        None if value is None else checked_bytes(value, "value"),
+        checked_key(key),
+        None if timestamp is None else checked_timestamp(timestamp),
+        checked_headers(headers) if headers else (),
+        None if partition is None else checked_offset(partition, "partition"),
+        future,
+    )
+
+
+def checked_linger(linger: float) -> float:
+    """Return how many seconds a record waits for company; InvalidArgument for what is no such number."""
+    if isinstance(linger, bool) or not isinstance(linger, (int, float)) or not linger >= 0:
+        raise InvalidArgument(f"linger is {linger!r}; it must be a number of seconds, 0 or more")
+    return linger
+
+
+def ended(error: BaseException) -> SeglogError:
+    """Return what is told to everybody who still waits when the producer itself ends."""
+    failure = ServerError(f"the producer ended before it knew what became of this record: {error!r}", status=0)
+    failure.__cause__ = error
+    return failure
+
+
+class Outbox:
+    """The records that wait, in order, within a bound of bytes."""
+
+    def __init__(self, *, batch_bytes: int, batch_records: int, queue_bytes: int) -> None:
+        for name, value in {
+            "batch_bytes": batch_bytes,
+            "batch_records": batch_records,
+            "queue_bytes": queue_bytes,
+        }.items():
+            if checked_offset(value, name) < 1:
+                raise InvalidArgument(f"{name} is {value}; it must be at least 1")
+        self._batch_bytes, self._batch_records, self._queue_bytes = batch_bytes, batch_records, queue_bytes
+        self._entries: deque[tuple[Entry, int, float]] = deque()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def has_room(self, size: int) -> bool:
+        """Whether a record of this size may come in; one that is larger than the queue waits until it is empty."""
+        return not self._entries or self._bytes + size <= self._queue_bytes
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is a whole batch."""
+        return len(self._entries) >= self._batch_records or self._bytes >= self._batch_bytes
+
+    @property
+    def oldest(self) -> float:
+        """When the first of those that wait came."""
+        return self._entries[0][2]
+
+    def put(self, one: Entry, size: int, now: float) -> None:
+        """Let a record wait."""
+        self._entries.append((one, size, now))
+        self._bytes += size
+
+    def take(self) -> list[Entry]:
+        """Return the next batch: in order, within its bounds, one record at least if there is one."""
+        batch: list[Entry] = []
+        left = self._batch_bytes
+        while self._entries and len(batch) < self._batch_records:
+            one, size, _ = self._entries[0]
+            if batch and size > left:
+                break
+            self._entries.popleft()
+            self._bytes -= size
+            left -= size
+            batch.append(one)
+        return batch
+
+
+class Tally:
+    """How many records were sent and are done with, and what went wrong since it was asked last."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.done = 0
+        self._failed = 0
+        self._first: SeglogError | None = None
+
+    def settle(self, outcomes: Sequence[Outcome]) -> None:
+        """Count what became of records."""
+        self.done += len(outcomes)
+        for outcome in outcomes:
+            if isinstance(outcome, SeglogError):
+                self._failed += 1
+                self._first = self._first or outcome
+
+    def raise_failure(self) -> None:
+        """Raise the first failure since the last call, if there was one."""
+        first, failed, self._first, self._failed = self._first, self._failed, None, 0
+        if first is not None:
+            first.add_note(f"{failed} records were not stored, or nobody knows; their futures tell which")
+            raise first
+
+
+class Deliverer:
+    """Delivers the batches of one producer, one after another."""
+
+    def __init__(self, topic: str, *, ack: Ack, retries: Retries) -> None:
+        self._topic, self._ack, self._retries = topic, ack, retries
+        self._partitions = 0  # not known yet
+        self._turn = 0
+
+    def deliver(self, batch: Sequence[Entry], once: str) -> Flow[list[Outcome]]:
+        """Append a batch and return what became of each record. once: a key for it that nobody has used.
+
+        A request carries records of one partition: these are stored whole or not at all, so that what is refused can be
+        taken apart without storing anything twice.
+        """
+        try:
+            if not self._partitions:
+                self._partitions = yield from self._count()
+        except SeglogError as error:
+            return [error] * len(batch)
+        outcomes: dict[int, Outcome] = {}
+        for place, rows in self._dealt(batch).items():
+            got = yield from self._send([batch[row] for row in rows], place, f"{once}-{place}")
+            outcomes.update(zip(rows, got, strict=True))
+        if any(isinstance(outcome, SeglogError) for outcome in outcomes.values()):
+            self._partitions = 0  # the topic may be another one by now
+        return [outcomes[row] for row in range(len(batch))]
+
+    def _count(self) -> Flow[int]:
+        """Return how many partitions there are, by a request that needs no right to read."""
+        for info in (yield from retrying(calls.topics(), self._retries)):
+            if info.name == self._topic:
+                return info.partitions
+        raise TopicNotFound(self._topic)
+
+    def _dealt(self, batch: Sequence[Entry]) -> dict[int, list[int]]:
+        """Return partition -> rows: to the record's own, to its key's, or to the next in turn."""
+        if self._partitions == 1:
+            numbers = [0] * len(batch)
+        else:
+            from seglog.client import arrow  # noqa: PLC0415 - pyarrow loads with the first batch
+
+            numbers = arrow.partitions_of_keys([one.key for one in batch], self._partitions)
+        dealt: dict[int, list[int]] = {}
+        for row, one in enumerate(batch):
+            place = numbers[row] if one.partition is None else one.partition
+            if place < 0:
+                place, self._turn = self._turn, (self._turn + 1) % self._partitions
+            dealt.setdefault(place, []).append(row)
+        return dealt
+
+    def _send(self, batch: Sequence[Entry], place: int, once: str) -> Flow[list[Outcome]]:
+        """Send records of one partition; what is refused is taken apart until only the culprits fail."""
+        try:
+            return (yield from self._append(batch, place, once))
+        except SeglogError as error:
+            parts = _taken_apart(batch, error)
+            if not parts:
+                return [error] * len(batch)
+        outcomes: dict[int, Outcome] = {}
+        for number, rows in enumerate(parts):
+            got = yield from self._send([batch[row] for row in rows], place, f"{once}.{number}")
+            outcomes.update(zip(rows, got, strict=True))
+        return [outcomes[row] for row in range(len(batch))]
+
+    def _append(self, batch: Sequence[Entry], place: int, once: str) -> Flow[list[Outcome]]:
+        from seglog.client import arrow  # noqa: PLC0415 - as above
+
+        data = arrow.batch_of(
+            [one.value for one in batch],
+            [one.key for one in batch],
+            [one.timestamp for one in batch],
+            [one.headers for one in batch],
+        )
+        call = append_calls.append_batch(self._topic, arrow.stream_of(data), partition=place, once=once, ack=self._ack)
+        offsets = yield from retrying(call, self._retries)
+        if len(offsets.get(place, ())) != len(batch):
+            raise ServerError(f"the server stored other records than were sent: {offsets}", status=200)
+        return [(place, offset) for offset in offsets[place]]
+
+
+def _taken_apart(batch: Sequence[Entry], error: SeglogError) -> list[list[int]]:
+    """Return the rows of each part of a refused batch; none where sending parts of it is of no use."""
+    rows = range(len(batch))
+    if not isinstance(error, _ABOUT_CONTENT):
+        return []
+    if isinstance(error, KeyRequired):
+        keyed = [row for row in rows if batch[row].key is not None]
+        return [[row for row in rows if batch[row].key is None], keyed] if keyed else []
+    half = len(batch) // 2
+    return [[*rows[:half]], [*rows[half:]]] if half else []

@@ -1,0 +1,239 @@
+"""Consumers over HTTP: groups share partitions, commits hold, handovers lose nothing, a busy one keeps its place."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import seglog
+from seglog import LogConfig, Retention
+from seglog.client.consuming import Reading
+from seglog.client.flows import Retries
+
+
+@pytest.fixture
+def filled(client: seglog.Client, name: str) -> str:
+    """A topic of four partitions with 100 records each: `<partition>:<offset>`."""
+    topic = client.create_topic(name, partitions=4)
+    for partition in range(4):
+        rows = [b"%d:%d" % (partition, offset) for offset in range(100)]
+        topic.append_batch(pa.table({"value": rows}), partition=partition)
+    return name
+
+
+def everything(consumer: Any, most: int = 400) -> list[Any]:
+    """Poll until there is nothing."""
+    found: list[Any] = []
+    while len(found) < most and (records := consumer.poll(timeout=5.0)):
+        found += records
+    return found
+
+
+def test_a_consumer_reads_all_partitions_and_goes_on_where_the_group_was(client: seglog.Client, filled: str) -> None:
+    with client.consumer("readers", [filled]) as consumer:
+        assert consumer.assignment == tuple((filled, number) for number in range(4))
+        first = consumer.poll(max_records=130)
+        assert len(first) == 130
+        consumer.commit()
+        assert sum(consumer.lag().values()) == 270
+    assert sum(client.committed("readers")[filled].values()) == 130
+    with client.consumer("readers", [filled]) as consumer:
+        rest = everything(consumer, 270)
+        assert consumer.poll() == []
+    places = [(record.partition, record.offset) for record in first + rest]
+    assert sorted(places) == [(partition, offset) for partition in range(4) for offset in range(100)]
+    assert all(record.value == b"%d:%d" % (record.partition, record.offset) for record in first + rest)
+
+
+def test_what_is_not_committed_comes_again(client: seglog.Client, filled: str) -> None:
+    group = f"again-{filled}"
+    with client.consumer(group, [filled]) as consumer:
+        everything(consumer)
+    with client.consumer(group, [filled]) as consumer:
+        assert len(everything(consumer)) == 400
+
+
+def test_batches_come_in_arrow_and_turns_are_fair(client: seglog.Client, filled: str) -> None:
+    with client.consumer(f"arrow-{filled}", [filled]) as consumer:
+        rounds = [consumer.poll_batches(max_records=50) for _ in range(4)]
+    assert [[(batch.partition, batch.batch.num_rows) for batch in one] for one in rounds] == [
+        [(number, 50)] for number in range(4)
+    ]
+    assert rounds[0][0].batch.schema.names == ["offset", "timestamp", "key", "value", "headers"]
+
+
+def test_a_latest_consumer_begins_where_the_topic_ended_when_it_joined(client: seglog.Client, filled: str) -> None:
+    with client.consumer(f"latest-{filled}", [filled], start="latest") as consumer:
+        client.topic(filled).append(b"new", partition=2)
+        assert [record.value for record in consumer.poll(timeout=10.0)] == [b"new"]
+
+
+def test_poll_waits_for_the_first_record(client: seglog.Client, name: str) -> None:
+    topic = client.create_topic(name)
+    with client.consumer(name, [name]) as consumer:
+        assert consumer.poll() == []
+        late = threading.Thread(target=topic.append, args=[b"late"])
+        late.start()
+        assert [record.value for record in consumer.poll(timeout=30.0)] == [b"late"]
+        late.join()
+
+
+def test_seeking_by_offset_and_by_time(client: seglog.Client, name: str) -> None:
+    topic = client.create_topic(name, partitions=2)
+    for number in range(20):
+        topic.append(b"%d" % number, timestamp=number * 1000, partition=number % 2)
+    with client.consumer(name, [name]) as consumer:
+        consumer.seek_to_time(15_000)
+        assert sorted(int(one.value or b"") for one in everything(consumer, 5)) == [15, 16, 17, 18, 19]
+        consumer.seek(name, 1, 8)
+        assert [one.value for one in consumer.poll()] == [b"17", b"19"]
+        consumer.commit()
+        assert client.committed(name) == {name: {0: 10, 1: 10}}
+        with pytest.raises(seglog.OffsetOutOfRange):
+            consumer.seek(name, 1, 11)
+        with pytest.raises(seglog.NotAssigned):
+            consumer.seek(name, 7, 0)
+
+
+def test_lost_records_are_told_and_never_skipped(client: seglog.Client, name: str) -> None:
+    topic = client.create_topic(name, config=LogConfig(segment_bytes=512, retention=Retention(bytes=600)))
+    with client.consumer(name, [name]) as consumer:
+        for _ in range(20):
+            topic.append(b"x" * 200)
+        topic.expire()
+        lowest = topic.bounds()[0].lowest_offset
+        assert lowest > 0
+        with pytest.raises(seglog.OffsetOutOfRange) as lost:
+            consumer.poll()
+        assert lost.value.lowest_offset == lowest
+        consumer.seek(name, 0, lowest)
+        assert consumer.poll()[0].offset == lowest
+
+
+def test_two_members_share_and_nothing_is_lost_or_double(client: seglog.Client, filled: str) -> None:
+    group = f"pair-{filled}"
+    with client.consumer(group, [filled], session_timeout=3.0) as one:
+        found = one.poll(max_records=150)
+        with client.consumer(group, [filled], session_timeout=3.0) as two:
+            assert two.assignment == (), "the first may still be at work on all of them"
+            found += until(one, lambda: len(one.assignment) == 2)
+            assert client.group(group).members, "what was taken away is still its own, and can be committed"
+            one.commit()
+            for _ in range(100):
+                found += one.poll(timeout=0.1) + two.poll(timeout=0.1)
+                one.commit()
+                two.commit()
+                if len(two.assignment) == 2 and len(found) >= 400:
+                    break
+            assert {*one.assignment, *two.assignment} == {(filled, number) for number in range(4)}
+    places = [(record.partition, record.offset) for record in found]
+    assert sorted(places) == [(partition, offset) for partition in range(4) for offset in range(100)]
+    assert client.committed(group) == {filled: dict.fromkeys(range(4), 100)}
+
+
+def until(consumer: Any, reached: Any) -> list[Any]:
+    """Poll until something is so; return what came meanwhile."""
+    found: list[Any] = []
+    for _ in range(200):
+        if reached():
+            return found
+        found += consumer.poll(timeout=0.2)
+    raise AssertionError("it never was so")
+
+
+def test_a_commit_of_what_is_anothers_changes_nothing(client: seglog.Client, filled: str) -> None:
+    group = f"anothers-{filled}"
+    with client.consumer(group, [filled]) as consumer:
+        consumer.poll(max_records=10)
+        with pytest.raises(seglog.GroupConflict):
+            client.commit(group, {filled: {0: 1}})
+        with pytest.raises(seglog.GroupConflict):
+            client.delete_group(group)
+        consumer.commit()
+    client.commit(group, {filled: {3: 42}})
+    assert client.committed(group)[filled][3] == 42
+    with pytest.raises(seglog.OffsetOutOfRange):
+        client.commit(group, {filled: {3: 1000}})
+    assert client.group(group).lag[filled, 3] == 58
+    client.delete_group(group)
+    assert group not in client.groups()
+
+
+def test_a_member_that_was_dropped_joins_again_and_goes_on_where_it_was(client: seglog.Client, filled: str) -> None:
+    group = f"dropped-{filled}"
+    with client.consumer(group, [filled], session_timeout=30.0) as consumer:
+        before = consumer.poll(max_records=250)
+        client._driver.run(consumer._reading.leave())  # as the group does with one that was silent
+        consumer._reading.closed = False
+        with pytest.raises(seglog.UnknownMember):
+            consumer.commit()
+        after = until(consumer, lambda: consumer._reading._joined)
+        after += everything(consumer, 150 - len(after))
+        consumer.commit()
+    places = [(record.partition, record.offset) for record in before + after]
+    assert len(places) == len(set(places)) == 400
+    assert client.committed(group) == {filled: dict.fromkeys(range(4), 100)}
+
+
+def test_static_shares_read_without_joining(client: seglog.Client, filled: str) -> None:
+    group = f"static-{filled}"
+    consumers = [client.consumer(group, [filled], share=(index, 2)) for index in range(2)]
+    assert [consumer.assignment for consumer in consumers] == [
+        ((filled, 0), (filled, 2)),
+        ((filled, 1), (filled, 3)),
+    ]
+    for consumer in consumers:
+        assert len(everything(consumer, 200)) == 200
+        consumer.commit(durable=True)
+        consumer.close()
+    assert client.committed(group) == {filled: dict.fromkeys(range(4), 100)}
+
+
+def test_a_busy_program_is_kept_alive_until_its_patience_ends() -> None:
+    now = [0.0]
+    options: Any = {"start": "earliest", "session_timeout": 8.0, "share": None, "retries": Retries()}
+    reading = Reading("g", ["t"], **options, max_poll_interval=100.0, clock=lambda: now[0])
+    assert reading.silence() == 2.0
+    now[0] = 100.5
+    assert reading.silence() is None
+    reading._polling = True
+    assert reading.silence() == 2.0, "a poll that waits is no silence"
+    reading.closed = True
+    assert reading.silence() is None
+
+
+def test_the_background_thread_beats_while_the_program_works(client: seglog.Client, filled: str) -> None:
+    group = f"busy-{filled}"
+    with client.consumer(group, [filled], session_timeout=1.0) as consumer:
+        consumer.poll(max_records=10)
+        begun = client.group(group).members[0].seen_at
+        assert begun is not None
+        waited = threading.Event()
+        for _ in range(200):
+            seen = client.group(group).members[0].seen_at
+            if seen is not None and seen > begun + 1_500_000:
+                break
+            waited.wait(0.05)
+        else:
+            raise AssertionError("nobody beat")
+        consumer.commit()
+
+
+@pytest.mark.parametrize("wrong", [{"start": "middle"}, {"session_timeout": 0}, {"share": (2, 2)}])
+def test_a_bad_argument_is_refused(client: seglog.Client, name: str, wrong: Any) -> None:
+    with pytest.raises(seglog.InvalidArgument):
+        client.consumer("g", [name], **wrong)
+    with pytest.raises(seglog.TopicNotFound):
+        client.consumer("g", [name])
+
+
+def test_a_closed_consumer_reads_nothing(client: seglog.Client, filled: str) -> None:
+    consumer = client.consumer(f"closed-{filled}", [filled])
+    consumer.close()
+    consumer.close()
+    for call in (consumer.poll, consumer.commit, consumer.lag):
+        with pytest.raises(seglog.LogClosed):
+            call()
