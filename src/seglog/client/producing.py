@@ -48,8 +48,10 @@ class Entry(NamedTuple):
     @property
     def size(self) -> int:
         """About how many bytes it takes."""
-        headers = sum(len(name) + len(value or b"") for name, value in self.headers)
-        return _RECORD_BYTES + len(self.value or b"") + len(self.key or b"") + headers
+        size = _RECORD_BYTES + len(self.value or b"") + len(self.key or b"")
+        for name, value in self.headers:
+            size += len(name) + len(value or b"")
+        return size
 
 
 def entry(
