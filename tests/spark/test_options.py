@@ -164,9 +164,50 @@ def test_options_that_contradict_each_other_are_refused_by_name() -> None:
         parse("stream", minOffsetsPerTrigger="9", maxOffsetsPerTrigger="5")
 
 
-def test_a_url_alone_is_told_to_be_of_a_later_version() -> None:
-    with pytest.raises(InvalidArgument, match="option url: the HTTP client is not part of this version"):
-        ReadOptions.parse({"url": "http://localhost:3000"})
+def test_a_url_says_what_to_read_as_well_as_a_path() -> None:
+    options = ReadOptions.parse({"URL": " https://logs.example:3000/seglog/ ", "Token": "abc"})
+    assert (options.path, options.url, options.token) == ("", "https://logs.example:3000/seglog", "abc")
+    assert options.where == options.url
+
+
+def test_a_token_comes_from_the_environment_where_no_option_gives_one() -> None:
+    environment = {"SEGLOG_TOKEN": "from there\n"}
+    url = {"url": "http://localhost:3000"}
+    assert ReadOptions.parse(url, environment=environment).token == "from there"  # noqa: S105 - no secret
+    assert ReadOptions.parse({**url, "token": "mine"}, environment=environment).token == "mine"  # noqa: S105 - as above
+    assert ReadOptions.parse({"path": "/log"}, environment=environment).token is None
+    assert ReadOptions.parse(url).token is None
+
+
+def test_a_token_does_not_show() -> None:
+    options = ReadOptions.parse({"url": "http://localhost:3000", "token": "hush"})
+    assert "hush" not in f"{options} {options!r}"
+    with pytest.raises(InvalidArgument, match="option token: a token is printable ASCII") as caught:
+        ReadOptions.parse({"url": "http://localhost:3000", "token": "hush\u2026"})
+    assert "hush" not in str(caught.value)
+    with pytest.raises(InvalidArgument, match="option token is for a server"):
+        parse(token="hush")  # noqa: S106 - as above
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "localhost:3000",
+        "ftp://localhost",
+        "http://",
+        "http://me:hush@localhost",
+        "http://localhost?token=hush",
+        "http://localhost#hush",
+        "http://localhost:hush",
+        "http://[hush",
+    ],
+)
+def test_a_url_that_is_no_servers_is_refused_without_repeating_it(url: str) -> None:
+    with pytest.raises(InvalidArgument, match="option url must be like") as caught:
+        ReadOptions.parse({"url": url})
+    assert "hush" not in str(caught.value)
+    assert caught.value.__cause__ is None
 
 
 def test_an_unknown_option_is_refused_by_name() -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _DURATION = re.compile(r"(\d+) *(us|ms|s|m|min|h|d)?")
+TOKEN_VARIABLE = "SEGLOG_TOKEN"  # noqa: S105 - a name, no secret
 # As Spark reads its own times; a number alone is milliseconds there.
 _SECONDS = {"us": 1e-6, "ms": 1e-3, None: 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -95,6 +96,30 @@ def partition_number(name: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal() and str(int(text)) == text):
         raise InvalidArgument(f"option {name}: {text!r} is no partition number")
     return int(text)
+
+
+def server_url(given: Mapping[str, str]) -> str:
+    """Return option url. It is not repeated in an error: somebody may have put a secret into it."""
+    text = given["url"].strip()
+    try:
+        parts = urlsplit(text)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound or "@" in parts.netloc or parts.query or parts.fragment:
+        raise InvalidArgument(
+            "option url must be like http://127.0.0.1:3000, without a user, a password or a query; "
+            "a token goes into option token"
+        )
+    return text.rstrip("/")
+
+
+def token(given: Mapping[str, str], environment: Mapping[str, str]) -> str | None:
+    """Return option token, or that of the environment, None without any; an error does not show it."""
+    text = given.get("token", environment.get(TOKEN_VARIABLE, "")).strip()
+    if not (text.isascii() and text.isprintable()):
+        raise InvalidArgument("option token: a token is printable ASCII, as `seglog token` prints it")
+    return text or None
 
 
 def local_path(given: Mapping[str, str]) -> str:

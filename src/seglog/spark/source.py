@@ -6,6 +6,7 @@ neither Arrow nor compiled code. What the options mean is in `options`.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ from seglog.spark.write.options import WriteOptions, check_columns
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from seglog.spark.read.options import Mode
+
 
 class SeglogDataSource(DataSource):
     """Format "seglog": `spark.read.format("seglog").load(path)`; options in `seglog.spark.read.options`."""
@@ -36,11 +39,11 @@ class SeglogDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns; what holds for batch and stream is checked here, when `load` is called."""
-        return spark_schema(ReadOptions.parse(self.options, mode="any").columns)
+        return spark_schema(self._read_options("any").columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the batch reader; InvalidArgument for a bad option, or a schema that is not the source's own."""
-        options = ReadOptions.parse(self.options, mode="batch")
+        options = self._read_options("batch")
         _check_schema(schema, options)
         from seglog.spark.read.reader import PushdownReader, SeglogReader  # noqa: PLC0415 - see above: loaded when used
 
@@ -48,7 +51,7 @@ class SeglogDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the streaming reader; errors as in `reader`."""
-        options = ReadOptions.parse(self.options, mode="stream")
+        options = self._read_options("stream")
         _check_schema(schema, options)
         from seglog.spark.read.stream import SeglogStreamReader  # noqa: PLC0415 - see above: loaded when used
 
@@ -71,6 +74,10 @@ class SeglogDataSource(DataSource):
         from seglog.spark.write.sink import StreamSink  # noqa: PLC0415 - see above: loaded when used
 
         return StreamSink(options)
+
+    def _read_options(self, mode: Mode) -> ReadOptions:
+        """Return the options; a token of the environment is the driver's, and goes to the tasks with them."""
+        return ReadOptions.parse(self.options, mode, os.environ)
 
 
 def _check_schema(schema: StructType, options: ReadOptions) -> None:

@@ -2,10 +2,10 @@
 
 options    option strings -> frozen options                       (pure)
 pushdown   Spark's filters -> what is left of a read              (pure)
-place      a path -> the logs behind it; extents: what each holds
+site       where logs are, and what is asked of them: place, a file system; remote, a server; extents: what each holds
 bounds     starts and ends -> offsets; loss: what is no longer there
 plan       extents and bounds -> input partitions                 (pure)
-scan       a range -> the blocks of its stores, read by pread: blocks
+scan       a range -> its records; blocks: of a file system, read by pread
 batches    a log's Arrow batches -> the ones Spark takes          (pure)
 reader     the batch reader, and what a task does
 offsets    a stream's offsets as JSON                             (pure)

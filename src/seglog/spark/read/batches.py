@@ -1,7 +1,8 @@
 """Arrow batches of a log -> Arrow batches as Spark takes them: its columns, its exact types, the rows that are wanted.
 
 Spark compares types exactly, hence no large_*, *_view or non-nullable field. Takes batches whose keys and values are
-views into the store, and copies only what is asked for. Knows no log and no option.
+views into the store, and copies only what is asked for; plain ones, as a server sends them, are taken as they are.
+Knows no log and no option.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class SparkColumns:
         if name in self._constants:
             return self._constant(name, count)
         column = batch.column(name)
-        if name in ("key", "value"):
+        if name in ("key", "value") and not (rows is None and column.type == _TYPES[name]):
             return plain_binary(column, name, rows)
         if rows is not None:
             column = column.filter(pa.array(rows))

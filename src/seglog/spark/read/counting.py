@@ -13,18 +13,19 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from seglog.log.log import Log
+    import pyarrow as pa
+
     from seglog.spark.read.extents import Extent, LogSnapshot
-    from seglog.spark.read.place import Logs
+    from seglog.spark.read.site import Site
 
 REMEMBERED = 1000
 
 
 class Counter:
-    """Counts records of the logs that `logs` opens."""
+    """Counts records of the logs of a site."""
 
-    def __init__(self, logs: Logs) -> None:
-        self._logs = logs
+    def __init__(self, site: Site) -> None:
+        self._site = site
         self._known: dict[tuple[str, int, int, int], int] = {}
 
     def count(self, snapshot: LogSnapshot, start: int, stop: int) -> int:
@@ -40,7 +41,7 @@ class Counter:
             if records < there:
                 if _is_dense(extent):
                     return low + records
-                return _nth(self._logs.get(snapshot.path), low, high, records)
+                return _nth(self._batches(snapshot, low, high), high, records)
             records -= there
         return stop
 
@@ -53,8 +54,15 @@ class Counter:
         if part not in self._known:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
-            self._known[part] = sum(_sizes(self._logs.get(snapshot.path), low, high))
+            self._known[part] = sum(batch.num_rows for batch in self._batches(snapshot, low, high))
         return self._known[part]
+
+    def _batches(self, snapshot: LogSnapshot, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """Yield what the log holds by now of a range: that some has gone since is for others to tell."""
+        held = self._site.hold(snapshot.place)
+        start, stop = max(start, held.snapshot.lowest_offset), min(stop, held.snapshot.next_offset)
+        for batch, _ in held.batches(start, stop):
+            yield batch
 
 
 def _parts(snapshot: LogSnapshot, start: int, stop: int) -> Iterator[tuple[Extent, int, int]]:
@@ -69,14 +77,9 @@ def _is_dense(extent: Extent) -> bool:
     return extent.records == extent.stop - extent.start
 
 
-def _sizes(log: Log, start: int, stop: int) -> Iterator[int]:
-    for batch in log.batches(start, stop):
-        yield batch.num_rows
-
-
-def _nth(log: Log, start: int, stop: int, records: int) -> int:
-    """Return the offset behind the first `records` records of start .. stop."""
-    for batch in log.batches(start, stop):
+def _nth(batches: Iterator[pa.RecordBatch], stop: int, records: int) -> int:
+    """Return the offset behind the first `records` records of some batches, `stop` where there are fewer."""
+    for batch in batches:
         if records <= batch.num_rows:
             return int(np.asarray(batch.column("offset"))[records - 1]) + 1
         records -= batch.num_rows

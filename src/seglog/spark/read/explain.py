@@ -6,6 +6,7 @@ Data sources in Python cannot put metrics on Spark's pages; these figures are al
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from seglog.errors import InvalidArgument
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
 
-def explain_read(path: str | Path, filters: Sequence[Filter] = (), **options: Any) -> ReadPlan:
+def explain_read(path: str | Path | None = None, filters: Sequence[Filter] = (), **options: Any) -> ReadPlan:
     """Return the plan of `spark.read.format("seglog").options(**options).load(path)`: its ranges and `figures`.
 
+    path None: what to read says option url.
     filters: of pyspark.sql.datasource, such as GreaterThan(("offset",), 1000); InvalidArgument for one that is not
     pushed down. Raises what the read would raise when it is planned, and MissingExtra.
     """
@@ -34,6 +36,8 @@ def explain_read(path: str | Path, filters: Sequence[Filter] = (), **options: An
     if left:
         raise InvalidArgument(f"filter {left[0]} is not pushed down; Spark checks it row by row")
     texts = {name: str(value) for name, value in options.items()}
-    reader = SeglogReader(ReadOptions.parse({**texts, "path": str(path)}))
+    if path is not None:
+        texts["path"] = str(path)
+    reader = SeglogReader(ReadOptions.parse(texts, environment=os.environ))
     reader.restriction = restriction
     return reader.plan()

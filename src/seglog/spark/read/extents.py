@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from seglog.topic.places import Place
+
 if TYPE_CHECKING:
     from seglog.topic.places import Partition
 
@@ -31,7 +33,7 @@ class Extent:
 
 @dataclass(frozen=True)
 class LogSnapshot:
-    """What one partition's log held. next_offset is exclusive; extents are in order.
+    """What one partition's log held. next_offset is exclusive; extents are in order. path: a directory, or a URL.
 
     log: identity of the log, hex; epoch: grows with every truncate; initial_offset: what its first record ever got.
     """
@@ -50,6 +52,11 @@ class LogSnapshot:
     def key(self) -> Partition:
         """Topic and partition."""
         return self.topic, self.partition
+
+    @property
+    def place(self) -> Place:
+        """Where the log is."""
+        return Place(self.topic, self.partition, self.path)
 
     @cached_property
     def _starts(self) -> list[int]:

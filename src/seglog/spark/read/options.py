@@ -5,7 +5,9 @@ Names are understood in any case.
 
 | option | value | default |
 |---|---|---|
-| path | a log, a topic or a broker directory; `file:` is understood | (required) |
+| path | a log, a topic or a broker directory; `file:` is understood | one of path |
+| url | a server (`seglog serve`): http://127.0.0.1:3000 | and url |
+| token | what the server asks for; with url only | the environment's SEGLOG_TOKEN |
 | assign | JSON {"topic": [0, 1]} | exactly one of these three |
 | subscribe | topics, with commas between them | on a broker directory; |
 | subscribePattern | a regular expression for whole topic names | none needed elsewhere |
@@ -30,14 +32,14 @@ Kafka's source an end is refused in a stream, and the three limits on a trigger 
 pushFilters needs Spark's spark.sql.python.filterPushdown.enabled as well. Spark 4.3 hands filters to a Python source
 per `load`, not per query: what one query of a frame pushes narrows every later query of the same frame, in silence. So
 it is off unless the reader of a frame says that it is used by one query only.
-`url` (reading from a server) belongs to a later version.
+Of a server all topics are read that the token has a right on, unless one of the three says which.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from seglog.errors import InvalidArgument
@@ -50,6 +52,8 @@ from seglog.spark.option_values import (
     json_object,
     local_path,
     partition_number,
+    server_url,
+    token,
     word_list,
 )
 
@@ -68,6 +72,8 @@ _ENDS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 _TRIGGERS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 NAMES = (
     "path",
+    "url",
+    "token",
     *_SELECTIONS,
     "includeHeaders",
     "pushFilters",
@@ -81,7 +87,7 @@ NAMES = (
     *_TRIGGERS,
 )
 # Understood so that the error can say more than "unknown".
-_REFUSED = ("url", "paths")
+_REFUSED = ("paths",)
 _LOG = logging.getLogger("seglog.spark")
 
 
@@ -124,9 +130,14 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The options of one read or one streaming query. None means not asked for; max_trigger_delay in seconds."""
+    """The options of one read or one streaming query. None means not asked for; max_trigger_delay in seconds.
+
+    path is empty where the logs are those of a server, at url. What is shown of the options has no token in it.
+    """
 
     path: str
+    url: str | None
+    token: str | None = field(repr=False)
     selection: Selection
     include_headers: bool
     columns: tuple[str, ...]
@@ -141,11 +152,19 @@ class ReadOptions:
     min_offsets_per_trigger: int | None
     max_trigger_delay: float
 
+    @property
+    def where(self) -> str:
+        """What says where the logs are: the path, or the URL."""
+        return self.path if self.url is None else self.url
+
     @classmethod
-    def parse(cls, options: Mapping[str, str], mode: Mode = "batch") -> ReadOptions:
+    def parse(
+        cls, options: Mapping[str, str], mode: Mode = "batch", environment: Mapping[str, str] | None = None
+    ) -> ReadOptions:
         """Read option strings; InvalidArgument that names the option that cannot be.
 
         mode "any": where it is not known yet whether batch or stream is asked for, only what holds for both is checked.
+        environment: where a token may be that no option gives.
         """
         given = canonical(options, (*NAMES, *_REFUSED))
         include_headers = boolean(given, "includeHeaders", default=False)
@@ -153,8 +172,11 @@ class ReadOptions:
         least, most = count(given, "minOffsetsPerTrigger"), count(given, "maxOffsetsPerTrigger")
         if least is not None and most is not None and least > most:
             raise InvalidArgument(f"option minOffsetsPerTrigger is {least}, above maxOffsetsPerTrigger, {most}")
+        url = _url(given)
         return cls(
-            path=_path(given),
+            path=_path(given) if url is None else "",
+            url=url,
+            token=None if url is None else token(given, environment or {}),
             selection=_selection(given),
             include_headers=include_headers,
             columns=_columns(given, include_headers=include_headers),
@@ -182,14 +204,21 @@ def _check_mode(given: Mapping[str, str], mode: Mode) -> None:
                 _LOG.warning("option %s is for streams; a batch read ignores it", name)
 
 
+def _url(given: Mapping[str, str]) -> str | None:
+    """Return the server's address, None where a path says what to read."""
+    if "url" in given and "path" in given:
+        raise InvalidArgument("options path and url are both given; one of them says what to read")
+    if "token" in given and "url" not in given:
+        raise InvalidArgument("option token is for a server; it goes with url")
+    return server_url(given) if "url" in given else None
+
+
 def _path(given: Mapping[str, str]) -> str:
-    if "url" in given:
-        if "path" in given:
-            raise InvalidArgument("options path and url are both given; one of them says what to read")
-        raise InvalidArgument("option url: the HTTP client is not part of this version of seglog; use path")
     path = local_path(given)
     if not path:
-        raise InvalidArgument("option path is missing: load(path) wants the directory of a log, a topic or a broker")
+        raise InvalidArgument(
+            "option path is missing: load(path) wants the directory of a log, a topic or a broker; url names a server"
+        )
     return path
 
 

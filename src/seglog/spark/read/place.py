@@ -1,6 +1,6 @@
 """From a path to the logs that are read: which partitions there are, and what each of them holds now.
 
-This is where planning looks at the disk. It decides nothing but what option path and the selection say.
+This is where planning and tasks look at the disk. It decides nothing but what option path and the selection say.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from seglog.topic import description
 from seglog.topic.places import Place, is_log, topics_at
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
+
+    import pyarrow as pa
 
     from seglog.format.manifest import SegmentEntry
     from seglog.log.log import Log
@@ -34,10 +37,14 @@ def places(path: str, selection: Selection) -> list[Place]:
     path, InvalidArgument that names the option of the selection, and what reading a topic.json raises.
     """
     root = Path(path).absolute()
-    topics = _topics(root, selection)
+    return selected(_topics(root, selection), selection, str(root))
+
+
+def selected(topics: Mapping[str, list[Place]], selection: Selection, where: str) -> list[Place]:
+    """Return the partitions of topics that are selected, in order; InvalidArgument for one that is not there."""
     for name in selection.topics:
         if name not in topics:
-            raise InvalidArgument(f"option {selection.option}: there is no topic {name!r} at {root}")
+            raise InvalidArgument(f"option {selection.option}: there is no topic {name!r} at {where}")
     wanted = sorted(name for name in topics if selection.wants(name))
     return [place for name in wanted for place in _selected(topics[name], selection)]
 
@@ -165,7 +172,7 @@ def _sealed(entry: SegmentEntry) -> Extent:
     )
 
 
-def look_at_all(logs: Logs, wanted: list[Place]) -> list[LogSnapshot]:
+def look_at_all(logs: Logs, wanted: Sequence[Place]) -> list[LogSnapshot]:
     """Return what every partition holds now, looked at in one go, so that a read ends at one moment.
 
     LogNotFound or NotALog, naming option path, where a log is not there.
@@ -181,10 +188,69 @@ def look_at_all(logs: Logs, wanted: list[Place]) -> list[LogSnapshot]:
     return found
 
 
-def look_at_those_left(logs: Logs, wanted: list[Place]) -> list[LogSnapshot]:
+def look_at_those_left(logs: Logs, wanted: Sequence[Place]) -> list[LogSnapshot]:
     """Return what every partition that is there holds now; one that has gone is left out."""
     found = []
     for place in wanted:
         with suppress(LogNotFound, NotALog):
             found.append(logs.look(place))
     return found
+
+
+class LocalSite:
+    """The logs at a path, as `site.Site` has it."""
+
+    def __init__(self, path: str) -> None:
+        self.where = path
+        self._logs = Logs()
+
+    def places(self, selection: Selection) -> list[Place]:
+        """Return the partitions that are selected; see the function."""
+        return places(self.where, selection)
+
+    def look_at_all(self, wanted: Sequence[Place]) -> list[LogSnapshot]:
+        """Return what every partition holds now; see the function."""
+        return look_at_all(self._logs, wanted)
+
+    def look_at_those_left(self, wanted: Sequence[Place]) -> list[LogSnapshot]:
+        """Return what every partition that is there holds now."""
+        return look_at_those_left(self._logs, wanted)
+
+    def offset_at(self, snapshot: LogSnapshot, timestamp: int) -> int | None:
+        """Return a log's first offset whose timestamp (us) is this or later, None where every record is older."""
+        return self._logs.get(snapshot.path).offset_at(timestamp)
+
+    def hold(self, place: Place) -> LocalHeld:
+        """Return what a log holds now, for reading; what opening it raises."""
+        return LocalHeld(self._logs.get(place.path).view(), place)
+
+    def close(self) -> None:
+        """Close the logs."""
+        self._logs.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class LocalHeld:
+    """One view of a log, for reading: its files stay as long as it is held. bytes_read: of stores."""
+
+    def __init__(self, view: View, place: Place) -> None:
+        self.snapshot = snapshot_of(view, place)
+        self.bytes_read = 0
+        self._view = view
+
+    def batches(self, start: int, stop: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """Yield the records of a range as `site.Held` says, a block of the store a batch."""
+        from seglog.spark.read.blocks import Blocks  # noqa: PLC0415 - Arrow and the kernels: planning needs neither
+
+        for reader in self._view.readers(start, stop):
+            blocks = Blocks(reader, start, stop)
+            for batch in blocks:
+                yield batch, blocks.next_offset
+            self.bytes_read += blocks.bytes_read

@@ -18,9 +18,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from seglog.spark.read import bounds
 from seglog.spark.read.loss import position_at
-from seglog.spark.read.place import Logs, look_at_all, places
 from seglog.spark.read.plan import OffsetRange, ReadPlan, Share, plan_read
 from seglog.spark.read.pushdown import EVERYTHING, LOWEST, Restriction, push
+from seglog.spark.read.site import site_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import Filter
 
-    from seglog.spark.read.extents import LogSnapshot
     from seglog.spark.read.options import ReadOptions
+    from seglog.spark.read.site import Site
 
 _LOG = logging.getLogger("seglog.spark")
 
@@ -41,7 +41,7 @@ class RangePartition(InputPartition):
 
 
 class SeglogReader(DataSourceReader):
-    """Plans on the driver, reads on executors. The log's path must mean the same on both."""
+    """Plans on the driver, reads on executors. The log's path, or the server's URL, must mean the same on both."""
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
@@ -53,10 +53,10 @@ class SeglogReader(DataSourceReader):
 
     def plan(self) -> ReadPlan:
         """Look at the logs and divide what is to be read; tells its figures at level INFO."""
-        with Logs() as logs:
-            shares = shares_of(logs, self.options, self.restriction)
+        with site_of(self.options) as site:
+            shares = shares_of(site, self.options, self.restriction)
         plan = plan_read(shares, self.options, self.restriction)
-        _LOG.info("planned to read %s: %s", self.options.path, plan.figures)
+        _LOG.info("planned to read %s: %s", self.options.where, plan.figures)
         return plan
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -84,24 +84,21 @@ def read_range(
         return iter(())
     from seglog.spark.read.scan import RangeScan  # noqa: PLC0415 - Arrow and the kernels: tasks need them, planning not
 
-    return iter(RangeScan(partition.value, options.columns, restriction, fail_on_data_loss=options.fail_on_data_loss))
+    fail, site = options.fail_on_data_loss, site_of(options)
+    return iter(RangeScan(partition.value, options.columns, restriction, fail_on_data_loss=fail, site=site))
 
 
-def shares_of(logs: Logs, options: ReadOptions, restriction: Restriction) -> list[Share]:
+def shares_of(site: Site, options: ReadOptions, restriction: Restriction) -> list[Share]:
     """Return what a batch read takes of every log as it stands now. InvalidArgument that names a bad option."""
-    snapshots = look_at_all(logs, places(options.path, options.selection))
-
-    def first_at(snapshot: LogSnapshot, timestamp: int) -> int | None:
-        return logs.get(snapshot.path).offset_at(timestamp)
-
-    starts = bounds.starts(snapshots, options, first_at)
-    stops = bounds.stops(snapshots, options, first_at)
+    snapshots = site.look_at_all(site.places(options.selection))
+    starts = bounds.starts(snapshots, options, site.offset_at)
+    stops = bounds.stops(snapshots, options, site.offset_at)
     bounds.check_order(snapshots, starts, stops, options)
     shares = [
         Share(snapshot, start, stop, position_at(snapshot, stop))
         for snapshot, start, stop in zip(snapshots, starts, stops, strict=True)
     ]
-    return [_from_first_wanted(share, restriction, first_at) for share in shares]
+    return [_from_first_wanted(share, restriction, site.offset_at) for share in shares]
 
 
 def _from_first_wanted(share: Share, restriction: Restriction, first_at: bounds.FirstAt) -> Share:

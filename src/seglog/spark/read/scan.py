@@ -1,6 +1,6 @@
 """Reading one range of one log, as a task does: first whether it is still what was planned, then its records.
 
-How the bytes of a segment become batches is in `blocks`, what Spark gets of them in `batches`.
+Where the records come from is the site's affair (`site`), what Spark gets of them that of `batches`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from seglog.errors import LogNotFound, LogTruncated, OffsetOutOfRange
-from seglog.log.opening import open_log
 from seglog.spark.read.batches import SparkColumns
-from seglog.spark.read.blocks import Blocks
 from seglog.spark.read.loss import Loss, lost_below, report
-from seglog.spark.read.place import snapshot_of
+from seglog.spark.read.place import LocalSite
 from seglog.topic.places import Place
 
 if TYPE_CHECKING:
@@ -21,22 +19,30 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from seglog.log.log import Log
-    from seglog.log.view import View
     from seglog.spark.read.extents import LogSnapshot
     from seglog.spark.read.plan import OffsetRange
     from seglog.spark.read.pushdown import Restriction
+    from seglog.spark.read.site import Held, Site
 
 _LOG = logging.getLogger("seglog.spark")
+LOOKS = 10  # without a record between them; more would mean that looks and reads contradict each other
 
 
 class RangeScan:
-    """Reads one range as Arrow batches for Spark. bytes_read: of stores, so far."""
+    """Reads one range as Arrow batches for Spark. bytes_read: of stores or answers, so far."""
 
     def __init__(
-        self, part: OffsetRange, columns: Sequence[str], restriction: Restriction, *, fail_on_data_loss: bool
+        self,
+        part: OffsetRange,
+        columns: Sequence[str],
+        restriction: Restriction,
+        *,
+        fail_on_data_loss: bool,
+        site: Site | None = None,
     ) -> None:
+        """site: where the log is, closed when it is read; None: on a file system, at the range's path."""
         self._part = part
+        self._site = LocalSite(part.path) if site is None else site
         self._place = Place(part.topic, part.partition, part.path)
         self._columns = SparkColumns(part.topic, part.partition, columns, restriction)
         self._fail = fail_on_data_loss
@@ -50,24 +56,26 @@ class RangeScan:
         where it is gone, CorruptRecord for a damaged one. With fail_on_data_loss=False what is gone is only warned of.
         """
         try:
-            with open_log(self._place.path, mode="r") as log:
-                yield from self._read(log)
+            with self._site:
+                yield from self._read()
         except LogNotFound:
             if self._fail:
                 raise
             _LOG.warning("%s: the log is gone; going on without it", self._place.path)
 
-    def _read(self, log: Log) -> Iterator[pa.RecordBatch]:
-        """Read by one view of the log, and by the next where the log lets go of files of that one meanwhile."""
+    def _read(self) -> Iterator[pa.RecordBatch]:
+        """Read by one look at the log, and by the next where the log has changed under it meanwhile."""
+        looks = 0
         while True:
-            view = log.view()
-            start, stop = self._still_there(snapshot_of(view, self._place))
+            held = self._site.hold(self._place)
+            start, stop = self._still_there(held.snapshot)
             try:
-                yield from self._batches(view, start, stop)
+                yield from self._batches(held, start, stop)
             except (LogTruncated, OffsetOutOfRange):
-                if self._fail:
+                looks = looks + 1 if self._next <= start else 0
+                if looks == LOOKS:
                     raise
-                continue  # the next look warns of what is lost
+                continue  # the next look tells what is lost
             return
 
     def _still_there(self, snapshot: LogSnapshot) -> tuple[int, int]:
@@ -84,14 +92,14 @@ class RangeScan:
             start = lowest
         return start, min(stop, snapshot.next_offset)
 
-    def _batches(self, view: View, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+    def _batches(self, held: Held, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         if start >= stop:
             return
-        for reader in view.readers(start, stop):
-            blocks = Blocks(reader, start, stop)
-            for batch in blocks:
-                converted = self._columns.convert(batch)
-                if converted is not None:
-                    yield converted
-                self._next = max(self._next, blocks.next_offset)
-            self.bytes_read += blocks.bytes_read
+        before = self.bytes_read
+        for batch, following in held.batches(start, stop):
+            converted = self._columns.convert(batch)
+            if converted is not None:
+                yield converted
+            self._next = max(self._next, following)
+            self.bytes_read = before + held.bytes_read
+        self.bytes_read = before + held.bytes_read

@@ -36,9 +36,9 @@ from seglog.spark.read.admission import shares
 from seglog.spark.read.counting import Counter
 from seglog.spark.read.loss import ADVICE, Loss, lost_below, position_at, report
 from seglog.spark.read.offsets import Progress, decode, encode
-from seglog.spark.read.place import Logs, look_at_all, look_at_those_left, places
 from seglog.spark.read.plan import Share, plan_read
 from seglog.spark.read.reader import RangePartition, read_range
+from seglog.spark.read.site import site_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,12 +65,12 @@ class _Pending:
 
 
 class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans micro-batches on the driver, reads them on executors. The log's path must mean the same on both."""
+    """Plans micro-batches on the driver, reads them on executors. Path or URL must mean the same on both."""
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
-        self._logs = Logs()
-        self._counter = Counter(self._logs)
+        self._site = site_of(options)
+        self._counter = Counter(self._site)
         self._targets: dict[Partition, int] | None = None
         self._seen: dict[Partition, LogSnapshot] = {}
         self._triggered = time.monotonic()
@@ -83,10 +83,8 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Json:  # noqa: N802 - Spark's names, here and below
         """Return where a new query starts."""
-        snapshots = look_at_all(self._logs, places(self.options.path, self.options.selection))
-        starts = bounds.starts(
-            snapshots, self.options, lambda snapshot, moment: self._logs.get(snapshot.path).offset_at(moment)
-        )
+        snapshots = self._site.look_at_all(self._site.places(self.options.selection))
+        starts = bounds.starts(snapshots, self.options, self._site.offset_at)
         return encode(
             {
                 snapshot.key: Progress(position_at(snapshot, start), start)
@@ -128,7 +126,7 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return topics or None
 
     def _look(self) -> list[LogSnapshot]:
-        found = look_at_those_left(self._logs, places(self.options.path, self.options.selection))
+        found = self._site.look_at_those_left(self._site.places(self.options.selection))
         self._seen = {snapshot.key: snapshot for snapshot in found}
         return found
 
@@ -193,7 +191,7 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for share in found:
             self._check(share)
         plan = plan_read(found, self.options, least_bytes=LEAST_TASK_BYTES)
-        _LOG.info("planned a micro-batch of %s: %s", self.options.path, plan.figures)
+        _LOG.info("planned a micro-batch of %s: %s", self.options.where, plan.figures)
         return [RangePartition(part) for part in plan.ranges]
 
     def _check(self, share: Share) -> None:
@@ -213,8 +211,8 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing to do: the checkpoint remembers, and retention is the log's own affair."""
 
     def stop(self) -> None:
-        """Close the logs."""
-        self._logs.close()
+        """Let go of the logs."""
+        self._site.close()
 
 
 def _lost_of_new(snapshot: LogSnapshot) -> Loss | None:

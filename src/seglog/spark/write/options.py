@@ -70,6 +70,11 @@ class WriteOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool = False) -> WriteOptions:
         """Read option strings; names in any case. InvalidArgument that names the option that cannot be."""
+        if any(name.lower() == "url" for name in options):
+            raise InvalidArgument(
+                "option url: writing to a server is not part of this version; write with path, "
+                "or produce with seglog.Client"
+            )
         own = {name: value for name, value in options.items() if name.lower() not in _SPARKS_OWN}
         given = canonical(own, [name for name in _NAMES if not streaming or name not in _BATCH_ONLY], "writing")
         path = local_path(given)
