@@ -15,7 +15,7 @@ from benchmarks.timing import Figure
 
 COLUMNS = ("name", "ours", "other side", "ratio", "spread", "aim", "met")
 WIDTHS = (38, 11, 36, 6, 12, 5, 4)
-RATES = {"GB": "GB/s", "M keys": "M/s"}
+RATES = {"GB": "GB/s", "M keys": "M/s", "k records": "k/s"}
 FOOTNOTE = """
 ratio: our speed as a part of the other side's, the median over pairs that ran in turn (A B A B) after a warm-up pair;
 spread: its quartiles. Both sides write fresh files in one directory, into the page cache, without fsync, each just
@@ -23,7 +23,8 @@ after as many bytes or more were written and deleted, so that both are given war
 not timed (but in the lines on starting and opening), all else is. Files that are read are in the page cache; sqlite3
 has its defaults, one cursor, one prepared statement. Batches, scans and compactions use two processors where there are
 two; with one of them taken they fall to about what one gives. A compaction and the copy beside it end in fdatasync.
-Where the other side is "wanted" it is a limit, not a measurement.
+Where the other side is "wanted" it is a limit, not a measurement. Servers (http) answer for a record as soon as it is
+written; nothing is synced but where it says durable, each side has a Python client, and both are on this machine.
 """
 
 

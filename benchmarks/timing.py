@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,8 +60,14 @@ class Figure:
 
 def in_turn(ours: Side, other: Side, *, repeats: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the seconds of `repeats` pairs, ours and the other's: A B A B, so that both meet the same machine."""
-    pairs = [(ours(), other()) for _ in range(repeats + 1)][1:]
-    return tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
+    mine, others = in_rounds((ours, other), repeats=repeats)
+    return mine, others
+
+
+def in_rounds(sides: Sequence[Side], *, repeats: int) -> list[tuple[float, ...]]:
+    """Return the seconds of each of any number of sides, a round of all after another; a warm-up round is discarded."""
+    rounds = [[side() for side in sides] for _ in range(repeats + 1)][1:]
+    return list(zip(*rounds, strict=True))
 
 
 @dataclass

@@ -7,6 +7,8 @@ by bit. This module knows nothing of logs, topics or Arrow.
 
 from __future__ import annotations
 
+import struct
+
 _SEED = 0x9747B28C
 _MULTIPLIER = 0x5BD1E995
 _MASK = 0xFFFFFFFF
@@ -16,10 +18,9 @@ def murmur2(key: bytes) -> int:
     """Return the 32-bit MurmurHash2 of `key` as a signed int, with the seed Kafka's clients use."""
     whole = len(key) & ~3
     state = _SEED ^ len(key)
-    for position in range(0, whole, 4):
-        word = int.from_bytes(key[position : position + 4], "little") * _MULTIPLIER & _MASK
-        word ^= word >> 24
-        state = (state * _MULTIPLIER & _MASK) ^ (word * _MULTIPLIER & _MASK)
+    for word in struct.unpack_from(f"<{whole // 4}I", key):
+        word = word * _MULTIPLIER & _MASK
+        state = (state * _MULTIPLIER & _MASK) ^ ((word ^ word >> 24) * _MULTIPLIER & _MASK)
     if whole < len(key):
         state = (state ^ int.from_bytes(key[whole:], "little")) * _MULTIPLIER & _MASK
     state ^= state >> 13
@@ -30,4 +31,4 @@ def murmur2(key: bytes) -> int:
 
 def partition_of(key: bytes, partitions: int) -> int:
     """Return the partition of `key` among `partitions` (at least 1), in 0 .. partitions - 1."""
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
+    return 0 if partitions == 1 else (murmur2(key) & 0x7FFFFFFF) % partitions
