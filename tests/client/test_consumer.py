@@ -178,6 +178,18 @@ def test_a_member_that_was_dropped_joins_again_and_goes_on_where_it_was(client: 
     assert client.committed(group) == {filled: dict.fromkeys(range(4), 100)}
 
 
+def test_one_that_comes_back_begins_where_an_operator_has_moved_the_group(client: seglog.Client, filled: str) -> None:
+    group = f"moved-{filled}"
+    with client.consumer(group, [filled]) as consumer:
+        everything(consumer, 400)
+        consumer.commit()
+        client._driver.run(consumer._reading.leave())  # as the group does with one that was silent
+        consumer._reading.closed = False
+        client.commit(group, {filled: {0: 60}})
+        again = everything(consumer, 40)
+    assert [(record.partition, record.offset) for record in again] == [(0, offset) for offset in range(60, 100)]
+
+
 def test_static_shares_read_without_joining(client: seglog.Client, filled: str) -> None:
     group = f"static-{filled}"
     consumers = [client.consumer(group, [filled], share=(index, 2)) for index in range(2)]

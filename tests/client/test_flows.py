@@ -68,6 +68,11 @@ def test_the_server_is_given_the_time_it_asks_for() -> None:
     assert play(GET, [Answer(503, {"retry-after": "3"}, b""), GOOD], Retries()) == (b"good", [3.0])
 
 
+def test_but_not_an_hour_nor_for_ever() -> None:
+    for said in ("3600", "99999999999", "inf"):
+        assert play(GET, [Answer(503, {"retry-after": said}, b""), GOOD], Retries()) == (b"good", [30.0])
+
+
 def test_what_must_not_happen_twice_is_not_sent_twice() -> None:
     assert play(POST, [GONE, GOOD], Retries()) == (GONE, [])
     assert play(POST, [AWAY, FULL, GOOD], Retries())[0] == b"good", "the server did nothing"

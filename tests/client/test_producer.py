@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import threading
 from concurrent.futures import CancelledError
 from typing import Any
@@ -185,3 +186,40 @@ def test_a_closed_producer_takes_nothing_more(client: seglog.Client, name: str) 
             client.producer(name, **wrong)  # type: ignore[arg-type] # they are what is tested
     with pytest.raises(seglog.InvalidType):
         client.producer(name).send("text")  # type: ignore[arg-type] # as above
+
+
+def test_what_nobody_foresaw_fails_its_batch_and_the_next_one_is_sent(client: seglog.Client, name: str) -> None:
+    client.create_topic(name)
+    producer = client.producer(name)
+    deliver, broken = producer._deliverer.deliver, iter([True])
+
+    def once_broken(batch: Any, once: str) -> Any:
+        if next(broken, False):
+            raise ZeroDivisionError
+        return (yield from deliver(batch, once))
+
+    producer._deliverer.deliver = once_broken  # type: ignore[method-assign] # a bug of ours, or of a transport
+    with pytest.raises(seglog.ServerError, match="before it knew"):
+        producer.send(b"v").result(30)
+    assert producer.send(b"w").result(30) == (0, 0)
+    with pytest.raises(seglog.ServerError):
+        producer.close()
+
+
+def _in_a_child(producer: Any) -> None:
+    with pytest.raises(seglog.LogClosed, match="fork"):
+        producer.send(b"child")
+    with pytest.raises(seglog.LogClosed, match="fork"):
+        producer.flush()
+    producer.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_cannot_use_its_parents_producer(client: seglog.Client, name: str) -> None:
+    client.create_topic(name)
+    with client.producer(name) as producer:
+        producer.send(b"v").result(30)
+        child = multiprocessing.get_context("fork").Process(target=_in_a_child, args=(producer,))
+        child.start()
+        child.join(30)
+        assert child.exitcode == 0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -49,7 +50,7 @@ class Server:
                 self.port = int(self.url.rpartition(":")[2])
                 self.settings["port"] = self.port
                 return
-        raise AssertionError("the server ended: " + "".join(said))
+        raise AssertionError("the server ended: " + "".join(said) + self.over())
 
     def stop(self) -> str:
         """End it as an operator does; return what it said."""
@@ -89,6 +90,16 @@ class Wire:
         self.socket.sendall(b"".join(part.encode("latin-1") if isinstance(part, str) else part for part in parts))
         return self
 
+    def try_to_send(self, data: bytes) -> None:
+        """Send, if the server has not closed already."""
+        with suppress(OSError):
+            self.socket.sendall(data)
+
+    def end(self) -> None:
+        """Send nothing more."""
+        with suppress(OSError):  # the server has closed already
+            self.socket.shutdown(socket.SHUT_WR)
+
     def answers(self) -> bytes:
         """Return all that comes until the server closes; what a reset cuts off is what came before it."""
         came = b""
@@ -124,7 +135,12 @@ class Servers:
         self._started: list[Server] = []
 
     def __call__(
-        self, *, root: Path | None = None, limits: dict[str, Any] | None = None, wrapper: tuple[str, ...] = (), **settings: Any
+        self,
+        *,
+        root: Path | None = None,
+        limits: dict[str, Any] | None = None,
+        wrapper: tuple[str, ...] = (),
+        **settings: Any,
     ) -> Server:
         place = self._directory("served") / "root" if root is None else root
         self._started.append(Server(place, limits or {}, settings, wrapper))
@@ -134,6 +150,7 @@ class Servers:
         for server in self._started:
             if server.process.poll() is None:
                 server.stop()
+            shutil.rmtree(server.root, ignore_errors=True)  # some are large
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import subprocess
 import sys
 import threading
@@ -108,6 +109,27 @@ def test_another_payload_under_the_same_key_is_refused_and_nothing_stored(
         with pytest.raises(OnceConflict):
             again.append_batch(table(2), once="a")
         assert ends(again) == stored
+
+
+@pytest.mark.parametrize("rows", [None, 3])
+def test_a_poisoned_log_acknowledges_nothing_that_is_repeated(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch, rows: int | None
+) -> None:
+    def append() -> Any:
+        return topic.append(b"v", partition=0, once="a") if rows is None else topic.append_batch(table(rows), once="a")
+
+    def refused(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    stored = append()
+    log = topic.partition(0 if rows is None else next(iter(stored)))
+    with monkeypatch.context() as patch:
+        patch.setattr("seglog.storage.local._datasync", refused)
+        with pytest.raises(seglog.LogPoisoned):
+            log.sync()
+    assert isinstance(log.failure, seglog.LogPoisoned)
+    with pytest.raises(seglog.LogPoisoned):
+        append()
 
 
 def test_expected_offset_is_not_asked_of_what_is_stored_already(topic: Topic) -> None:

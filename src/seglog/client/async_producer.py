@@ -109,6 +109,8 @@ class AsyncProducer:
     async def _deliver(self, batch: list[Entry], taken: int) -> None:
         try:
             outcomes = await self._driver.run(self._deliverer.deliver(batch, self._once())) if batch else []
+        except Exception as error:  # noqa: BLE001 - whatever it is: those who wait are told, and the next ones sent
+            outcomes = [ended(error)] * len(batch)
         except BaseException as error:
             await self._settle(batch, [ended(error)] * len(batch), taken)
             raise

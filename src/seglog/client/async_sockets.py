@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 
-from seglog.client.sockets import KEPT, RECEIVE_BYTES, SMALL_BYTES
+from seglog.client.sockets import KEPT, RECEIVE_BYTES, SMALL_BYTES, said
 from seglog.client.wire import LAST_CHUNK, AnswerReader, Malformed, framed, request_head
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator
 
+    from seglog.client.call import Answer
+    from seglog.client.origin import Asked
+
 MOST = 100
 
 
-class AsyncSocketTransport(httpx.AsyncBaseTransport):
+class AsyncSocketTransport:
     """Any number of tasks may send at a time; up to 100 connections are open, the other tasks wait for one.
 
     It belongs to the event loop in which it was used first.
@@ -29,13 +32,12 @@ class AsyncSocketTransport(httpx.AsyncBaseTransport):
         self._idle: deque[_Connection] = deque()
         self._room = asyncio.Semaphore(MOST)
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def exchange(self, asked: Asked) -> Answer:
         """Send a request and return its answer, whole. Raises httpx's errors."""
-        timeout: dict[str, Any] = request.extensions.get("timeout", {})
         async with self._room:
-            connection = self._taken() or await self._connected(timeout.get("connect"))
+            connection = self._taken() or await self._connected(asked.timeout)
             try:
-                answer = await connection.exchange(request, timeout)
+                answer = await connection.exchange(asked)
             except BaseException:
                 connection.close()
                 raise
@@ -43,7 +45,7 @@ class AsyncSocketTransport(httpx.AsyncBaseTransport):
                 self._idle.append(connection)
             else:
                 connection.close()
-        return httpx.Response(answer.status, headers=answer.headers, stream=httpx.ByteStream(answer.body))
+        return said(answer)
 
     async def aclose(self) -> None:
         """Let go of the kept connections."""
@@ -58,7 +60,7 @@ class AsyncSocketTransport(httpx.AsyncBaseTransport):
             connection.close()
         return None
 
-    async def _connected(self, timeout: float | None) -> _Connection:
+    async def _connected(self, timeout: float) -> _Connection:
         try:
             async with asyncio.timeout(timeout):
                 reader, writer = await asyncio.open_connection(self._host, self._port, limit=RECEIVE_BYTES)
@@ -83,41 +85,37 @@ class _Connection:
     def close(self) -> None:
         self._writer.transport.abort()
 
-    async def exchange(self, request: httpx.Request, timeout: dict[str, Any]) -> AnswerReader:
+    async def exchange(self, asked: Asked) -> AnswerReader:
         """Send, and read the answer. What the body's own iterator raises comes through."""
-        answer = AnswerReader(request.method)
+        answer = AnswerReader(asked.method)
         try:
-            unsent = await self._send(request, timeout.get("write"))
-            await self._receive(answer, unsent, timeout.get("read"))
+            unsent = await self._send(asked)
+            await self._receive(answer, unsent, asked.patience)
         except Malformed as error:
             raise httpx.RemoteProtocolError(str(error)) from error
         return answer
 
-    async def _send(self, request: httpx.Request, timeout: float | None) -> OSError | None:
+    async def _send(self, asked: Asked) -> OSError | None:
         """Send all, or until a refusal comes or the connection ends: then the error is returned."""
-        target = request.extensions.get("target") or request.url.raw_path
-        head = request_head(request.method.encode("ascii"), target, request.headers.raw)
-        chunked = "transfer-encoding" in request.headers
-        body = parts(head, request.stream, chunked)  # type: ignore[arg-type] # an async request's is an async one
-        async for piece in body:
+        head = request_head(asked.method.encode("ascii"), asked.target, asked.headers)
+        async for piece in parts(head, asked.body, asked.chunked):
             if self._reader.at_eof() or self._writer.is_closing():
                 return OSError("the server ended the connection before it had the whole body")
             try:
                 self._writer.write(piece)
-                async with asyncio.timeout(timeout):
+                async with asyncio.timeout(asked.timeout):
                     await self._writer.drain()
             except OSError as error:  # of which TimeoutError is one
                 return error
         return None
 
-    async def _receive(self, answer: AnswerReader, unsent: OSError | None, timeout: float | None) -> None:
+    async def _receive(self, answer: AnswerReader, unsent: OSError | None, timeout: float) -> None:
         try:
             async with asyncio.timeout(timeout) as deadline:
                 while data := await self._reader.read(RECEIVE_BYTES):
                     if answer.feed(data):
                         break
-                    if timeout is not None:
-                        deadline.reschedule(asyncio.get_running_loop().time() + timeout)
+                    deadline.reschedule(asyncio.get_running_loop().time() + timeout)
                 else:
                     answer.end()
         except TimeoutError as error:

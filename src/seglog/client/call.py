@@ -19,7 +19,7 @@ Fields = tuple[tuple[bytes, bytes], ...]
 
 
 class Answer(NamedTuple):
-    """What the server said. headers: names are found in any case."""
+    """What the server said. headers: ask for names in lower case."""
 
     status: int
     headers: Mapping[str, str]

@@ -26,7 +26,7 @@ class RemoteConsumer:
     A context manager; one thread at a time. Its partitions change only inside `poll`. Between two polls a thread of its
     own tells the group that it is there, for `max_poll_interval` seconds; then the group takes it for dead. Lost
     connections and restarts of the server are met by trying again. After a lost session `poll` joins anew and goes on
-    where this consumer stood, in partitions that nobody else has taken further meanwhile.
+    where this consumer stood, in partitions for which nobody else has committed anything meanwhile.
     """
 
     def __init__(

@@ -65,7 +65,7 @@ class Reading:
         self._member = secrets.token_hex(8)
         self._joined = False
         self._settled = 0  # the generation that `keep_alive` may name
-        self._kept: dict[Partition, int] = {}
+        self._kept: dict[Partition, tuple[int, int | None]] = {}
         self._polled_at = clock()
         self._polling = False
 
@@ -97,7 +97,7 @@ class Reading:
             call = group_calls.heartbeat(self.group, self._member, beaten)
             said: Membership = yield from retrying(call, self._retries)
         except UnknownMember:
-            self._kept = _flat(self.cursor.positions)
+            self._kept = self.cursor.standing
             self.cursor.reset()
             self._joined = False
             yield from self._join()
@@ -182,7 +182,8 @@ class Reading:
     def _place(self) -> Flow[None]:
         """Find where each new partition begins: where the group has come to, or at its start or end.
 
-        After a session that was lost: where this consumer stood, unless the group has come further meanwhile.
+        After a session that was lost: where this consumer stood, unless anybody has committed something else meanwhile:
+        another member that went on, or an operator who moved the group.
         """
         missing = self.cursor.needs_position()
         if not missing:
@@ -192,8 +193,8 @@ class Reading:
         for partition in missing:
             topic, number = partition
             kept, known = self._kept.pop(partition, None), committed.get(partition)
-            if kept is not None and kept > (known or 0):
-                self.cursor.place(partition, kept)
+            if kept is not None and kept[1] == known:
+                self.cursor.place(partition, kept[0])
             elif known is not None:
                 self.cursor.place(partition, known, committed=True)
             else:

@@ -30,9 +30,11 @@ class Driver:
         self._origin = origin
         self._closed = threading.Event()
         self._whole_url = transport is not None
+        self._transport: SocketTransport | httpx.BaseTransport
         if transport is None and origin.url.scheme == "http":
-            transport = SocketTransport(origin.url.host, origin.port)
-        self._transport = transport or httpx.HTTPTransport(verify=tls(verify))
+            self._transport = SocketTransport(origin.url.host, origin.port)
+        else:
+            self._transport = transport or httpx.HTTPTransport(verify=tls(verify))
 
     def run(self, flow: Flow[T]) -> T:
         """Drive a flow to its end and return its result."""
@@ -74,15 +76,14 @@ class Driver:
     def _exchange(self, call: Call[Any]) -> Answer:
         if self._closed.is_set():
             raise closed()
-        request = self._origin.request(call, whole_url=self._whole_url)
         try:
+            if isinstance(self._transport, SocketTransport):
+                return self._transport.exchange(self._origin.asked(call))
+            request = self._origin.request(call, whole_url=self._whole_url)
             response = self._transport.handle_request(request)
-            stream = response.stream
-            # What comes from our own transport is here already; to read it, httpx would take 25 us.
-            body = b"".join(stream) if isinstance(stream, httpx.ByteStream) else response.read()
+            return Answer(response.status_code, response.headers, response.read())
         except httpx.TransportError as error:
             raise self._origin.failed(error) from error
-        return Answer(response.status_code, response.headers, body)
 
 
 def closed() -> LogClosed:

@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 5.0
+LONGEST_ASKED = 30.0  # that a server is believed: one that names an hour, or no number, is not waited for so long
 PAGE_RECORDS = 65_536
 PAGE_BYTES = 8 * 1024 * 1024
 POLL_SECONDS = 20.0
@@ -54,7 +55,7 @@ class Retries:
         if self.limit is not None and tries > self.limit:
             return None
         longest: float = min(FIRST_PAUSE * 2.0 ** min(tries - 1, 16), LONGEST_PAUSE)
-        pause = max(longest * (0.5 + self.chance() / 2), asked or 0.0)
+        pause = max(longest * (0.5 + self.chance() / 2), min(asked or 0.0, LONGEST_ASKED))
         if self.seconds is not None and self.clock() + pause - since > self.seconds:
             return None
         return pause
@@ -94,7 +95,7 @@ def _said(call: Call[T], answer: Answer) -> T:
         return call.read(answer)
     except SeglogError:
         raise
-    except (LookupError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         where = f"{call.method} {call.target.partition('?')[0]}"
         raise ServerError(f"{where}: the answer is none of ours: {error!r}", status=answer.status) from error
 

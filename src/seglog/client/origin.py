@@ -1,9 +1,9 @@
-"""Which server, and how a Call becomes httpx's request: what the sync and the async driver share. Sends nothing."""
+"""Which server, and how a Call becomes a request to it: what the sync and the async driver share. Sends nothing."""
 
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx
 
@@ -21,6 +21,38 @@ Verify = bool | str | ssl.SSLContext
 def tls(verify: Verify) -> bool | ssl.SSLContext:
     """Return how a certificate is checked: as the system does, not at all, or against a file of authorities."""
     return ssl.create_default_context(cafile=verify) if isinstance(verify, str) else verify
+
+
+class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A body for either kind of transport."""
+
+    def __init__(self, body: bytes | memoryview | Upload) -> None:
+        self._body = body
+
+    def __iter__(self) -> Iterator[bytes]:
+        if isinstance(self._body, Upload):
+            yield from self._body
+        else:
+            yield self._body  # type: ignore[misc] # a memoryview is as good to whoever writes or joins it
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        if isinstance(self._body, Upload):
+            async for piece in self._body:
+                yield piece
+        else:
+            yield self._body  # type: ignore[misc] # as above
+
+
+class Asked(NamedTuple):
+    """A request in HTTP's words. timeout: seconds to connect, and to send; patience: of each wait for bytes."""
+
+    method: str
+    target: bytes
+    headers: list[tuple[bytes, bytes]]
+    body: Body
+    chunked: bool
+    timeout: float
+    patience: float
 
 
 class Origin:
@@ -49,22 +81,24 @@ class Origin:
         """The port, also where the URL names none."""
         return self.url.port or (443 if self.url.scheme == "https" else 80)
 
-    def request(self, call: Call[Any], *, whole_url: bool) -> httpx.Request:
-        """Return the request. whole_url: for transports that do not know the extension `target`; takes 25 us more."""
-        target = self._prefix + call.target.encode("ascii")
-        url = self.url.copy_with(raw_path=target) if whole_url else self.url
-        body = call.body
+    def asked(self, call: Call[Any]) -> Asked:
+        """Return the request, for transports of ours."""
+        body, length = call.body, call.body.length if isinstance(call.body, Upload) else len(call.body)
         headers = [*self._headers, *call.headers]
-        if not isinstance(body, Upload):
-            if body or call.method != "GET":
-                headers.append((b"content-length", b"%d" % len(body)))
-        elif body.length is None:
+        if length is None:
             headers.append((b"transfer-encoding", b"chunked"))
-        else:
-            headers.append((b"content-length", b"%d" % body.length))
-        patience = {"connect": self.timeout, "write": self.timeout, "pool": self.timeout}
-        extensions = {"timeout": {**patience, "read": self.timeout + call.wait}, "target": target}
-        return httpx.Request(call.method, url, headers=headers, stream=_Body(body), extensions=extensions)
+        elif length or call.method != "GET":
+            headers.append((b"content-length", b"%d" % length))
+        target = self._prefix + call.target.encode("ascii")
+        return Asked(call.method, target, headers, Body(body), length is None, self.timeout, self.timeout + call.wait)
+
+    def request(self, call: Call[Any], *, whole_url: bool) -> httpx.Request:
+        """Return the request, for httpx's. whole_url: for those that do not know the extension `target`."""
+        asked = self.asked(call)
+        url = self.url.copy_with(raw_path=asked.target) if whole_url else self.url
+        patience = {"connect": asked.timeout, "write": asked.timeout, "pool": asked.timeout, "read": asked.patience}
+        extensions = {"timeout": patience, "target": asked.target}
+        return httpx.Request(asked.method, url, headers=asked.headers, stream=asked.body, extensions=extensions)
 
     def failed(self, error: httpx.TransportError) -> ConnectionFailed:
         """Return the error of ours for a connection that could not be made, or broke."""
@@ -73,23 +107,3 @@ class Origin:
         what = "ended before the answer" if sent else "could not be made"
         detail = str(error) or type(error).__name__
         return ConnectionFailed(f"the connection to {where} {what}: {detail}; is the server running?", sent=sent)
-
-
-class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A body for either kind of transport."""
-
-    def __init__(self, body: bytes | memoryview | Upload) -> None:
-        self._body = body
-
-    def __iter__(self) -> Iterator[bytes]:
-        if isinstance(self._body, Upload):
-            yield from self._body
-        else:
-            yield self._body  # type: ignore[misc] # a memoryview is as good to whoever writes or joins it
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        if isinstance(self._body, Upload):
-            async for piece in self._body:
-                yield piece
-        else:
-            yield self._body  # type: ignore[misc] # as above

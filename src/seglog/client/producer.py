@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -52,6 +53,7 @@ class Producer:
         self._hurry = 0
         self._closed = False
         self._thread: threading.Thread | None = None
+        self._process = os.getpid()
 
     def send(
         self,
@@ -66,6 +68,7 @@ class Producer:
 
         Waits while the queue is full. LogClosed after `close`; what a local append raises for a bad argument.
         """
+        self._check_process()
         future: Future[tuple[int, int]] = Future()
         one = entry(value, key=key, timestamp=timestamp, headers=headers, partition=partition, future=future)
         size = one.size
@@ -82,6 +85,7 @@ class Producer:
 
     def flush(self) -> None:
         """Wait until everything that was sent is stored or has failed; raise the first failure since the last flush."""
+        self._check_process()
         with self._changed:
             self._hurry = goal = self._tally.sent
             self._changed.notify_all()
@@ -89,13 +93,20 @@ class Producer:
             self._tally.raise_failure()
 
     def close(self) -> None:
-        """Send what waits, as `flush`, and take no more. Closing twice is harmless."""
+        """Send what waits, as `flush`, and take no more. Closing twice is harmless; a forked child closes nothing."""
+        if self._process != os.getpid():
+            return
         with self._changed:
             self._closed = True
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join()
         self._tally.raise_failure()
+
+    def _check_process(self) -> None:
+        """Refuse a forked child: it has neither the thread nor the right to send what the parent sends."""
+        if self._process != os.getpid():
+            raise LogClosed("the producer was inherited through fork; make another one here")
 
     def _wake(self) -> None:
         """Let the thread, which begins with the first record, look. The lock is held."""
@@ -109,9 +120,8 @@ class Producer:
             wanted = [one for one in batch if one.future.set_running_or_notify_cancel()]
             try:
                 outcomes = self._driver.run(self._deliverer.deliver(wanted, self._once())) if wanted else []
-            except BaseException as error:
-                self._settle(wanted, [ended(error)] * len(wanted), len(batch))  # nobody is left waiting for ever
-                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is: those who wait are told, and the next ones sent
+                outcomes = [ended(error)] * len(wanted)
             self._settle(wanted, outcomes, len(batch))
 
     def _next_batch(self) -> list[Entry]:

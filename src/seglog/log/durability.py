@@ -25,6 +25,11 @@ class Durability:
         self._failure: LogPoisoned | None = None
         self.durable_offset = durable_offset
 
+    @property
+    def failure(self) -> LogPoisoned | None:
+        """Why nothing more will be durable; None where it will."""
+        return self._failure
+
     def wait(self, next_offset: int, sync_written: Callable[[], int]) -> None:
         """Return once every record before `next_offset` is on the medium; LogPoisoned where that cannot be.
 

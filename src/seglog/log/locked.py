@@ -73,6 +73,11 @@ class LockedLog(Log):
         return self._durability.durable_offset
 
     @property
+    def failure(self) -> LogPoisoned | None:
+        """What poisoned the writer; see Log.failure."""
+        return self._durability.failure
+
+    @property
     def segments(self) -> tuple[SegmentInfo, ...]:
         """Figures of every segment, the active one last."""
         with self._mutex:

@@ -20,6 +20,7 @@ from seglog.record import Header, Record, checked_bytes, checked_offset
 
 if TYPE_CHECKING:
     from seglog.config import Retention
+    from seglog.errors import LogPoisoned
     from seglog.keyed.plan import CompactionPlan
     from seglog.keyed.rewrite import Outcome
     from seglog.keyed.schedule import Standing
@@ -110,6 +111,11 @@ class Log(ReadableLog):
         """
         self._check_open()
         return False
+
+    @property
+    def failure(self) -> LogPoisoned | None:
+        """What stopped the writing until the log is opened anew, a failed sync or rollback; None if nothing did."""
+        return None
 
     def grouped(self) -> AbstractContextManager[None]:
         """Let the appends of this thread within the context share the sync that the flush policy asks of each."""

@@ -24,13 +24,16 @@ class Tail:
         self._view = view
         self.position = position
 
-    def poll(self, most: int = POLL_RECORDS) -> list[Record]:
+    def poll(self, most: int = POLL_RECORDS, size: int | None = None) -> list[Record]:
         """Return up to `most` records that stand behind the position now, without waiting.
+
+        size: end with the record by which keys and values come to so many bytes.
 
         LogTruncated where what was taken last is no longer part of the log; OffsetOutOfRange where retention overtook.
         """
         self._view = self._still_valid(self._present())
-        records = list(islice(self._view.scan(self.position, self._view.next_offset), most))
+        found = islice(self._view.scan(self.position, self._view.next_offset), most)
+        records = list(found if size is None else _up_to(found, size))
         if records:
             self.position = records[-1].offset + 1
         return records
@@ -63,3 +66,11 @@ class Tail:
         if last < now.lowest_offset:
             return last >= self._view.lowest_offset
         return self.position > now.next_offset or now.file_of(last) != self._view.file_of(last)
+
+
+def _up_to(records: Iterator[Record], size: int) -> Iterator[Record]:
+    for record in records:
+        yield record
+        size -= len(record.key or b"") + len(record.value or b"")
+        if size <= 0:
+            return

@@ -36,7 +36,8 @@ class _Entry(NamedTuple):
 class _Line:
     """What waits for one partition."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, place: Partition, log: Log) -> None:
+        self.place = place
         self.log = log
         self.entries: deque[_Entry] = deque()
         self.draining: asyncio.Task[None] | None = None
@@ -48,7 +49,7 @@ class Appends:
     """Appends to all partitions of all topics."""
 
     def __init__(self, limits: Limits, appended: Callable[[Partition], None]) -> None:
-        """Take what is called, `appended`, in the event loop for every partition that has got records."""
+        """Take what is called, `appended`, in the event loop when a partition has got records, or durable ones."""
         self._most = limits.waiting
         self._appended = appended
         self._lines: dict[Partition, _Line] = {}
@@ -65,7 +66,7 @@ class Appends:
         """
         line = self._lines.get(place)
         if line is None or line.log is not log:
-            line = self._lines[place] = _Line(log)
+            line = self._lines[place] = _Line(place, log)
         if line.draining is None and ready():
             result = call()
             self._appended(place)
@@ -90,6 +91,8 @@ class Appends:
             self._appended((topic, number))
         if durable:
             await asyncio.gather(*(self._syncers.run(log.sync) for _, log in written))
+            for number, _ in written:
+                self._appended((topic, number))
         return result
 
     async def _drain(self, place: Partition, line: _Line) -> None:
@@ -132,7 +135,11 @@ class Appends:
         try:
             while line.unsynced:
                 waiting, line.unsynced = line.unsynced, []
-                failure = await self._syncers.run(partial(_failure_of, line.log.sync))
+                try:
+                    failure = await self._syncers.run(partial(_failure_of, line.log.sync))
+                except Busy as error:
+                    failure = error
+                self._appended(line.place)
                 for result, future in waiting:
                     if future.done():
                         continue

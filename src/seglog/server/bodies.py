@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from seglog.errors import InvalidArgument
+from seglog.errors import InvalidArgument, SeglogError
 from seglog.format.lines import Entry, decode_record, encode_bytes
 from seglog.log.arrow import record_schema
+from seglog.server.arrow_checks import check_schema, checked_table
 from seglog.server.compressed import is_compressed
 from seglog.server.problems import HttpProblem
 
@@ -38,15 +39,16 @@ LINES_SCHEMA = pa.schema(
 # --- in ---------------------------------------------------------------------------------------------------------------
 
 
-def table_of(body: Body, media: str) -> pa.Table:
+def table_of(body: Body, media: str, limit: int) -> pa.Table:
     """Return the records of a body as a table for `append_batch`; InvalidArgument where it is not what it says.
 
-    Of an Arrow body nothing is copied: the table reads from the body, which must stay open.
+    limit: bytes that they may stand for. Of an Arrow body nothing is copied: the table reads from the body, which must
+    stay open.
     """
-    return _arrow_table(body) if media == ARROW else _lines_table(body)
+    return _arrow_table(body, limit) if media == ARROW else _lines_table(body)
 
 
-def _arrow_table(body: Body) -> pa.Table:
+def _arrow_table(body: Body, limit: int) -> pa.Table:
     if body.size == 0:
         raise InvalidArgument("the body is empty; an Arrow stream begins with its schema")
     source = pa.BufferReader(pa.py_buffer(body.view()))
@@ -55,9 +57,12 @@ def _arrow_table(body: Body) -> pa.Table:
             raise HttpProblem(415, "the Arrow stream has compressed buffers; write it without compression")
         source.seek(0)
         with pa.ipc.open_stream(source) as reader:
+            check_schema(reader.schema)
             table = reader.read_all()
             _check_end(source)
-            return table
+        return checked_table(table, body.size, limit)
+    except SeglogError:
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InvalidArgument(f"the body is no Arrow stream that can be read: {error}") from None
 

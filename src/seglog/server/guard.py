@@ -6,12 +6,14 @@ told by the Host header, where the server listens on this machine alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from seglog.errors import Forbidden
 from seglog.server.settings import Settings
 
+HOST = re.compile(r"(\[[0-9a-f:.]*\]|[^:\[\]]*)(?::[0-9]*)?")  # a name or address, and a port
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 
 
@@ -39,7 +41,5 @@ def _authority(origin: str) -> str | None:
 
 
 def _name_of(host: str) -> str:
-    host = host.lower()
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0]
+    found = HOST.fullmatch(host.lower())
+    return host if found is None else found[1]

@@ -117,7 +117,7 @@ class Join(Model):
     """A member that joins a group, or comes back under its id."""
 
     topics: Annotated[list[Name], Field(min_length=1, max_length=1000)]
-    member: Annotated[str, Field(min_length=1, max_length=200, pattern="^[A-Za-z0-9._-]+$")] | None = None
+    member: Name | None = None
     session_timeout: Annotated[float, Field(ge=1, le=3600)] = 30.0
 
 
@@ -131,7 +131,7 @@ class Commit(Model):
     """Offsets to be read next: topic -> partition -> offset."""
 
     offsets: Positions
-    member: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    member: Name | None = None
     ack: Literal["appended", "durable"] = "appended"
 
 

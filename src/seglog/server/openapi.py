@@ -31,7 +31,7 @@ REFUSALS = (400, 401, 403, 404, 405, 406, 408, 409, 413, 415, 422, 429, 500, 503
 
 
 def describe(operations: Sequence[Operation], *, tokens: bool, partitions: int) -> dict[str, Any]:
-    """Return the description of all operations, of a server that asks for tokens or not, and allows so many partitions."""
+    """Return the description of all operations. tokens: whether they are asked for; partitions: allowed in a topic."""
     models = sorted({one.body for one in operations if isinstance(one.body, type)}, key=lambda model: model.__name__)
     _, schemas = models_json_schema([(model, "validation") for model in models], ref_template=REFERENCE)
     schemas["$defs"]["CreateTopic"]["properties"]["partitions"]["maximum"] = partitions

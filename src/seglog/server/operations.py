@@ -15,10 +15,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from seglog.errors import InvalidArgument, SeglogError
-from seglog.server.access import EVERY, NOBODY, RIGHTS
+from seglog.server.access import EVERY, NOBODY, RIGHTS, Caller
 from seglog.server.parameters import Parameter, read_query
 from seglog.server.problems import HttpProblem, problem, status_of
 from seglog.server.spool import Body
@@ -72,12 +72,18 @@ class Call:
     """One request on its way through an operation. headers: by name in lower case."""
 
     def __init__(
-        self, scope: Scope, receive: Receive, headers: Mapping[str, str], operation: Operation, services: Services
+        self,
+        scope: Scope,
+        receive: Receive,
+        headers: Mapping[str, str],
+        operation: Operation,
+        services: Services,
+        caller: Caller,
     ) -> None:
         self.headers = headers
         self.operation = operation
         self.services = services
-        self.caller = NOBODY
+        self.caller = caller
         self.values = self._values(scope)
         self._receive = receive
 
@@ -136,6 +142,8 @@ class Endpoint:
         except Exception as error:  # noqa: BLE001 - the server's edge: every error becomes an answer
             _note(error, scope)
             response = problem(error)
+        if scope["method"] == "HEAD" and isinstance(response, StreamingResponse):
+            response = Response(None, response.status_code, response.headers)  # the body that is left out has no end
         try:
             await response(scope, receive, send)
         finally:
@@ -148,10 +156,11 @@ class Endpoint:
         services = self._services
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         services.guard.check(headers)
-        call = Call(scope, receive, headers, operation, services)  # reads the parameters, before the body
+        caller = NOBODY  # who it is comes first: a stranger learns nothing, not even which parameters there are
         if operation.needs != "nothing":
-            call.caller = services.access.caller(headers.get("authorization"))
+            caller = services.access.caller(headers.get("authorization"))
             services.check_running()
+        call = Call(scope, receive, headers, operation, services, caller)  # reads the parameters, before the body
         if operation.needs in RIGHTS:
             call.caller.require(operation.needs, operation.topic or call.values.get("topic", EVERY))
         return await operation.handler(call)

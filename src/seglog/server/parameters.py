@@ -112,7 +112,7 @@ def text(
     where: Where = "path",
     examples: tuple[str, ...] = (),
 ) -> Parameter:
-    """Declare text that matches a pattern as a whole. longest: None where the pattern, or a request's head, bounds it."""
+    """Declare text that matches a pattern as a whole. longest: None where something else bounds it."""
     shape = re.compile(pattern)
     told: dict[str, Any] = {} if longest is None else {"minLength": 1, "maxLength": longest}
     if examples:

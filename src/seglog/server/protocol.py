@@ -1,55 +1,95 @@
-"""uvicorn's HTTP protocol with the bounds that it leaves to a proxy: of a request's head in time and size.
+"""uvicorn's HTTP protocol with the bounds that it leaves to a proxy: connections, a request's head in time and size.
 
 Without them a client that never ends its head (slowloris) holds a connection for ever, and one that sends an endless
-header fills the memory; one that takes nothing of its answer keeps that in memory. Bodies are bounded by `spool`.
+header fills the memory; one that takes nothing of its answer keeps that in memory, and one that goes on sending a body
+after its answer keeps the connection. Bodies are bounded by `spool`. Trailers are not taken: behind the body nothing
+may change what a request says.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from seglog.server.joined import JoinedTransport
+from seglog.server.problems import MEDIA_TYPE, RETRY_SECONDS
 
 if TYPE_CHECKING:
     from seglog.server.settings import Limits
 
 HEAD_BYTES = 64 * 1024
+UPGRADING = (b"connection", b"upgrade", b"http2-settings")
+LINGER_SECONDS = 2.0  # for a peer that still sends to see its answer, which a close with bytes unread would destroy
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection. The times are set by whoever makes the class its own (`bounded`)."""
+    """One connection. The bounds are set by whoever makes the class its own (`bounded`)."""
 
+    most_connections = 1000
     head_seconds = 10.0
     idle_seconds = 20.0
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._unparsed = 0  # bytes since the parser last made something of them: a head, a piece of a body
+        self._in_head = self._in_request = self._refused = False
         self._deadline: asyncio.TimerHandle | None = None  # for the head
         self._stalled: asyncio.TimerHandle | None = None  # since the peer last took something of an answer
+        self._lingering: asyncio.TimerHandle | None = None  # since an answer came before the request's end
+
+    # --- the connection -----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn does
-        """Give the new connection its time to say what it wants."""
+        """Give the new connection its time to say what it wants; turn it away where there are too many."""
         super().connection_made(cast("asyncio.Transport", JoinedTransport(transport, self.loop)))
-        self._expect_head()
+        if len(self.connections) > self.most_connections:
+            self._refuse(503, f"{self.most_connections} connections are open already; try again in a moment")
+        else:
+            self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the deadlines."""
-        self._head_came()
-        self._taken()
+        for handle in (self._deadline, self._stalled, self._lingering):
+            if handle is not None:
+                handle.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Parse, and refuse a head without end."""
-        self._unparsed += len(data)
-        if self.transport.is_closing():  # refused a moment ago
+        if self._refused or self.transport.is_closing():
             return
-        super().data_received(data)
-        if self._unparsed > HEAD_BYTES and not self.transport.is_closing():
-            self._refuse(b"431 Request Header Fields Too Large", b"the head of a request may have 64 KiB\n")
+        self._unparsed += len(data)
+        self._unset_keepalive_if_required()
+        self._parse(data)
+        if self._unparsed > HEAD_BYTES:
+            self._refuse(431, "the head of a request may have 64 KiB")
+        elif not self._in_request and self._deadline is None and self._is_answered:
+            self._expect_head()  # something came that is no request yet
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._parse_anew(data[upgrade.args[0] :])
+        except httptools.HttpParserError:
+            self._refuse(400, "this is no HTTP request")
+
+    def _parse_anew(self, rest: bytes) -> None:
+        """Parse a request that asks for another protocol as if it did not: the parser would leave out its body."""
+        if self._refused:
+            return
+        version = self.parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
+        lines += [b"%b: %b" % pair for pair in self.headers if pair[0] not in UPGRADING]
+        if any(name == b"connection" and b"close" in value.lower() for name, value in self.headers):
+            lines.append(b"connection: close")
+        self.parser = httptools.HttpRequestParser(self)
+        self._parse(b"\r\n".join(lines) + b"\r\n\r\n" + rest)
 
     def pause_writing(self) -> None:
         """Give the peer its time to take what is buffered."""
@@ -59,19 +99,35 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         """Note that the peer takes its answer."""
-        self._taken()
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
         super().resume_writing()
+
+    # --- the request --------------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         """Expect the head in time."""
         super().on_message_begin()
+        self._in_head = self._in_request = True
         if self._deadline is None:
             self._expect_head()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; not one that comes behind the body."""
+        if self._in_head:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """Note that the head is there."""
-        self._unparsed = 0
-        self._head_came()
+        if self.parser.get_method() == b"CONNECT":
+            self._refuse(405, "this is no proxy")
+        if self._refused or self.parser.should_upgrade():  # the latter comes once more, without
+            return
+        self._unparsed, self._in_head = 0, False
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -81,36 +137,70 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Note that the request is there as a whole."""
-        self._unparsed = 0
+        if self._in_head:  # it asks for another protocol, and comes once more
+            return
+        self._unparsed, self._in_request = 0, False
         super().on_message_complete()
+        if self._lingering is not None and not self._refused:
+            self._lingering.cancel()
+            self._lingering = None
+            self._keep_alive()
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request, or give the peer its time to end a body that nobody reads any more."""
+        super().on_response_complete()
+        if self._in_request and self._is_answered:
+            self._linger()
+
+    @property
+    def _is_answered(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
 
     def _expect_head(self) -> None:
         self._deadline = self.loop.call_later(self.head_seconds, self._too_late)
 
-    def _head_came(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _taken(self) -> None:
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
-
     def _too_late(self) -> None:
         self._deadline = None
-        if not self.transport.is_closing():
-            self._refuse(b"408 Request Timeout", b"the head of the request did not come in time\n")
+        self._refuse(408, "the head of the request did not come in time")
 
-    def _refuse(self, status: bytes, text: bytes) -> None:
-        head = b"HTTP/1.1 %b\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-        if self.cycle is None or self.cycle.response_complete:  # else an answer is on its way already
-            self.transport.write(head % (status, len(text)) + text)
-        self.transport.close()
+    def _keep_alive(self) -> None:
+        self._unset_keepalive_if_required()
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+
+    def _linger(self) -> None:
+        if self._lingering is None:
+            self._lingering = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
+
+    def _refuse(self, status: int, text: str) -> None:
+        """Answer, unless an answer is on its way already, and read nothing more."""
+        if self._refused or self.transport.is_closing():
+            return
+        self._refused = True
+        in_body = not self._is_answered and not self._in_head and not self.pipeline and not self.cycle.response_started
+        if in_body:  # whoever waits for the rest of it learns that it does not come
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if in_body or self._is_answered:
+            self.transport.write(_refusal(status, text))
+            self._linger()
+        else:
+            self.transport.close()
+
+
+def _refusal(status: int, text: str) -> bytes:
+    title = HTTPStatus(status).phrase
+    problem = {"type": "about:blank", "title": title, "status": status, "detail": text, "error": "HttpProblem"}
+    body = json.dumps({**problem, "retriable": status in (408, 503)}).encode()
+    retry = f"retry-after: {RETRY_SECONDS}\r\n" if status == 503 else ""
+    head = f"HTTP/1.1 {status} {title}\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\n{retry}"
+    return f"{head}connection: close\r\n\r\n".encode() + body
 
 
 def bounded(limits: Limits) -> type[BoundedProtocol]:
     """Return the protocol with these bounds."""
-    return type(
-        "Bounded", (BoundedProtocol,), {"head_seconds": limits.head_seconds, "idle_seconds": limits.idle_seconds}
-    )
+    bounds = {
+        "most_connections": limits.connections,
+        "head_seconds": limits.head_seconds,
+        "idle_seconds": limits.idle_seconds,
+    }
+    return type("Bounded", (BoundedProtocol,), bounds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 import signal
 import socket
 from collections.abc import Callable
@@ -32,6 +33,7 @@ def serve(root: str | os.PathLike[str], settings: Settings, say: Callable[[str],
     say: told where the server listens, what recovery met, and that it stops. LogLocked where another server (or broker)
     has the root; ConfigError for tokens, certificates or an address that cannot be used.
     """
+    _allow_files()
     listener = _listener(settings)
     try:
         broker = Broker(root)
@@ -49,6 +51,12 @@ def serve(root: str | os.PathLike[str], settings: Settings, say: Callable[[str],
     finally:
         listener.close()
     say("stopped; everything acknowledged is on disk")
+
+
+def _allow_files() -> None:
+    """Take all open files that the system lets us have: a connection takes one, a partition three."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _owned(broker: Broker, settings: Settings) -> Services:
@@ -93,7 +101,6 @@ def _config(services: Services, settings: Settings) -> uvicorn.Config:
             lifespan="off",
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=limits.connections,
             timeout_keep_alive=round(limits.keep_seconds),
             timeout_graceful_shutdown=round(limits.stop_seconds),
             ssl_certfile=settings.certificate,

@@ -141,6 +141,8 @@ RECORD = object_of(
     }
 )
 
+EVENT: Schema = {"type": "object", "properties": dict.fromkeys(("id", "event", "data"), STRING), "required": ["data"]}
+
 # --- groups -----------------------------------------------------------------------------------------------------------
 
 PLACE: Schema = {"type": "array", "items": {"anyOf": [STRING, COUNT]}, "minItems": 2, "maxItems": 2}  # topic, partition

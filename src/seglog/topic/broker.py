@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from seglog.clock import Clock, system_clock
 from seglog.errors import (
     LogClosed,
+    LogPoisoned,
     LogReadOnly,
     SeglogError,
     TopicExists,
@@ -233,6 +234,16 @@ class Broker:
         """The topics that could not be opened when last tried, and why."""
         with self._guard:
             return dict(self._failed)
+
+    @property
+    def poisoned(self) -> dict[str, LogPoisoned]:
+        """The logs that take nothing more until they are opened anew, by the names of `logs`, and why."""
+        found = {OFFSETS: self._offsets.failure}
+        with self._guard:
+            topics = [*self._open.items()]
+        for name, topic in topics:
+            found |= {f"{name}/{number}": topic.partition(number).failure for number in range(topic.partitions)}
+        return {name: failure for name, failure in found.items() if failure is not None}
 
     def sync(self) -> None:
         """Make everything that was appended and committed so far durable."""

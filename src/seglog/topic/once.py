@@ -182,7 +182,18 @@ class OnceMemory:
         if cut:  # the log was truncated since: what is there now is known to the log alone
             self._read(cut)
             known = self._known.get(once, ())
-        return known
+        return tuple(found for share in known if (found := self._still_there(share)) is not None)
+
+    def _still_there(self, share: Share) -> Share | None:
+        """Return a share as its log has it now: a poisoned one takes back what was never synced, and its end moves.
+
+        So who repeats such an append is told what the log tells, and not that it is stored.
+        """
+        end = self._logs[share.partition].next_offset
+        if share.first >= end:
+            return None
+        reaches = share.first + share.rows - share.row <= end
+        return share if reaches else share._replace(whole=False)
 
     def _epoch(self, partition: int) -> int:
         return self._logs[partition].view().manifest.epoch

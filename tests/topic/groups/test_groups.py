@@ -84,6 +84,16 @@ def test_who_is_silent_for_its_session_is_dropped_and_may_come_back_under_its_na
     assert groups.join("billing", ["orders"], member="a").member == "a"
 
 
+def test_a_dead_member_is_dropped_in_time_also_where_the_clock_went_back(groups, clock):
+    groups.join("billing", ["orders"], member="dead", session_timeout=10)
+    alive = groups.join("billing", ["orders"], member="alive", session_timeout=10)
+    clock.advance(-3600)
+    for _ in range(3):
+        alive = beat(groups, alive)
+        clock.advance(6)
+    assert beat(groups, alive).assignment == ALL
+
+
 def test_a_commit_renews_the_session(groups, clock):
     answer = groups.join("billing", ["orders"], session_timeout=10)
     for _ in range(3):
@@ -120,6 +130,15 @@ def test_a_commit_is_taken_whole_or_not_at_all(groups):
     assert groups.committed("billing") == {}
     groups.commit("billing", {"orders": {0: 5, 1: 100}}, member=answer.member, durable=True)
     assert groups.committed("billing") == {"orders": {0: 5, 1: 100}}
+
+
+def test_a_cut_sets_back_what_was_committed_beyond_it_though_others_appended_since(hall):
+    hall.groups.commit("far", {"orders": {0: 80, 1: 80}})
+    hall.groups.commit("near", {"orders": {0: 40}})
+    hall.groups.cut("orders", 0, 50)  # the partition ends at 100 again
+    assert hall.groups.committed("far") == {"orders": {0: 50, 1: 80}}
+    assert hall.groups.committed("near") == {"orders": {0: 40}}
+    assert hall.log.durable_offset == hall.log.next_offset
 
 
 def test_committing_the_same_again_writes_nothing(hall):

@@ -84,7 +84,14 @@ async def store(
     result: tuple[int, int]
     if body.size <= SMALL and body.in_memory:
         value = None if tombstone else body.data()
-        append = partial(topic.append, value, partition=number, once=once, **options)
+
+        def append() -> tuple[int, int]:
+            stored = topic.append(value, partition=number, once=once, **options)
+            log.view()  # writes what `buffer_bytes` would keep in the process, where kill -9 would take it
+            if durable and stored[0] != number:  # a repeated one, which never comes here in the event loop
+                topic.partition(stored[0]).sync()
+            return stored
+
         ready = partial(topic.is_ready, number, body.size + HEAD_BYTES, once)
         place = (topic.name, number)
         result = await call.services.appends.append(place, log, append, durable=durable, ready=ready)
@@ -118,10 +125,11 @@ async def _append_many(call: Call) -> Response:
     if values["partition"] is not None:
         partition_log(topic, values["partition"])
     once, durable = values["Idempotency-Key"], values["ack"] == "durable"
-    async with call.spooled(call.services.settings.limits.batch_bytes) as body:
+    limit = call.services.settings.limits.batch_bytes
+    async with call.spooled(limit) as body:
 
         def append() -> dict[int, range]:
-            return topic.append_batch(table_of(body, media), partition=values["partition"], once=once)
+            return topic.append_batch(table_of(body, media, limit), partition=values["partition"], once=once)
 
         def written(offsets: dict[int, range]) -> Iterable[tuple[int, Log]]:
             return [(number, topic.partition(number)) for number in offsets]

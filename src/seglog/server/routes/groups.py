@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
+from seglog.errors import GroupNotFound
 from seglog.server import shapes
+from seglog.server.access import EVERY
 from seglog.server.models import NAME, Commit, Heartbeat, Join, positions_of
 from seglog.server.operations import Call, Operation, json_answer
 from seglog.server.parameters import text
-from seglog.server.routes.common import EMPTY, json_of
+from seglog.server.routes.common import EMPTY, json_of, partition_log
 
 if TYPE_CHECKING:
     from seglog.server.access import Right
     from seglog.topic.groups import GroupState, Membership
 
 GROUP = text("group", "A consumer group's name.", pattern=NAME)
-MEMBER = text("member", "A member's id, as joining gave it.", pattern="[A-Za-z0-9._-]+")
+MEMBER = text("member", "A member's id, as joining gave it.", pattern=NAME)
 
 
 def _require(call: Call, right: Right, topics: Iterable[str]) -> None:
@@ -39,6 +42,16 @@ async def _state(call: Call, right: Right) -> GroupState:
     )
     _require(call, right, _topics_of(state))
     return state
+
+
+async def _refuse_outsider(call: Call) -> None:
+    """Raise Forbidden unless the caller may read all that the group reads, if there is one of this name.
+
+    Else who may read one topic could bring it into a group of others, who would then lack a right on their own group.
+    """
+    if not call.caller.may("read", EVERY):
+        with suppress(GroupNotFound):
+            await _state(call, "read")
 
 
 async def _list(call: Call) -> Response:
@@ -77,6 +90,7 @@ async def _delete(call: Call) -> Response:
 async def _join(call: Call) -> Response:
     wanted = await call.json(Join)
     _require(call, "read", wanted.topics)
+    await _refuse_outsider(call)
     join = partial(
         call.services.broker.groups.join,
         call.values["group"],
@@ -89,9 +103,10 @@ async def _join(call: Call) -> Response:
 
 async def _beat(call: Call) -> Response:
     sign, values = await call.json(Heartbeat), call.values
+    if not call.caller.may("read", EVERY):
+        await _state(call, "read")  # before a session is renewed that is none of the caller's business
     beat = partial(call.services.broker.groups.heartbeat, values["group"], values["member"], sign.generation)
     membership: Membership = await call.services.groups.run(beat)
-    _require(call, "read", {topic for topic, _ in membership.assignment})
     return _membership(membership)
 
 
@@ -118,6 +133,11 @@ async def _commit(call: Call) -> Response:
     wanted = await call.json(Commit)
     offsets = positions_of(wanted.offsets)
     _require(call, "read", offsets)
+    await _refuse_outsider(call)
+    for name, numbers in offsets.items():
+        topic = call.services.broker.topic(name)
+        for number in numbers:
+            partition_log(topic, number)
     commit = partial(
         call.services.broker.groups.commit,
         call.values["group"],

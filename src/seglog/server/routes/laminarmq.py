@@ -48,7 +48,7 @@ async def _read(call: Call) -> Response:
 
 async def _truncate(call: Call) -> Response:
     wanted = await call.json(TruncateIndex)
-    await truncate(call, _log(call), wanted.truncate_index)
+    await truncate(call, (DEFAULT_TOPIC, 0), _log(call), wanted.truncate_index)
     return Response(status_code=200)
 
 

@@ -45,6 +45,8 @@ OFFSET = integer("offset", "A record's offset.", least=0).in_path()
 START = integer("start", "The first offset to read; the lowest there is where it is not given.", least=0)
 STOP = integer("stop", "The offset to end before; the log's end where it is not given.", least=0)
 WAIT = seconds("wait", "Wait so many seconds for the first record, if there is none.", most=60)
+FEW = 1000  # records, whose number is no matter
+LINE_BYTES, ROW_BYTES = 64, 16  # what a record takes beside its own bytes, at least: many empty ones are large too
 EXPOSE = choice(
     "expose", 'Show all records ("appended") or only those that survive power loss ("durable").', "appended", "durable"
 )
@@ -127,7 +129,7 @@ async def _read_range(call: Call) -> Response:
     arrow = wanted_media(call, NDJSON, ARROW) == ARROW
     place = (values["topic"], values["partition"])
     start = _checked_start(log, values["start"])
-    most = min(values["max_bytes"], call.services.settings.limits.read_bytes)
+    most = _most_bytes(call, values["max_bytes"], arrow)
 
     def read() -> Found:
         end = log.durable_offset if values["expose"] == "durable" else log.next_offset
@@ -149,6 +151,12 @@ def _state(log: Log) -> dict[str, str]:
     return {"Seglog-Log": f"{manifest.log_id:016x}", "Seglog-Epoch": str(manifest.epoch)}
 
 
+def _most_bytes(call: Call, wanted: int, arrow: bool) -> int:
+    """Return how many bytes to read at most. In a line a byte may take six, and a record takes more than its bytes."""
+    limit = call.services.settings.limits.read_bytes
+    return min(wanted, limit if arrow else limit // 4)
+
+
 async def _bounded(call: Call, read: Callable[[], Found], most: int) -> Found:
     with call.services.answers.reserved(most):
         return await call.services.reads.run(read)
@@ -159,6 +167,7 @@ def _read_all(
 ) -> Found:
     """Read start .. stop of each log in turn until a bound is reached, and write it as it will be sent."""
     parts: list[Any] = []
+    records = min(records, size // (ROW_BYTES if arrow else LINE_BYTES) + FEW)
     reached: dict[Partition, int] = {}
     for place, (log, start, stop) in logs.items():
         reached[place] = start
@@ -190,7 +199,7 @@ async def _fetch_several(call: Call) -> Response:
     wanted = await call.json(Fetch)
     arrow = wanted_media(call, NDJSON, ARROW) == ARROW
     starts = _starts_of(call, positions_of(wanted.positions))
-    most = min(wanted.max_bytes, call.services.settings.limits.read_bytes)
+    most = _most_bytes(call, wanted.max_bytes, arrow)
 
     def read() -> Found:
         logs = {place: (log, start, log.next_offset) for place, (log, start) in starts.items()}

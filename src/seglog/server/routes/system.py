@@ -44,7 +44,11 @@ def failures(services: Services) -> list[dict[str, Any]]:
         {"log": name, "doing": "closed", "error": str(error), "failures": 1}
         for name, error in services.broker.failed.items()
     ]
-    return [*found, *unopened]
+    poisoned = [
+        {"log": name, "doing": "append", "error": str(error), "failures": 1}
+        for name, error in services.broker.poisoned.items()
+    ]
+    return [*found, *unopened, *poisoned]
 
 
 async def _ready(call: Call) -> Response:

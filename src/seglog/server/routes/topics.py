@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from seglog.errors import InvalidArgument
+from seglog.errors import InvalidArgument, SeglogError
 from seglog.server import shapes
 from seglog.server.models import AlterTopic, CreateTopic, Truncate
 from seglog.server.operations import Call, Operation, json_answer
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from seglog.log.info import SegmentInfo
     from seglog.log.log import Log
     from seglog.log.view import View
+    from seglog.topic.places import Partition
     from seglog.topic.topic import Topic
 
 
@@ -72,7 +74,11 @@ async def _list(call: Call) -> Response:
     broker = call.services.broker
 
     def show() -> list[dict[str, Any]]:
-        return [_shown(broker.topic(name)) for name in broker.topics() if call.caller.may_anything(name)]
+        found = []
+        for name in filter(call.caller.may_anything, broker.topics()):
+            with suppress(SeglogError):  # deleted in this moment, or it cannot be opened, which /health tells
+                found.append(_shown(broker.topic(name)))
+        return found
 
     return json_answer({"topics": await call.services.reads.run(show)})
 
@@ -151,16 +157,16 @@ async def _delete(call: Call) -> Response:
 
 async def _truncate(call: Call) -> Response:
     log, wanted = log_of(call), await call.json(Truncate)
-    await truncate(call, log, wanted.offset)
+    await truncate(call, (call.values["topic"], call.values["partition"]), log, wanted.offset)
     return json_answer({"next_offset": log.next_offset})
 
 
-async def truncate(call: Call, log: Log, offset: int) -> None:
-    """Truncate a log, and set back what groups had committed beyond its new end."""
+async def truncate(call: Call, place: Partition, log: Log, offset: int) -> None:
+    """Truncate a log, and set back what groups had committed beyond; others may have appended there by then."""
 
     def work() -> None:
         log.truncate(offset)
-        call.services.broker.groups.settle()
+        call.services.broker.groups.cut(*place, offset)
 
     await call.services.care.run(work)
 
@@ -188,6 +194,7 @@ async def _care(call: Call, do: Callable[[Log], dict[str, Any]]) -> Response:
 
 EXPIRED = shapes.object_of({"segments": shapes.COUNT})
 TOPIC_ANSWER = json_of("The topic.", shapes.TOPIC_WITH_PARTITIONS)
+NAMED = {"topic": "$response.body#/name"}
 ON_A_TOPIC = ("topic", "append", "append_batch", "offsets_at", "alter_topic", "compact", "expire", "delete_topic")
 OPERATIONS = (
     Operation(
@@ -209,7 +216,7 @@ OPERATIONS = (
         {201: json_of("The new topic.", shapes.TOPIC)},
         (),
         CreateTopic,
-        links=dict.fromkeys(ON_A_TOPIC, {"topic": "$response.body#/name"}),
+        links=dict.fromkeys(ON_A_TOPIC, NAMED),
     ),
     Operation(
         "GET",

@@ -272,6 +272,18 @@ class Groups:
                 if one[0] == name
             )
 
+    def cut(self, topic: str, partition: int, offset: int) -> None:
+        """Set back what groups have committed beyond `offset`, for a partition that was truncated to it; durable.
+
+        Whatever stands there by now is new to all of them.
+        """
+        place = (topic, partition)
+        with self._lock:
+            beyond = [group for group, offsets in self._book.offsets.items() if offsets.get(place, 0) > offset]
+            self._book.append([OffsetRecord(group, place, offset) for group in beyond])
+        if beyond:
+            self._log.sync()
+
     def settle(self) -> tuple[str, ...]:
         """Set back what is committed beyond its partition's end, forget what is of none; return that in words.
 

@@ -97,6 +97,11 @@ class Cursor:
         """Topic -> partition -> the offset to be read next, of the assigned partitions that have one."""
         return _nested({one: self._next[one] for one in self.assignment if one in self._next})
 
+    @property
+    def standing(self) -> dict[Partition, tuple[int, int | None]]:
+        """Partition -> where it stands, and what the group has committed as far as is known here (None: nothing)."""
+        return {one: (offset, self._committed.get(one)) for one, offset in self._next.items()}
+
     def needs_position(self) -> list[Partition]:
         """Return the assigned partitions of which nobody has said yet where to begin."""
         return [one for one in self.assignment if one not in self._next]

@@ -162,7 +162,13 @@ class Sessions:
         return self._seen.get((group, member))
 
     def silent(self, group: str, crew: Crew, now: int) -> list[str]:
-        """Return the members that were silent for longer than their session, and those never heard of here."""
+        """Return the members that were silent for longer than their session, and those never heard of here.
+
+        Where the clock went back since, a session begins anew: else a dead member would keep its partitions until the
+        clock has come to where it was.
+        """
+        for place in [(group, member) for member in crew.members if self._seen.get((group, member), now) > now]:
+            self._seen[place] = now
         return [
             member
             for member, said in crew.members.items()

@@ -1,0 +1,360 @@
+"""Bounds of what a server takes, holds and waits for: who passes one is told so, and nobody else notices."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import shutil
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from tests.server.test_appending import ARROW, NDJSON, held, lines, once, stream, table
+from tests.server.test_metrics import figures
+from tests.server.test_stop import wait_for
+
+from seglog.errors import Busy
+from seglog.log.opening import open_log
+from seglog.server.appends import Appends
+from seglog.server.settings import Limits
+
+MIB = 1024 * 1024
+HEAD = "POST /records HTTP/1.1\r\nHost: localhost\r\n"
+CHUNKED = "Transfer-Encoding: chunked\r\n\r\n"
+
+
+@contextmanager
+def many(server, count):
+    """Give so many connections."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(server.connection()) for _ in range(count)]
+
+
+def until_closed(connections, seconds, each_turn=lambda: None, turn=0.1):
+    """Read from all until the server has closed each, and return what each was told; meanwhile, take turns."""
+    told = dict.fromkeys(connections, b"")
+    ends = time.monotonic() + seconds
+    with selectors.DefaultSelector() as selector:
+        for wire in connections:
+            selector.register(wire.socket, selectors.EVENT_READ, wire)
+        while selector.get_map():
+            assert time.monotonic() < ends, f"{len(selector.get_map())} connections are open still"
+            for key, _ in selector.select(turn):
+                try:
+                    came = key.data.socket.recv(65536)
+                except ConnectionResetError:
+                    came = b""
+                told[key.data] += came
+                if not came:
+                    selector.unregister(key.fileobj)
+            each_turn()
+    return [int(one.split()[1]) if one else None for one in told.values()]
+
+
+# --- size -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_sent(serve_with):
+    server = serve_with(limits={"body_bytes": MIB, "batch_bytes": 1000})
+    for path, length in (("/records", MIB + 1), ("/topics/default/batches", 1001), ("/fetch", MIB + 1)):
+        with server.connection() as wire:
+            kind = "Content-Type: application/x-ndjson\r\n" if "batches" in path else ""
+            wire.send(f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{kind}Content-Length: {length}\r\n\r\n")
+            assert wire.answer()[0] == 413
+    with server.client() as http:
+        assert held(http, "default") == 0
+        assert http.post("/records", content=b"x" * MIB).status_code == 200
+
+
+def test_a_body_that_grows_too_large_is_refused_while_it_is_sent(serve_with):
+    server = serve_with(limits={"body_bytes": MIB, "batch_bytes": MIB})
+    for path in ("/records", "/topics/default/records?ack=durable", "/topics/default/batches"):
+        with server.connection() as wire:
+            head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
+            wire.send(head, CHUNKED, *[b"10000\r\n" + b"x" * 65536 + b"\r\n"] * 17)
+            assert wire.answer()[0] == 413
+    with server.client() as http:
+        assert held(http, "default") == 0
+        assert figures(http)["seglog_spool_memory_bytes",] == figures(http)["seglog_spool_disk_bytes",] == 0
+
+
+def test_one_who_sends_on_and_on_behind_a_refusal_is_cut_off(serve_with):
+    server = serve_with(limits={"body_bytes": 1000})
+    heads = HEAD, "GET /ready HTTP/1.1\r\nHost: localhost\r\n", "POST /nowhere HTTP/1.1\r\nHost: localhost\r\n"
+    with many(server, 3) as connections:
+        for wire, head in zip(connections, heads, strict=True):
+            assert wire.send(head, "Content-Length: 1000000000\r\n\r\n").answer()[0] in (200, 404, 413)
+        until_closed(connections, 10, lambda: [wire.try_to_send(b"x") for wire in connections])
+
+
+def test_a_connection_is_kept_when_the_rest_of_a_refused_body_comes_at_once(shared):
+    with shared.connection() as wire:
+        wire.send("POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n")
+        assert wire.answer()[0] == 404
+        wire.send("0123456789GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert wire.answer()[0] == 200
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+def test_heads_that_come_drop_by_drop_are_cut_off_and_harm_nobody(serve_with):
+    server = serve_with(limits={"head_seconds": 2})
+    head = b"GET /ready HTTP/1.1\r\nHost: localhost\r\nX-Slow: " + b"a" * 1000
+    sent, slowest = 0, 0.0
+    with server.client() as http, many(server, 300) as connections:
+
+        def drop():
+            nonlocal sent, slowest
+            for wire in connections:
+                wire.try_to_send(head[sent : sent + 1])
+            sent += 1
+            begun = time.monotonic()
+            assert http.post("/records", content=b"v").status_code == 200
+            slowest = max(slowest, time.monotonic() - begun)
+
+        assert set(until_closed(connections, 20, drop)) <= {408, None}  # None: it was reset before it could read
+    assert slowest < 1
+
+
+def test_one_who_says_nothing_or_nothing_of_meaning_is_cut_off(serve_with):
+    server = serve_with(limits={"head_seconds": 1, "keep_seconds": 1})
+    with many(server, 4) as connections:
+        silent, blank, used, used_blank = connections
+        for wire in (used, used_blank):
+            wire.send("GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n").answer()
+        told = until_closed(connections, 15, lambda: [wire.try_to_send(b"\r\n") for wire in (blank, used_blank)])
+        assert told[connections.index(silent)] == 408
+
+
+def test_a_body_that_stops_coming_is_408(serve_with):
+    server = serve_with(limits={"idle_seconds": 0.5})
+    with server.connection() as wire:
+        status, body = wire.send(HEAD, "Content-Length: 100\r\n\r\nhalf").answer()
+        assert (status, b"0.5 s" in body) == (408, True)
+    with server.client() as http:
+        assert held(http, "default") == 0
+
+
+def test_a_body_that_comes_too_slowly_is_408(serve_with):
+    server = serve_with(limits={"idle_seconds": 1, "body_rate": 1000})
+    with server.connection() as wire:
+        wire.send(HEAD, "Content-Length: 100000\r\n\r\n")
+        wire.socket.settimeout(0.1)
+        begun = time.monotonic()
+        while time.monotonic() - begun < 10:
+            wire.send(b"x")
+            try:
+                answer = wire.socket.recv(65536)
+            except TimeoutError:
+                continue
+            break
+    assert answer.startswith(b"HTTP/1.1 408")
+    with server.client() as http:
+        assert held(http, "default") == 0
+
+
+def test_one_who_takes_nothing_of_an_answer_is_cut_off_and_the_memory_given_back(serve_with):
+    server = serve_with(limits={"idle_seconds": 1})
+    with server.client() as http:
+        for _ in range(16):
+            http.post("/records", content=b"x" * MIB)
+        with many(server, 3) as connections:
+            for wire in connections:
+                wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                wire.send(
+                    "GET /topics/default/partitions/0/records?max_bytes=99999999 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                )
+            wait_for(lambda: figures(http)["seglog_answer_bytes",] > 40 * MIB)
+            wait_for(lambda: figures(http)["seglog_answer_bytes",] == 0)
+
+
+def test_a_slow_uploader_never_blocks_others(serve_with):
+    server = serve_with()
+    with server.client() as http, server.connection() as stalled, server.connection() as batch:
+        stalled.send("POST /topics/default/records?partition=0 HTTP/1.1\r\nHost: localhost\r\n")
+        stalled.send("Content-Length: 80000000\r\n\r\n", b"x" * 40_000_000)
+        batch.send("POST /topics/default/batches HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n")
+        batch.send("Content-Length: 1000\r\n\r\n", b'{"value": "')
+        wait_for(lambda: figures(http)["seglog_spool_disk_bytes",] > 0)
+        begun = time.monotonic()
+        for number in range(1000):
+            assert http.post("/topics/default/records?partition=0", content=b"v").json()["offset"] == number
+        print(f"1000 appends beside a stalled upload: {time.monotonic() - begun:.2f} s")
+        stalled.send(b"y" * 40_000_000)
+        assert stalled.answer()[0] == 200
+        assert http.get("/records/1000").content == b"x" * 40_000_000 + b"y" * 40_000_000
+
+
+# --- how many ---------------------------------------------------------------------------------------------------------
+
+
+def test_more_connections_than_allowed_are_turned_away_and_the_others_served(serve_with):
+    server = serve_with(limits={"connections": 5})
+    request = "GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with many(server, 5) as connections:
+        for wire in connections:
+            assert wire.send(request).answer()[0] == 200
+        with server.connection() as one_more:
+            status, body = one_more.answer()
+            assert (status, b'"retriable": true' in body) == (503, True)
+        for wire in connections:
+            assert wire.send(request).answer()[0] == 200
+    with server.client() as http:  # room again, once the server has seen them go
+        wait_for(lambda: http.get("/ready").status_code == 200)
+
+
+def test_more_bodies_than_there_is_room_for_are_429(serve_with):
+    server = serve_with(limits={"memory_bytes": MIB, "spool_bytes": 2 * MIB})
+    with server.connection() as wire, server.client() as http:
+        wire.send(HEAD, f"Content-Length: {2 * MIB + 1000}\r\n\r\n", b"x" * (2 * MIB - 100_000))
+        wait_for(lambda: figures(http)["seglog_spool_disk_bytes",] > MIB)
+        refused = http.post("/records", content=b"x" * 2 * MIB)
+        assert (refused.status_code, refused.headers["Retry-After"], refused.json()["retriable"]) == (429, "1", True)
+        assert http.post("/records", content=b"small").status_code == 200
+        wire.end()
+        wait_for(lambda: figures(http)["seglog_spool_disk_bytes",] == 0)
+        assert http.post("/records", content=b"x" * 2 * MIB).status_code == 200
+
+
+def test_more_batches_than_may_wait_are_429(serve_with):
+    server = serve_with(limits={"calls": 1})
+    body = lines(*({"value": "v" * 20} for _ in range(20_000)))
+
+    def send(_):
+        with server.client() as http:
+            return http.post("/topics/default/batches", content=body, headers=NDJSON).status_code
+
+    with ThreadPoolExecutor(6) as pool:
+        statuses = list(pool.map(send, range(12)))
+    assert set(statuses) == {200, 429}
+    with server.client() as http:
+        assert held(http, "default") == 20_000 * statuses.count(200)
+
+
+def test_more_appends_than_may_wait_for_a_partition_are_refused(tmp_path):
+    async def story():
+        appends, go = Appends(Limits(waiting=2), lambda _: None), threading.Event()
+
+        def append():
+            return appends.append(("t", 0), log, lambda: go.wait(20), durable=False, ready=lambda: False)
+
+        at_work = asyncio.create_task(append())
+        while not appends._writers.busy:
+            await asyncio.sleep(0)
+        waiting = [asyncio.create_task(append()) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(Busy, match="partition 0 of t"):
+            await append()
+        go.set()
+        assert await asyncio.gather(at_work, *waiting) == [True] * 3
+        appends.close()
+
+    with open_log(tmp_path / "log") as log:
+        asyncio.run(story())
+
+
+def test_more_answers_than_there_is_memory_for_are_429(serve_with):
+    server = serve_with(limits={"memory_bytes": 8 * MIB})
+    with server.client() as http:
+        for _ in range(8):
+            http.post("/records", content=b"x" * MIB)
+        path = "/topics/default/partitions/0/records?max_bytes=6000000"
+        with server.connection() as slow:
+            slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            slow.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            wait_for(lambda: figures(http)["seglog_answer_bytes",] > MIB)
+            assert http.get(path).status_code == 429
+            assert http.get("/records/0").status_code == 200
+        wait_for(lambda: figures(http)["seglog_answer_bytes",] == 0)
+        assert http.get(path).status_code == 200
+
+
+@pytest.mark.skipif(shutil.which("prlimit") is None, reason="needs prlimit")
+def test_without_file_descriptors_nothing_is_left_half_made_and_those_who_are_in_are_served(serve_with):
+    server = serve_with(wrapper=("prlimit", "--nofile=150:150"))
+    with server.client() as http:
+        refused = http.post("/topics", json={"name": "wide", "partitions": 100})
+        assert (refused.status_code, refused.json()["error"]) == (503, "StorageError")
+        assert [one["name"] for one in http.get("/topics").json()["topics"]] == ["default"]
+        assert http.post("/topics", json={"name": "wide", "partitions": 2}).status_code == 201
+        with many(server, 200):
+            assert http.get("/ready").status_code == 200
+            assert http.post("/records", content=b"v").status_code == 200
+        with server.client() as other:
+            assert other.get("/ready").status_code == 200
+
+
+def test_a_limit_must_be_positive():
+    for name in Limits.__slots__:
+        with pytest.raises(ValueError, match=name):
+            Limits(**{name: 0})
+
+
+# --- memory, measured -------------------------------------------------------------------------------------------------
+
+UPLOAD = 64 * MIB
+
+
+@pytest.mark.proof
+def test_many_slow_uploads_and_slow_heads_take_no_more_memory_than_the_limits_say(serve_with):
+    limits = {"memory_bytes": 64 * MIB, "head_seconds": 60, "connections": 500}
+    server = serve_with(limits=limits)
+    before = server.greatest_memory()
+    piece = b"x" * 65536
+    with server.client() as http, many(server, 300) as slow, many(server, 64) as uploads:
+        for wire in slow:
+            wire.send("GET / HTTP/1.1\r\nX: ", b"a" * 30_000)
+        for wire in uploads:
+            wire.send(f"POST /records HTTP/1.1\r\nHost: localhost\r\nContent-Length: {UPLOAD}\r\n\r\n")
+        for number in range(UPLOAD // len(piece)):
+            for wire in uploads:
+                wire.send(piece)
+            if number % 64 == 0:
+                assert http.post("/topics/default/records", content=b"small").status_code == 200
+        assert all(wire.answer()[0] == 200 for wire in uploads)
+        taken = server.greatest_memory() - before
+    # Bodies under way; of each connection what uvicorn and the kernel's reads hold; four uploads being committed.
+    bound = limits["memory_bytes"] + 364 * 512 * 1024 + 4 * 8 * MIB
+    print(
+        f"64 uploads of 64 MiB and 300 slow heads: {taken / MIB:.0f} MiB more than at rest, bound {bound / MIB:.0f} MiB"
+    )
+    assert taken < bound
+
+
+@pytest.mark.proof
+def test_slow_readers_of_a_gibibyte_take_no_more_memory_than_the_limits_say(serve_with):
+    limits = {"memory_bytes": 64 * MIB, "read_bytes": 16 * MIB}
+    server = serve_with(limits=limits)
+    with server.client() as http:
+        batch = stream(table(1000).set_column(0, "value", [[b"x" * 65536] * 1000]))
+        for number in range(16):
+            answer = http.post("/topics/default/batches", content=batch, headers=ARROW | once(str(number)))
+            assert answer.status_code == 200, answer.text
+    before = server.greatest_memory()
+
+    def read(number):
+        start = taken = 0
+        accept = {"Accept": "application/vnd.apache.arrow.stream"} if number % 2 else {}
+        with server.client() as http:
+            while start < 16_000:
+                path = f"/topics/default/partitions/0/records?start={start}&max_bytes=99999999"
+                with http.stream("GET", path, headers=accept) as answer:
+                    if answer.status_code == 429:
+                        answer.read()
+                        continue
+                    taken += sum(len(piece) for piece in answer.iter_raw(65536))
+                    start = int(answer.headers["Seglog-Next-Offset"])
+        return taken
+
+    with ThreadPoolExecutor(4) as pool:
+        amounts = list(pool.map(read, range(4)))
+    assert min(amounts) > 16_000 * 65536
+    taken = server.greatest_memory() - before
+    # Answers, twice while they are put together; what the 8 threads that read have mapped counts as resident as well.
+    bound = 3 * limits["memory_bytes"] + 8 * limits["read_bytes"]
+    print(f"4 readers of 1 GiB each: {taken / MIB:.0f} MiB more than before, bound {bound / MIB:.0f} MiB")
+    assert taken < bound
