@@ -68,7 +68,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._parse(data)
         if self._unparsed > HEAD_BYTES:
             self._refuse(431, "the head of a request may have 64 KiB")
-        elif not self._in_request and self._deadline is None and self._is_answered:
+        elif self._is_answered and not self._in_request and not (self._deadline or self.timeout_keep_alive_task):
             self._expect_head()  # something came that is no request yet
 
     def _parse(self, data: bytes) -> None:
