@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -160,6 +161,8 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
 def spark() -> Iterator[SparkSession]:
     from seglog.spark.session import local_session  # noqa: PLC0415 - pyspark takes a second that few tests need
 
+    for name in [name for name in os.environ if name.startswith("COVERAGE_PROCESS")]:
+        del os.environ[name]  # measuring Spark's workers would slow every job
     session = local_session(
         "seglog tests",
         master="local[2]",

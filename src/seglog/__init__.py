@@ -120,11 +120,9 @@ def repair(
 
 
 __all__ = [
-    "AsyncClient",
     "Broker",
     "Busy",
     "Cleaner",
-    "Client",
     "CompactionAborted",
     "ConfigError",
     "ConnectionFailed",

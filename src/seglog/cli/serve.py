@@ -11,15 +11,20 @@ from seglog.cli.options import Commands, add_command
 from seglog.errors import InvalidArgument, MissingExtra
 from seglog.terminal import output
 from seglog.terminal.units import parse_count, parse_duration, parse_size
+from seglog.topic.names import checked_name
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
     from types import ModuleType
 
+    from seglog.server.settings import Settings
+
 # option, name in Limits, parser, what it shows as a value, help
 _LIMITS: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
-    ("--body-bytes", "body_bytes", parse_size, "SIZE", "largest value or batch; default 1GiB"),
+    ("--body-bytes", "body_bytes", parse_size, "SIZE", "largest value; default 1GiB"),
+    ("--batch-bytes", "batch_bytes", parse_size, "SIZE", "largest batch, which is worked on in memory; default 64MiB"),
+    ("--partitions", "partitions", parse_count, "N", "most partitions of a topic made over HTTP; default 1000"),
     ("--memory-bytes", "memory_bytes", parse_size, "SIZE", "for bodies and answers under way, each; default 256MiB"),
     ("--spool-bytes", "spool_bytes", parse_size, "SIZE", "for files of bodies that memory does not hold; default 8GiB"),
     ("--connections", "connections", parse_count, "N", "open at a time; default 1000"),
@@ -33,7 +38,9 @@ everything that was acknowledged is on disk. Needs the extra: pip install 'seglo
 _TOKENS_STORY = """\
 Prints the token on stdout, once: the file keeps only what it is recognised by. A right is TOPIC=read, TOPIC=write or
 TOPIC=admin (which includes the others); * stands for every topic. Start the server with --tokens FILE; it reads the
-file when it starts."""
+file when it starts.
+
+    {"tokens": [{"name": "billing", "sha256": "<of the token>", "rights": {"orders": ["read"], "*": ["admin"]}}]}"""
 
 
 def add_parsers(commands: Commands) -> None:
@@ -108,6 +115,8 @@ def _serve(args: argparse.Namespace) -> int:
         limits=Limits(**named),
     )
 
+    _warn(settings)
+
     def say(text: str) -> None:
         with suppress(OSError, ValueError):  # whoever read it is gone, as in `| head -1`; the server is not
             if args.json:
@@ -120,6 +129,16 @@ def _serve(args: argparse.Namespace) -> int:
     return 0
 
 
+def _warn(settings: Settings) -> None:
+    """Say what an operator should have meant."""
+    if settings.is_local:
+        return
+    if settings.anonymous and settings.tokens is None:
+        output.note("warning: whoever reaches this address can read, write and delete everything (--anonymous)")
+    if settings.certificate is None:
+        output.note("warning: without --tls-cert tokens and records cross the network in the clear")
+
+
 def _token(args: argparse.Namespace) -> int:
     _server_module()
     from seglog.server.access import Access, new_token  # noqa: PLC0415 - comes with the server
@@ -129,6 +148,8 @@ def _token(args: argparse.Namespace) -> int:
         topic, found, word = right.rpartition("=")
         if not found or not topic:
             raise InvalidArgument(f"a right is TOPIC=read, TOPIC=write or TOPIC=admin, not {right!r}")
+        if topic != "*":
+            checked_name(topic, "topic")
         rights.setdefault(topic, []).append(word)
     try:
         token, entry = new_token(args.name, rights)

@@ -66,6 +66,7 @@ class Origin:
             raise InvalidArgument(f"{url!r} is no URL: {error}") from None
         if self.url.scheme not in ("http", "https") or not self.url.host:
             raise InvalidArgument(f"{url!r} must be like http://127.0.0.1:3000")
+        token = None if token is None else token.strip()  # as a file of it ends in a newline
         if token is not None and not (token.isascii() and token.isprintable() and token):
             raise InvalidArgument("a token is printable ASCII")
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:

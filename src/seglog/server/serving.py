@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import resource
 import signal
@@ -16,6 +17,8 @@ import uvicorn
 from seglog.errors import ConfigError
 from seglog.server.app import app_of, services_of
 from seglog.server.protocol import bounded
+from seglog.server.refusals import Refusals
+from seglog.server.warm import compile_kernels
 from seglog.topic.broker import Broker
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ def serve(root: str | os.PathLike[str], settings: Settings, say: Callable[[str],
     _allow_files()
     listener = _listener(settings)
     try:
+        compile_kernels()
         broker = Broker(root)
         for event in broker.recovered:
             say(f"recovery: {event}")
@@ -78,7 +82,7 @@ def _listener(settings: Settings) -> socket.socket:
         listener.bind(address)
     except OSError as error:
         raise ConfigError(
-            f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}"
+            f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}; --port takes another"
         ) from error
     return listener
 
@@ -94,7 +98,7 @@ def _config(services: Services, settings: Settings) -> uvicorn.Config:
     try:
         config = uvicorn.Config(
             app_of(services),
-            http=bounded(limits),
+            http=bounded(limits, Refusals(services.metrics)),
             ws="none",
             access_log=False,
             log_level=logging.WARNING,
@@ -106,10 +110,17 @@ def _config(services: Services, settings: Settings) -> uvicorn.Config:
             ssl_certfile=settings.certificate,
             ssl_keyfile=settings.key,
         )
+        logging.getLogger("uvicorn.error").addFilter(_is_news)
         config.load()
     except OSError as error:
         raise ConfigError(f"the certificate and its key cannot be used: {error.strerror or error}") from error
     return config
+
+
+def _is_news(line: logging.LogRecord) -> bool:
+    """Whether a line of uvicorn's log says more than that a request was given up, as at the end of the stop time."""
+    error = line.exc_info[1] if line.exc_info else None
+    return not isinstance(error, asyncio.CancelledError)
 
 
 class _Server(uvicorn.Server):

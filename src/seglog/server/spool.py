@@ -41,7 +41,9 @@ class BodyTooLarge(HttpProblem):
 
     def __init__(self, limit: int) -> None:
         super().__init__(
-            413, f"the body is larger than {limit} bytes; send it in parts, or raise the server's --body-bytes"
+            413,
+            f"the body is larger than {limit} bytes; send it in parts, or raise the server's --body-bytes "
+            "(of a batch: --batch-bytes)",
         )
         self.limit = limit
 
