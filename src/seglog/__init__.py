@@ -63,7 +63,8 @@ from seglog.storage import LocalStorage, MemoryStorage
 if TYPE_CHECKING:
     import os
 
-    from seglog.client import AsyncClient, Client
+    from seglog.client import AsyncClient as AsyncClient
+    from seglog.client import Client as Client
     from seglog.log.check import Progress, VerifyReport
     from seglog.log.repair import RepairReport
     from seglog.storage import Storage

@@ -29,6 +29,22 @@ class Record(NamedTuple):
     headers: Headers = ()
 
 
+class Cut(bytes):
+    """The first bytes of a value of which no more were wanted. size: bytes of the whole value."""
+
+    size: int
+
+    def __new__(cls, data: bytes, size: int) -> Cut:  # noqa: D102 - the class tells
+        cut = super().__new__(cls, data)
+        cut.size = size
+        return cut
+
+
+def value_size(value: bytes | None) -> int:
+    """Return the bytes of a value, of the whole one where this is only its beginning; 0 for None."""
+    return value.size if isinstance(value, Cut) else len(value or b"")
+
+
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
     """One record of a topic: its partition, where offset is its number, and the fields of `Record`."""

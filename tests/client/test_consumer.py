@@ -109,8 +109,96 @@ def test_lost_records_are_told_and_never_skipped(client: seglog.Client, name: st
         with pytest.raises(seglog.OffsetOutOfRange) as lost:
             consumer.poll()
         assert lost.value.lowest_offset == lowest
+        assert (vars(lost.value)["topic"], vars(lost.value)["partition"]) == (name, 0)
+        assert any(f"seek('{name}', 0, {lowest})" in note for note in lost.value.__notes__)
         consumer.seek(name, 0, lowest)
         assert consumer.poll()[0].offset == lowest
+
+
+def test_a_partition_that_was_truncated_and_grew_again_is_another_one(client: seglog.Client, filled: str) -> None:
+    group, topic = f"cut-{filled}", client.topic(filled)
+    with client.consumer(group, [filled]) as consumer:
+        everything(consumer)
+        consumer.commit()
+        topic.truncate(1, 50)
+        for partition in (0, 1, 2):
+            topic.append_batch(pa.table({"value": [b"new"] * 60}), partition=partition)
+        assert {record.partition for record in consumer.poll(timeout=10.0)} == {0}, "what stands in front comes first"
+        for _ in range(2):
+            with pytest.raises(seglog.LogTruncated, match=rf"partition 1 of topic '{filled}'.*seek") as lost:
+                consumer.poll()
+        assert (vars(lost.value)["topic"], vars(lost.value)["partition"]) == (filled, 1)
+        consumer.commit()
+        assert client.committed(group) == {filled: {0: 160, 1: 50, 2: 100, 3: 100}}
+        consumer.seek(filled, 1, 50)
+        rest = [(record.partition, record.offset) for record in everything(consumer, 120)]
+    assert sorted(rest) == [*((1, offset) for offset in range(50, 110)), *((2, offset) for offset in range(100, 160))]
+
+
+def test_a_topic_that_was_deleted_and_created_anew_is_another_one(client: seglog.Client, name: str) -> None:
+    def create(rows: int) -> None:
+        client.create_topic(name).append_batch(pa.table({"value": [b"x"] * rows}))
+
+    create(100)
+    with client.consumer(name, [name], share=(0, 1)) as consumer:
+        assert len(everything(consumer, 100)) == 100
+        client.delete_topic(name)
+        create(120)
+        with pytest.raises(seglog.LogTruncated):
+            consumer.poll()
+        consumer.commit()
+        with pytest.raises(seglog.GroupNotFound):
+            client.committed(name)
+        consumer.seek(name, 0, 0)
+        assert len(everything(consumer, 120)) == 120
+
+
+def test_who_waits_at_the_end_of_a_log_that_is_truncated_is_told(client: seglog.Client, filled: str) -> None:
+    with client.consumer(f"waits-{filled}", [filled]) as consumer:
+        everything(consumer)
+        late = threading.Thread(target=client.topic(filled).truncate, args=[2, 10])
+        late.start()
+        with pytest.raises((seglog.LogTruncated, seglog.OffsetOutOfRange)):
+            until(consumer, lambda: False)
+        late.join()
+
+
+def test_a_member_that_was_dropped_notices_what_happened_meanwhile(client: seglog.Client, name: str) -> None:
+    topic = client.create_topic(name)
+    topic.append_batch(pa.table({"value": [b"x"] * 10}))
+    with client.consumer(name, [name]) as consumer:
+        everything(consumer, 10)
+        client._driver.run(consumer._reading.leave())  # as the group does with one that was silent
+        consumer._reading.closed = False
+        topic.truncate(0, 5)
+        topic.append_batch(pa.table({"value": [b"y"] * 8}))
+        with pytest.raises(seglog.LogTruncated):
+            until(consumer, lambda: False)
+
+
+def test_a_truncate_above_the_position_and_a_compaction_are_harmless(client: seglog.Client, name: str) -> None:
+    topic = client.create_topic(name, config=LogConfig(segment_bytes=512, retention=Retention(compact=True)))
+    for _ in range(20):
+        topic.append(b"x" * 100, key=b"k")
+    with client.consumer(name, [name]) as consumer:
+        assert len(consumer.poll(max_records=5)) == 5
+        topic.truncate(0, 18)
+        assert consumer.poll(max_records=1)[0].offset == 5
+        topic.append(b"new", key=b"k")
+        topic.compact()
+        assert [record.offset for record in everything(consumer, 1)][-1:] == [18]
+
+
+def test_following_ends_where_another_log_stands_in_the_place(client: seglog.Client, name: str) -> None:
+    topic = client.create_topic(name, partitions=2)
+    topic.append_batch(pa.table({"value": [b"x"] * 10}), partition=1)
+    tail = topic.follow(start="earliest")
+    assert [next(tail).offset for _ in range(10)] == list(range(10))
+    topic.append(b"more", partition=1)
+    topic.truncate(1, 5)
+    topic.append_batch(pa.table({"value": [b"y"] * 8}), partition=1)
+    with pytest.raises(seglog.LogTruncated, match="partition 1"):
+        next(tail)
 
 
 def test_two_members_share_and_nothing_is_lost_or_double(client: seglog.Client, filled: str) -> None:
@@ -160,6 +248,27 @@ def test_a_commit_of_what_is_anothers_changes_nothing(client: seglog.Client, fil
     assert client.group(group).lag[filled, 3] == 58
     client.delete_group(group)
     assert group not in client.groups()
+
+
+def test_lag_is_of_records_also_where_compaction_left_few(client: seglog.Client, name: str) -> None:
+    config = LogConfig(segment_bytes=4096, retention=Retention(compact=True))
+    topic = client.create_topic(name, config=config)
+    keys = [b"%d" % (number % 10) for number in range(1000)]
+    topic.append_batch(pa.table({"key": keys, "value": [b"v" * 20] * 1000}))
+    with client.consumer(f"few-{name}", [name]) as consumer:
+        assert consumer.lag() == {(name, 0): 1000}
+        topic.compact()
+        told = consumer.lag()[name, 0]
+        assert told < 100
+        assert len(everything(consumer, told)) == told
+        assert consumer.lag() == {(name, 0): 0}
+
+
+def test_a_consumer_without_partitions_has_no_lag(client: seglog.Client, name: str) -> None:
+    client.create_topic(name)
+    with client.consumer(f"two-{name}", [name]) as first, client.consumer(f"two-{name}", [name]) as second:
+        assert first.lag() == {(name, 0): 0}
+        assert second.lag() == {}
 
 
 def test_a_member_that_was_dropped_joins_again_and_goes_on_where_it_was(client: seglog.Client, filled: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from uuid import uuid4
 
 import pytest
@@ -78,6 +79,24 @@ def test_a_member_commits_what_it_owns_and_nothing_else(http, topic, group):
     assert commit(http, group, {name: {"0": 0}}).json()["error"] == "GroupConflict"
     assert commit(http, group, {name: {"0": 0}}, member="nobody").json()["error"] == "UnknownMember"
     assert http.get(f"/groups/{group}/offsets").json() == {"offsets": {name: {"0": 1}}}
+
+
+def test_lag_counts_records_not_offsets(http, topic, group):
+    name = topic(partitions=2, config={"segment_bytes": 4096}, compact=True)
+    rows = "".join(json.dumps({"key": f"{number % 10}", "value": "v" * 20}) + "\n" for number in range(1000))
+    content = {"Content-Type": "application/x-ndjson"}
+    assert http.post(f"/topics/{name}/batches?partition=1", content=rows, headers=content).status_code == 200
+    positions = {name: {"0": 0, "1": 0}}
+    assert http.post("/lag", json={"positions": positions}).json() == {"lag": {name: {"0": 0, "1": 1000}}}
+    http.post(f"/topics/{name}/compact")
+    left = len(http.get(f"/topics/{name}/partitions/1/records").text.splitlines())
+    assert left < 100
+    assert http.post("/lag", json={"positions": positions}).json() == {"lag": {name: {"0": 0, "1": left}}}
+    assert commit(http, group, positions).status_code == 204
+    assert http.get(f"/groups/{group}").json()["lag"] == {name: {"0": 0, "1": left}}
+    assert http.post("/lag", json={"positions": {name: {"1": 2**60}}}).json() == {"lag": {name: {"1": 0}}}
+    assert http.post("/lag", json={"positions": {name: {"2": 0}}}).status_code == 404
+    assert http.post("/lag", json={"positions": {"nobody": {"0": 0}}}).json()["error"] == "TopicNotFound"
 
 
 def test_without_members_anybody_commits_and_lag_is_told(http, topic, group):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import selectors
 import shutil
 import socket
@@ -199,12 +200,34 @@ def test_more_connections_than_allowed_are_turned_away_and_the_others_served(ser
         for wire in connections:
             assert wire.send(request).answer()[0] == 200
         with server.connection() as one_more:
-            status, body = one_more.answer()
-            assert (status, b'"retriable": true' in body) == (503, True)
+            told = one_more.answers()
+        assert told.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: 1\r\n" in told
+        assert b"content-type: application/problem+json" in told
+        assert json.loads(told.partition(b"\r\n\r\n")[2])["retriable"] is True
+        for _ in range(20):
+            with server.connection() as one_more:
+                assert one_more.answer()[0] == 503
         for wire in connections:
             assert wire.send(request).answer()[0] == 200
     with server.client() as http:  # room again, once the server has seen them go
         wait_for(lambda: http.get("/ready").status_code == 200)
+        assert figures(http)["seglog_refused_total", ("status", "503")] >= 21
+    said = server.stop()
+    assert "connections turned away: 1: 5 connections are open already" in said
+    assert said.count("turned away") < 10  # at most once a second
+
+
+def test_a_head_that_is_too_slow_or_too_large_is_told_so_as_every_refusal_is(serve_with):
+    server = serve_with(limits={"head_seconds": 1})
+    for status, head in ((408, "GET /ready HTTP/1.1\r\n"), (431, "GET /ready HTTP/1.1\r\nX: " + "x" * 70_000)):
+        with server.connection() as wire:
+            told = wire.send(head).answers()
+        problem = json.loads(told.partition(b"\r\n\r\n")[2])
+        assert b"content-type: application/problem+json" in told
+        assert (problem["status"], problem["retriable"]) == (status, status == 408)
+        with server.client() as http:
+            assert figures(http)["seglog_refused_total", ("status", str(status))] == 1
 
 
 def test_more_bodies_than_there_is_room_for_are_429(serve_with):
@@ -271,6 +294,64 @@ def test_more_answers_than_there_is_memory_for_are_429(serve_with):
             assert http.get("/records/0").status_code == 200
         wait_for(lambda: figures(http)["seglog_answer_bytes",] == 0)
         assert http.get(path).status_code == 200
+
+
+BIG = 200 * MIB
+
+
+@pytest.fixture
+def big(serve_with):
+    """A server whose record 0 has 200 MiB, record 1 one byte, and what memory it took until then."""
+    server = serve_with(limits={"memory_bytes": 64 * MIB})
+    with server.client() as http:
+        http.post("/records", content=iter([b"\xff" * MIB] * (BIG // MIB)))
+        http.post("/records", content=b"s")
+    return server
+
+
+@pytest.mark.parametrize(
+    ("path", "mapped"),
+    [
+        ("partitions/0/records/0", 0),
+        ("partitions/0/records", 0),
+        ("tail?start=earliest", 0),
+        ("keys?key=none", BIG),  # read through a map of the file, whose pages count as resident until they are wanted
+    ],
+)
+def test_a_large_record_as_json_takes_little_memory_and_stops_nobody(big, path, mapped):
+    before = big.greatest_memory()
+    with big.client() as http, big.client() as other, ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(first_bytes, http, f"/topics/default/{path}")
+        slowest = 0.0
+        while not reading.done():
+            begun = time.monotonic()
+            assert other.post("/records", content=b"meanwhile").status_code == 200
+            slowest = max(slowest, time.monotonic() - begun)
+        assert (reading.result(), slowest < 0.5) == (200, True)
+    assert big.greatest_memory() - before < mapped + 64 * MIB
+
+
+def first_bytes(http, path):
+    """Return the status of an answer of which something has come; a tail's never ends."""
+    with http.stream("GET", path, headers={"Accept": "application/json, application/x-ndjson, */*"}) as answer:
+        next(answer.iter_raw(2 * MIB), None)
+        return answer.status_code
+
+
+@pytest.mark.parametrize(
+    "path", ["/records/0", "/topics/default/partitions/0/records/0", "/topics/default/partitions/0/records?max_bytes=1"]
+)
+def test_a_record_larger_than_the_memory_for_answers_goes_alone(big, path):
+    accept = "Accept: application/vnd.apache.arrow.stream, */*\r\n" if "?" in path else ""
+    with big.client() as http, big.connection() as slow:
+        slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{accept}\r\n")
+        wait_for(lambda: figures(http)["seglog_answer_bytes",] >= BIG)
+        assert http.get("/records/0").status_code == 429
+        assert http.get("/records/1").content == b"s"
+    with big.client() as http:
+        wait_for(lambda: figures(http)["seglog_answer_bytes",] == 0)
+        assert http.get("/records/0").content == b"\xff" * BIG
 
 
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="needs prlimit")

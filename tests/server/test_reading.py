@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 import time
@@ -10,6 +11,9 @@ from urllib.parse import quote_from_bytes
 import pyarrow as pa
 import pytest
 
+from seglog.client import Client
+
+MIB = 1024 * 1024
 ARROW = "application/vnd.apache.arrow.stream"
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
@@ -57,6 +61,59 @@ def test_a_key_travels_percent_encoded_and_none_has_no_header(http, topic):
         None,
     ]
     assert not any("Set-Cookie" in answer.headers for answer in answers)
+
+
+def test_a_key_too_long_for_a_header_is_left_out_never_cut(http, topic):
+    name, fits, long = topic(), "k" * 4096, "k" * 4097
+    rows = "".join(json.dumps({"key": key, "value": "v"}) + "\n" for key in (fits, long))
+    http.post(f"/topics/{name}/batches", content=rows, headers=NDJSON)
+    first, second = (http.get(f"/topics/{name}/partitions/0/records/{offset}").headers for offset in (0, 1))
+    assert (first["Seglog-Key"], first.get("Seglog-Key-Bytes")) == (fits, None)
+    assert (second.get("Seglog-Key"), second["Seglog-Key-Bytes"]) == (None, "4097")
+    shown = http.get(f"/topics/{name}/partitions/0/records/1", headers={"Accept": "application/json"}).json()
+    assert shown["key"] == long
+
+
+def shown_everywhere(http, name, offset, key):
+    """Return the record in each way in which it is shown as JSON."""
+    one = http.get(f"/topics/{name}/partitions/0/records/{offset}", headers={"Accept": "application/json"}).json()
+    (in_range,) = map(json.loads, records(http, name, start=offset, stop=offset + 1).content.splitlines())
+    fetched = http.post("/fetch", json={"positions": {name: {"0": offset}}, "max_records": 1}).json()
+    by_key = http.get(f"/topics/{name}/keys?key={key}").json()
+    with http.stream("GET", f"/topics/{name}/tail", params={"start": "earliest"}) as answer:
+        lines = (line for line in answer.iter_lines() if line.startswith("data: "))
+        tailed = next(data for data in map(json.loads, (line[6:] for line in lines)) if data["offset"] == offset)
+    return [one, in_range, fetched, by_key, tailed]
+
+
+def test_a_long_value_is_cut_in_json_and_says_how_long_it_is(http, topic):
+    name = topic()
+    long = {"text": b"x" * (MIB - 1) + "ä".encode() + b"rest", "binary": b"\xff" * (3 * MIB), "fits": b"y" * MIB}
+    for key, value in long.items():
+        http.post(f"/topics/{name}/records?key={key}", content=value)
+    text, binary, fits = (shown_everywhere(http, name, at, key) for at, key in enumerate(long))
+    assert {(one["value"] == "x" * (MIB - 1), one["value_bytes"]) for one in text} == {(True, MIB + 5)}
+    first = base64.b64encode(long["binary"][:MIB]).decode()
+    assert {(one["value"] == {"base64": first}, one["value_bytes"]) for one in binary} == {(True, 3 * MIB)}
+    assert {(one["value"] == "y" * MIB, "value_bytes" in one) for one in fits} == {(True, False)}
+    for offset, value in enumerate(long.values()):
+        assert http.get(f"/topics/{name}/partitions/0/records/{offset}").content == value
+        assert values_in_arrow(http, name, offset) == [value]
+
+
+def values_in_arrow(http, name, offset):
+    answer = records(http, name, ARROW, start=offset, stop=offset + 1)
+    return pa.ipc.open_stream(answer.content).read_all()["value"].to_pylist()
+
+
+def test_a_client_gets_long_values_whole(http, shared, topic):
+    name = topic()
+    value = b"\xff" * (2 * MIB + 1)
+    http.post(f"/topics/{name}/records?key=k", content=value)
+    with Client(shared.url) as client:
+        remote = client.topic(name)
+        assert remote.read(0, 0).value == value
+        assert [record.value for record in remote.with_key(b"k")] == [value]
 
 
 def test_a_tombstone_is_told_apart_from_an_empty_value(http, topic):
@@ -196,6 +253,22 @@ def test_several_partitions_are_read_in_one_request(http, spread, filled):
         (filled, 0, "v9"),
     ]
     assert json.loads(answer.headers["Seglog-Next-Offsets"]) == {spread: {"0": 3, "2": 3}, filled: {"0": 10}}
+
+
+def test_a_fetch_tells_of_which_logs_it_is(http, spread, filled):
+    def passage(start):
+        answer = http.post("/fetch", json={"positions": {filled: {"0": start}, spread: {"0": 0}}})
+        told = json.loads(answer.headers["Seglog-Traces"])
+        assert list(told) == [filled, spread]
+        return told[filled]["0"]
+
+    log, epoch, before, after = passage(4)
+    assert log == http.get(f"/topics/{filled}/partitions/0").json()["log"]
+    assert (epoch, before == after) == (0, True)
+    assert passage(0) == [log, 0, None, after]
+    http.post(f"/topics/{filled}/partitions/0/truncate", json={"offset": 5})
+    http.post(f"/topics/{filled}/records", content="new")
+    assert passage(4) == [log, 1, before, after + 1]
 
 
 def test_several_partitions_come_in_arrow_with_topic_and_partition_first(http, spread):

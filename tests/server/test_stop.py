@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import socket
 import threading
 import time
@@ -231,3 +232,18 @@ def test_a_poisoned_log_acknowledges_nothing_more_and_health_names_it(serve_with
         health = http.get("/health")
         assert (health.status_code, [one["log"] for one in health.json()["failures"]]) == (503, ["t/0"])
         assert http.post("/records", content=b"v").status_code == 200
+
+
+def test_a_second_ctrl_c_ends_it_at_once_and_without_a_traceback(serve_with):
+    server = serve_with()
+    with server.connection() as wire, server.client() as http:
+        wire.send("POST /records HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nhalf of it")
+        wait_for(lambda: "seglog_spool_memory_bytes 10.0" in http.get("/metrics").text)
+        begun = time.monotonic()
+        server.process.send_signal(signal.SIGINT)
+        assert "stopping" in server.process.stdout.readline()
+        server.process.send_signal(signal.SIGINT)
+        said = server.over()
+    assert time.monotonic() - begun < 15
+    assert server.process.returncode == 0
+    assert said == "stopped; everything acknowledged is on disk\n"

@@ -222,3 +222,29 @@ def test_only_known_paths_and_methods_are_there(http):
     assert (refused.status_code, refused.headers["Allow"]) == (405, "GET, HEAD, POST")
     assert http.get("/topics?x=1").status_code == 400
     assert http.get("/topics/").status_code == 404
+
+
+def test_what_fails_because_a_topic_is_deleted_meanwhile_is_404(serve_with):
+    server = serve_with()
+    paths = ("partitions/0/records", "partitions/0/records/0", "keys?key=k", "offsets?timestamp=0", "partitions/0", "")
+    over = threading.Event()
+    told = set()
+
+    def read(path):
+        with server.client() as http:
+            while not over.is_set():
+                answer = http.get(f"/topics/brief/{path}".rstrip("/"))
+                told.add((answer.status_code, answer.json()["error"] if answer.status_code >= 400 else None))
+
+    readers = [threading.Thread(target=read, args=(path,)) for path in paths]
+    for reader in readers:
+        reader.start()
+    with server.client() as http:
+        for _ in range(20):
+            http.post("/topics", json={"name": "brief", "partitions": 2})
+            fill(http, "brief", 20)
+            assert http.delete("/topics/brief").status_code == 204
+    over.set()
+    for reader in readers:
+        reader.join()
+    assert {(404, "TopicNotFound")} <= told <= {(200, None), (404, "TopicNotFound"), (404, "OffsetOutOfRange")}

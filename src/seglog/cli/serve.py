@@ -27,6 +27,7 @@ _LIMITS: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
     ("--partitions", "partitions", parse_count, "N", "most partitions of a topic made over HTTP; default 1000"),
     ("--memory-bytes", "memory_bytes", parse_size, "SIZE", "for bodies and answers under way, each; default 256MiB"),
     ("--spool-bytes", "spool_bytes", parse_size, "SIZE", "for files of bodies that memory does not hold; default 8GiB"),
+    ("--shown-bytes", "shown_bytes", parse_size, "SIZE", "of a value in JSON, longer ones are cut; default 1MiB"),
     ("--connections", "connections", parse_count, "N", "open at a time; default 1000"),
     ("--tails", "tails", parse_count, "N", "live tails at a time; default 256"),
     ("--stop-time", "stop_seconds", parse_duration, "DURATION", "for requests under way at the end; default 30s"),

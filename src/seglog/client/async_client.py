@@ -56,8 +56,12 @@ class AsyncClient:
         return await self._call(calls.health())
 
     async def topics(self) -> list[TopicInfo]:
-        """Return all topics that the token has a right on."""
+        """Return all topics that the token has a right on, but for those in `failed_topics`."""
         return await self._call(calls.topics())
+
+    async def failed_topics(self) -> dict[str, str]:
+        """Return the topics that the server cannot open, damaged ones say: name -> why."""
+        return await self._call(calls.failed_topics())
 
     async def create_topic(
         self, name: str, *, partitions: int = 1, config: LogConfig | None = None

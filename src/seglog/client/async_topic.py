@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from seglog.client import append_calls, calls, flows
+from seglog.client import append_calls, calls, flows, whole
 from seglog.client.topic import BATCH_BYTES
 from seglog.client.upload import upload
 
@@ -98,7 +98,7 @@ class AsyncRemoteTopic:
 
     async def read(self, partition: int, offset: int) -> Record:
         """Return one record. OffsetOutOfRange, OffsetCompacted."""
-        return await self._call(calls.read(self.name, partition, offset))
+        return await self._driver.run(whole.read(self.name, partition, offset, self._retries))
 
     async def records(self, partition: int, start: int | None = None, stop: int | None = None) -> AsyncIterator[Record]:
         """Iterate over a range of a partition, by default all that is there now; read page by page."""
@@ -140,7 +140,7 @@ class AsyncRemoteTopic:
 
     async def with_key(self, key: bytes, max_records: int = 100) -> list[Record]:
         """Return the last records of a key, the newest last; the server reads the key's whole partition for it."""
-        return await self._call(calls.with_key(self.name, key, max_records))
+        return await self._driver.run(whole.with_key(self.name, key, max_records, self._retries))
 
     # --- facts and care -------------------------------------------------------------------------------------------
 

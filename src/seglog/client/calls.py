@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import quote
 
 from seglog.client.call import Answer, Call, Fields
-from seglog.client.facts import Bounds, Page, PartitionInfo, PartitionState, SegmentState, TopicInfo
+from seglog.client.facts import Bounds, Fetched, Page, PartitionInfo, PartitionState, SegmentState, TopicInfo
 from seglog.errors import InvalidArgument, InvalidType
 from seglog.format.lines import decode_bytes
-from seglog.record import Record, checked_bytes, checked_offset, checked_timestamp
+from seglog.record import Cut, Record, checked_bytes, checked_offset, checked_timestamp
+from seglog.topic import trace
 from seglog.topic.names import checked_name
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 JSON = "application/json"
+OCTETS = "application/octet-stream"
 NDJSON = "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
 _MAX_ONCE = 200
@@ -95,6 +97,11 @@ def health() -> Call[dict[str, Any]]:
 def topics() -> Call[list[TopicInfo]]:
     """Ask for all topics that the caller has a right on."""
     return Call("GET", "/topics", lambda answer: [TopicInfo.from_json(one) for one in body_of(answer)["topics"]])
+
+
+def failed_topics() -> Call[dict[str, str]]:
+    """Ask for the topics that the server cannot open, and why."""
+    return Call("GET", "/topics", lambda answer: dict(body_of(answer).get("failed", {})))
 
 
 def create_topic(name: str, partitions: int, config: LogConfig | None) -> Call[TopicInfo]:
@@ -174,9 +181,15 @@ def truncate(name: str, partition: int, offset: int) -> Call[int]:
 
 
 def read(name: str, partition: int, offset: int) -> Call[Record]:
-    """Read one record."""
+    """Read one record; its value is a `Cut` where it is too long for JSON."""
     path = topic_path(name, f"/partitions/{checked_offset(partition, 'partition')}/records/{checked_offset(offset)}")
     return Call("GET", path, lambda answer: record_of(body_of(answer)), headers=fields(accept=JSON))
+
+
+def value(name: str, partition: int, offset: int) -> Call[bytes]:
+    """Read the value of a record that has one."""
+    path = topic_path(name, f"/partitions/{partition}/records/{offset}")
+    return Call("GET", path, lambda answer: answer.body, headers=fields(accept=OCTETS))
 
 
 def read_range(name: str, partition: int, start: int, stop: int, *, max_records: int, max_bytes: int) -> Call[Page]:
@@ -196,7 +209,7 @@ def read_range(name: str, partition: int, start: int, stop: int, *, max_records:
 
 def fetch(
     positions: Mapping[str, Mapping[int, int]], *, max_records: int, max_bytes: int, wait: float
-) -> Call[tuple[bytes, dict[str, dict[int, int]]]]:
+) -> Call[Fetched]:
     """Read several partitions: one Arrow stream, and where to go on. wait: seconds to wait for the first record."""
     body = {
         "positions": {topic: {str(number): at for number, at in of.items()} for topic, of in positions.items()},
@@ -205,8 +218,10 @@ def fetch(
         "wait": wait,
     }
 
-    def read(answer: Answer) -> tuple[bytes, dict[str, dict[int, int]]]:
-        return answer.body, numbered(json.loads(answer.headers["seglog-next-offsets"]))
+    def read(answer: Answer) -> Fetched:
+        head = answer.headers
+        passages = trace.from_json(head.get("seglog-traces", "{}"))  # absent: an older server
+        return Fetched(answer.body, numbered(json.loads(head["seglog-next-offsets"])), passages)
 
     head = fields(accept=ARROW, content=JSON.encode())
     return Call("POST", "/fetch", read, json_body(body), head, wait=wait)
@@ -221,11 +236,12 @@ def offset_at(name: str, timestamp: int) -> Call[dict[int, int | None]]:
     return Call("GET", target(topic_path(name, "/offsets"), {"timestamp": checked_timestamp(timestamp)}), read)
 
 
-def with_key(name: str, key: bytes, max_records: int) -> Call[list[Record]]:
-    """Ask for the records of a key that are there, the newest last."""
+def with_key(name: str, key: bytes, max_records: int) -> Call[list[tuple[int, Record]]]:
+    """Ask for the records of a key that are there, the newest last, each with its partition; values as `read`."""
 
-    def read(answer: Answer) -> list[Record]:
-        return [record_of(json.loads(line)) for line in answer.body.splitlines() if line]
+    def read(answer: Answer) -> list[tuple[int, Record]]:
+        lines = [json.loads(line) for line in answer.body.split(b"\n") if line]
+        return [(line["partition"], record_of(line)) for line in lines]
 
     query = {"key": checked_bytes(key, "key"), "max_records": max_records}
     return Call("GET", target(topic_path(name, "/keys"), query), read, headers=fields(accept=NDJSON))
@@ -235,6 +251,8 @@ def record_of(line: dict[str, Any]) -> Record:
     """Return the record that a line of NDJSON shows."""
     headers = tuple((one["key"], decode_bytes(one["value"], "a header")) for one in line["headers"])
     key, value = decode_bytes(line["key"], "key"), decode_bytes(line["value"], "value")
+    if value is not None and "value_bytes" in line:
+        value = Cut(value, line["value_bytes"])
     return Record(line["offset"], line["timestamp"], key, value, headers)
 
 

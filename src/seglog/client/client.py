@@ -61,8 +61,12 @@ class Client:
         return self._call(calls.health())
 
     def topics(self) -> list[TopicInfo]:
-        """Return all topics that the token has a right on."""
+        """Return all topics that the token has a right on, but for those in `failed_topics`."""
         return self._call(calls.topics())
+
+    def failed_topics(self) -> dict[str, str]:
+        """Return the topics that the server cannot open, damaged ones say: name -> why."""
+        return self._call(calls.failed_topics())
 
     def create_topic(self, name: str, *, partitions: int = 1, config: LogConfig | None = None) -> RemoteTopic:
         """Create a topic and return it. TopicExists."""

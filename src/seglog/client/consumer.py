@@ -78,8 +78,9 @@ class RemoteConsumer:
         """Return the next records, of one or more partitions; waits up to `timeout` seconds for the first.
 
         Empty a little earlier where the group takes partitions away of which something is uncommitted: commit, or poll
-        on. OffsetOutOfRange, with topic and partition, where a position is no longer, or not yet, in its partition:
-        nothing is skipped in silence; `seek` says where to go on. ConnectionFailed, Busy: all tries failed; poll again.
+        on. OffsetOutOfRange where a position is no longer, or not yet, in its partition; LogTruncated where what this
+        consumer read of a partition is no longer part of it; both with topic and partition. Nothing is skipped in
+        silence; `seek` says where to go on. ConnectionFailed, Busy: all tries failed; poll again.
         """
         from seglog.client import arrow  # noqa: PLC0415 - pyarrow loads when it is needed
 

@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from seglog.client import calls, group_calls
 from seglog.client.call import Flow, Pause
-from seglog.client.flows import Retries, retrying
+from seglog.client.flows import Retries, retrying, taken
 from seglog.errors import GroupNotFound, InvalidArgument, LogClosed, OffsetOutOfRange, UnknownMember
 from seglog.record import checked_offset, checked_timestamp
 from seglog.topic.groups.asked import checked_timeout, checked_topics
 from seglog.topic.groups.assignment import checked_share, shared
 from seglog.topic.groups.position import Cursor
 from seglog.topic.names import checked_name
+from seglog.topic.trace import tell_how_to_go_on
 
 if TYPE_CHECKING:
     from seglog.client.facts import Ack, Bounds
     from seglog.topic.groups.consumer import TopicBatch
+    from seglog.topic.groups.position import Standing
     from seglog.topic.groups.state import Membership
     from seglog.topic.places import Partition
     from seglog.topic.positions import Positions
@@ -65,7 +67,7 @@ class Reading:
         self._member = secrets.token_hex(8)
         self._joined = False
         self._settled = 0  # the generation that `keep_alive` may name
-        self._kept: dict[Partition, tuple[int, int | None]] = {}
+        self._kept: dict[Partition, Standing] = {}
         self._polled_at = clock()
         self._polling = False
 
@@ -166,16 +168,15 @@ class Reading:
     def _fetch(
         self, wanted: dict[str, dict[int, int]], max_records: int, max_bytes: int, wait: float
     ) -> Flow[list[TopicBatch]]:
-        from seglog.client import arrow  # noqa: PLC0415 - pyarrow loads when it is needed
-
         call = calls.fetch(wanted, max_records=max_records, max_bytes=max_bytes, wait=wait)
-        body, following = yield from retrying(call, self._retries)
-        found = arrow.topic_batches(body)
-        returned = {(batch.topic, batch.partition) for batch in found}
-        for partition, offset in _flat(following).items():
-            topic, number = partition
-            self.cursor.took(partition, offset, partition in returned, start=wanted[topic][number])
-        return found
+        try:
+            fetched = yield from retrying(call, self._retries)
+        except OffsetOutOfRange as error:
+            topic, number = getattr(error, "topic", None), getattr(error, "partition", None)
+            if isinstance(topic, str) and isinstance(number, int):
+                tell_how_to_go_on(error, (topic, number))
+            raise
+        return taken(self.cursor, wanted, fetched)
 
     # --- positions ------------------------------------------------------------------------------------------------
 
@@ -193,8 +194,8 @@ class Reading:
         for partition in missing:
             topic, number = partition
             kept, known = self._kept.pop(partition, None), committed.get(partition)
-            if kept is not None and kept[1] == known:
-                self.cursor.place(partition, kept[0])
+            if kept is not None and kept.committed == known:
+                self.cursor.place(partition, kept.offset, trace=kept.trace)
             elif known is not None:
                 self.cursor.place(partition, known, committed=True)
             else:
@@ -233,16 +234,13 @@ class Reading:
                     self.cursor.seek((topic, number), ends[number].next_offset if offset is None else offset)
 
     def lag(self) -> Flow[dict[Partition, int]]:
-        """Return how many records each assigned partition has from here on."""
+        """Return how many records each assigned partition has from here on; in a compacted one, about."""
         self._check_open()
         yield from self._place()
-        positions, lag = _flat(self.cursor.positions), {}
-        bounds: dict[str, dict[int, Bounds]] = {}
-        for topic in sorted({topic for topic, _ in positions}):
-            bounds[topic] = yield from retrying(calls.bounds(topic), self._retries)
-        for (topic, number), offset in positions.items():
-            lag[topic, number] = max(0, bounds[topic][number].next_offset - offset)
-        return lag
+        positions = self.cursor.positions
+        if not positions:
+            return {}
+        return _flat((yield from retrying(group_calls.lag(positions), self._retries)))
 
     def commit(self, offsets: Positions | None, ack: Ack) -> Flow[None]:
         """Commit offsets, by default of all that poll has returned; all or none."""

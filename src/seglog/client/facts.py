@@ -10,6 +10,9 @@ from seglog.config import LogConfig, Retention
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from seglog.topic.places import Partition
+    from seglog.topic.trace import Passage
+
 Ack = Literal["appended", "durable"]
 """When an append is answered: as soon as readers can see it, or once it survives power loss."""
 
@@ -112,3 +115,14 @@ class Page(NamedTuple):
     log: str
     epoch: int
     size: int
+
+
+class Fetched(NamedTuple):
+    """What one request brought of several partitions: an Arrow stream, and by topic and partition where to go on.
+
+    passages: of which logs that is, as far as the server told.
+    """
+
+    body: bytes
+    next_offsets: dict[str, dict[int, int]]
+    passages: dict[Partition, Passage]

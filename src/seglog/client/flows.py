@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from seglog.client import append_calls, calls, failures
 from seglog.client.call import Answer, Call, Emit, Flow, Pause
-from seglog.errors import ConnectionFailed, InvalidArgument, SeglogError, ServerError
+from seglog.errors import ConnectionFailed, InvalidArgument, LogTruncated, SeglogError, ServerError
+from seglog.topic.groups.position import Cursor
 
 if TYPE_CHECKING:
-    from seglog.client.facts import Ack, Bounds
+    from seglog.client.facts import Ack, Bounds, Fetched
+    from seglog.topic.groups.consumer import TopicBatch
+    from seglog.topic.places import Partition
 
 T = TypeVar("T")
 
@@ -144,13 +147,41 @@ def follow(topic: str, partition: int | None, start: str | int | Mapping[int, in
     from seglog.client import arrow  # noqa: PLC0415 - as above
 
     bounds = yield from retrying(calls.bounds(topic), retries)
-    positions = {topic: _beginning(topic, bounds, partition, start)}
+    beginning = _beginning(topic, bounds, partition, start)
+    cursor = Cursor()
+    cursor.adopt((topic, number) for number in beginning)
+    for number, offset in beginning.items():
+        cursor.place((topic, number), offset)
     while True:
-        call = calls.fetch(positions, max_records=PAGE_RECORDS, max_bytes=PAGE_BYTES, wait=POLL_SECONDS)
-        body, following = yield from retrying(call, retries)
-        for batch in arrow.topic_batches(body):
+        wanted = cursor.wanted()
+        call = calls.fetch(wanted, max_records=PAGE_RECORDS, max_bytes=PAGE_BYTES, wait=POLL_SECONDS)
+        fetched = yield from retrying(call, retries)
+        for batch in taken(cursor, wanted, fetched):
             yield Emit(arrow.topic_records(batch))
-        positions[topic].update(following.get(topic, {}))
+
+
+def taken(cursor: Cursor, wanted: Mapping[str, Mapping[int, int]], fetched: Fetched) -> list[TopicBatch]:
+    """Note what a fetch of `wanted` brought, partition by partition; return the batches that are to be delivered.
+
+    LogTruncated where a log is not the one that was read before. Those in front of it are delivered first; what came
+    of those behind it comes again.
+    """
+    from seglog.client import arrow  # noqa: PLC0415 - as above
+
+    batches = arrow.topic_batches(fetched.body)
+    returned = {(batch.topic, batch.partition) for batch in batches}
+    kept: set[Partition] = set()
+    for partition, start in [((topic, number), at) for topic, of in wanted.items() for number, at in of.items()]:
+        reached = fetched.next_offsets[partition[0]][partition[1]]
+        passage = fetched.passages.get(partition)
+        try:
+            if cursor.took(partition, reached, partition in returned, start=start, passage=passage):
+                kept.add(partition)
+        except LogTruncated:
+            if kept & returned:  # the next fetch begins with this partition, and raises
+                break
+            raise
+    return [batch for batch in batches if (batch.topic, batch.partition) in kept]
 
 
 def _beginning(
@@ -180,5 +211,5 @@ def fetch(
     from seglog.client import arrow  # noqa: PLC0415 - as above
 
     call = calls.fetch(positions, max_records=max_records, max_bytes=max_bytes, wait=wait)
-    body, following = yield from retrying(call, retries)
-    return arrow.topic_batches(body), following
+    fetched = yield from retrying(call, retries)
+    return arrow.topic_batches(fetched.body), fetched.next_offsets

@@ -70,13 +70,22 @@ def committed(name: str) -> Call[dict[str, dict[int, int]]]:
 
 def commit(name: str, offsets: Positions, *, member: str | None, ack: Ack) -> Call[None]:
     """Commit offsets, all or none; sent twice they are the same."""
-    named: dict[str, dict[str, int]] = {}
-    for (topic, number), offset in checked_offsets(offsets).items():
-        named.setdefault(topic, {})[str(number)] = offset
-    body: dict[str, Any] = {"offsets": named, "ack": ack}
+    body: dict[str, Any] = {"offsets": _named(offsets), "ack": ack}
     if member is not None:
         body["member"] = member
     return posted(group_path(name, "/offsets"), body, nothing)
+
+
+def lag(positions: Positions) -> Call[dict[str, dict[int, int]]]:
+    """Ask how many records there are from positions on: topic -> partition -> records."""
+    return posted("/lag", {"positions": _named(positions)}, lambda answer: numbered(body_of(answer)["lag"]))
+
+
+def _named(offsets: Positions) -> dict[str, dict[str, int]]:
+    named: dict[str, dict[str, int]] = {}
+    for (topic, number), offset in checked_offsets(offsets).items():
+        named.setdefault(topic, {})[str(number)] = offset
+    return named
 
 
 def _membership(answer: Answer) -> Membership:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from seglog.client import append_calls, calls, flows
+from seglog.client import append_calls, calls, flows, whole
 from seglog.client.upload import upload
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class RemoteTopic:
 
     def read(self, partition: int, offset: int) -> Record:
         """Return one record. OffsetOutOfRange, OffsetCompacted."""
-        return self._call(calls.read(self.name, partition, offset))
+        return self._driver.run(whole.read(self.name, partition, offset, self._retries))
 
     def records(self, partition: int, start: int | None = None, stop: int | None = None) -> Iterator[Record]:
         """Iterate over a range of a partition, by default all that is there now; read page by page."""
@@ -142,7 +142,8 @@ class RemoteTopic:
         """Iterate over what is appended, for ever, across lost connections.
 
         start: "latest" (the end when the first record is asked for), "earliest", partition -> offset, or with
-        `partition` an offset. OffsetOutOfRange where records that were to come are gone.
+        `partition` an offset. OffsetOutOfRange where records that were to come are gone, LogTruncated where some that
+        came are no longer part of the topic: it was truncated, or deleted and created anew.
         """
         for records in self._driver.iterate(flows.follow(self.name, partition, start, self._retries)):
             yield from records
@@ -153,7 +154,7 @@ class RemoteTopic:
 
     def with_key(self, key: bytes, max_records: int = 100) -> list[Record]:
         """Return the last records of a key, the newest last; the server reads the key's whole partition for it."""
-        return self._call(calls.with_key(self.name, key, max_records))
+        return self._driver.run(whole.with_key(self.name, key, max_records, self._retries))
 
     # --- facts and care -------------------------------------------------------------------------------------------
 

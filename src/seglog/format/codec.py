@@ -16,7 +16,7 @@ front and binds everything is told in docs/format.md.
 from __future__ import annotations
 
 import struct
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from xxhash import xxh64_intdigest
 
@@ -126,6 +126,31 @@ def seal_head(
     body = _BODY.pack(metadata_len, value_len, relative, key_len, timestamp) + key_bytes + headers
     checksum = xxh64_intdigest(body, salt ^ value_hash)
     return _CHECKSUM.pack(checksum) + body, checksum
+
+
+class Head(NamedTuple):
+    """All that stands before a value. record: with no value, or an empty one; value_bytes: of the value to come."""
+
+    record: Record
+    value_bytes: int
+    checksum: int
+    sealed: bytes  # what the checksum is of, beside the value
+
+    def is_sealed(self, value_hash: int, salt: int) -> bool:
+        """Whether the checksum holds with a value of this hash."""
+        return self.checksum == xxh64_intdigest(self.sealed, salt ^ value_hash)
+
+
+def decode_head(data: bytes, base_offset: int) -> Head:
+    """Return what the bytes before a value say, all of them and no more; InvalidRecord where they cannot be that."""
+    checksum, metadata_len, value_len, relative, key_len, timestamp = _HEAD.unpack_from(data)
+    headers_start = HEAD_BYTES + (0 if key_len == NULL else key_len)
+    if len(data) != 12 + metadata_len or headers_start > len(data):
+        raise InvalidRecord("its lengths do not fit")
+    headers = decode_headers(data, headers_start, len(data))
+    key = None if key_len == NULL else data[HEAD_BYTES:headers_start]
+    record = Record(base_offset + relative, timestamp, key, None if value_len == NULL else b"", headers)
+    return Head(record, 0 if value_len == NULL else value_len, checksum, data[8:])
 
 
 def record_length(key: bytes | None, headers: bytes, value: bytes | None) -> int:

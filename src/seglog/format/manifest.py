@@ -12,6 +12,7 @@ import dataclasses
 import json
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 from xxhash import xxh64_intdigest
@@ -126,6 +127,11 @@ class Manifest:
     def bases(self) -> list[int]:
         """The base offsets, ordered, for bisection."""
         return [segment.base_offset for segment in self.segments]
+
+    @cached_property
+    def records_before(self) -> list[int]:
+        """For each segment, the active one too, how many records the segments before it hold."""
+        return [0, *accumulate(segment.records or 0 for segment in self.segments[:-1])]
 
     @property
     def active(self) -> SegmentEntry:

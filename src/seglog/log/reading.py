@@ -103,6 +103,16 @@ class ReadableLog(ABC):
         view = self.view()
         return view.next_offset - view.lowest_offset
 
+    def records_from(self, offset: int) -> int:
+        """Return how many records there are to read from `offset` on, as the log stands now; reads none of them.
+
+        Exact where offsets have no gaps. Compaction leaves gaps: then all segments behind the one in which the offset
+        stands count exactly, and of that one a share as large as its share of offsets, rounded up; so it is off by the
+        records of that segment at most. 0 at the end and behind it, or where no segment from there on holds a record;
+        before the lowest offset, all there are. A damaged record counts.
+        """
+        return self.view().records_from(checked_offset(offset))
+
     def __bool__(self) -> bool:
         """Return True: a log without records is a log all the same."""
         return True
@@ -133,6 +143,13 @@ class ReadableLog(ABC):
         OffsetOutOfRange outside the log; OffsetCompacted where no record stands there any more; CorruptRecord where
         its bytes no longer verify.
         """
+        return self._read(offset, None)
+
+    def read_cut(self, offset: int, keep: int) -> Record:
+        """Return the same, and of a value of MiB only the first `keep` bytes, as a `Cut`; all of it is verified."""
+        return self._read(offset, keep)
+
+    def _read(self, offset: int, keep: int | None) -> Record:
         if type(offset) is not int:
             offset = checked_offset(offset)
         view = self._view_at(offset)
@@ -142,7 +159,7 @@ class ReadableLog(ABC):
         if offset >= reader.next_offset:  # a gap between two segments
             raise OffsetCompacted(offset, view.next_record(offset))
         try:
-            return reader.read(offset)
+            return reader.read(offset, keep)
         except OffsetCompacted as error:
             if error.next_offset < reader.next_offset:
                 raise

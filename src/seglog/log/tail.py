@@ -8,7 +8,7 @@ from itertools import islice
 
 from seglog.errors import LogTruncated, OffsetOutOfRange
 from seglog.log.view import View
-from seglog.record import Record
+from seglog.record import Record, value_size
 
 FIRST_WAIT = 0.0005
 LONGEST_WAIT = 0.02
@@ -24,15 +24,15 @@ class Tail:
         self._view = view
         self.position = position
 
-    def poll(self, most: int = POLL_RECORDS, size: int | None = None) -> list[Record]:
+    def poll(self, most: int = POLL_RECORDS, size: int | None = None, keep: int | None = None) -> list[Record]:
         """Return up to `most` records that stand behind the position now, without waiting.
 
-        size: end with the record by which keys and values come to so many bytes.
+        size: end with the record by which keys and values come to so many bytes. keep: as `ReadableLog.read`.
 
         LogTruncated where what was taken last is no longer part of the log; OffsetOutOfRange where retention overtook.
         """
         self._view = self._still_valid(self._present())
-        found = islice(self._view.scan(self.position, self._view.next_offset), most)
+        found = islice(self._view.scan(self.position, self._view.next_offset, keep=keep), most)
         records = list(found if size is None else _up_to(found, size))
         if records:
             self.position = records[-1].offset + 1
@@ -71,6 +71,6 @@ class Tail:
 def _up_to(records: Iterator[Record], size: int) -> Iterator[Record]:
     for record in records:
         yield record
-        size -= len(record.key or b"") + len(record.value or b"")
+        size -= len(record.key or b"") + value_size(record.value)
         if size <= 0:
             return

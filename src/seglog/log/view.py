@@ -88,10 +88,19 @@ class View:
             raise OffsetOutOfRange(start, now.lowest_offset, now.next_offset) from error
         return now
 
-    def scan(self, start: int, stop: int, on_corrupt: OnCorrupt | None = None) -> Iterator[Record]:
-        """Yield the records start <= offset < stop."""
+    def scan(
+        self, start: int, stop: int, on_corrupt: OnCorrupt | None = None, keep: int | None = None
+    ) -> Iterator[Record]:
+        """Yield the records start <= offset < stop. keep: bytes to give of a long value, as a `Cut`; None: all."""
         for reader in self.readers(start, stop):
-            yield from reader.scan(max(start, reader.base_offset), min(stop, reader.next_offset), on_corrupt)
+            yield from reader.scan(max(start, reader.base_offset), min(stop, reader.next_offset), on_corrupt, keep)
+
+    def span_bytes(self, start: int, stop: int) -> int:
+        """Return how many bytes the records start <= offset < stop take, or a few KiB more, as the lookups have it."""
+        return sum(
+            reader.span_bytes(max(start, reader.base_offset), min(stop, reader.next_offset))
+            for reader in self.readers(start, stop)
+        )
 
     def batches(
         self, start: int, stop: int, *, max_records: int = 65536, values: Literal["view", "binary"] = "view"
@@ -127,9 +136,30 @@ class View:
                 return found
         return self.next_offset
 
+    def records_from(self, offset: int) -> int:
+        """Return how many records stand at or behind `offset`, by the segments' figures; see Log.records_from."""
+        offset, bases, before = max(offset, self.lowest_offset), self.bases, self.manifest.records_before
+        counted, end = self.active.counted, self.active.next_offset  # in this order: they grow in the other one
+        left = _share(bases[-1], end, None if self.active.rules.dense else counted, offset)
+        number = max(bisect_right(bases, offset) - 1, 0)
+        if number == len(bases) - 1:
+            return left
+        entry = self.manifest.segments[number]
+        share = _share(entry.base_offset, entry.next_offset or 0, None if entry.dense else entry.records or 0, offset)
+        return share + before[-1] - before[number + 1] + left
+
     def file_of(self, offset: int) -> int:
         """Return the number of the file in which the offset stands."""
         return self.manifest.segments[max(bisect_right(self.bases, offset) - 1, 0)].file
+
+
+def _share(base: int, end: int, records: int | None, offset: int) -> int:
+    """Return how many of a segment's records stand at or behind `offset`, if they are spread evenly over its offsets.
+
+    records: None where every offset has one. Rounded up, so that it is 0 only where none can stand there.
+    """
+    left = max(0, end - max(offset, base))
+    return left if records is None or not left else -(-records * left // (end - base))
 
 
 class Views:

@@ -102,6 +102,7 @@ class ActiveSegment:
             size=size,
             marks=lambda: unpack_marks(tally.marks.marks),
         )
+        self.reader.counted = tally.records
 
     @classmethod
     def start(
@@ -180,6 +181,7 @@ class ActiveSegment:
         """Let readers see what was written."""
         self.reader.size = self.size
         self.reader.next_offset = self.next_offset
+        self.reader.counted = self.tally.records
         self.settled = True
         if self.size - self._indexed_size >= INDEX_EVERY_BYTES:
             self.write_index()

@@ -97,6 +97,7 @@ class ActiveFollower:
         reader, anew = self.reader, fresh.reader
         reader.next_offset = min(reader.next_offset, anew.next_offset)
         reader.lookup, reader.size, reader.next_offset = anew.lookup, anew.size, anew.next_offset
+        reader.counted = anew.counted
         self._last, self._sparse_marks = fresh._last, fresh._sparse_marks
         self._marks, self._marked = fresh._marks, fresh._marked
 
@@ -206,6 +207,7 @@ class ActiveFollower:
             self._last = offset, place
         reader.size = position
         reader.next_offset = expected
+        reader.counted += len(passed)
 
     def _mark(self, timestamp: int, relative: int, position: int) -> None:
         lookup, known = self.reader.lookup, len(self._sparse_marks.marks)

@@ -9,6 +9,7 @@ from seglog.errors import CorruptRecord, OffsetCompacted
 from seglog.format.codec import InvalidRecord
 from seglog.format.index import Mark, floor_mark
 from seglog.record import Record
+from seglog.segment.long import LONG_BYTES, read_long
 from seglog.segment.lookup import Lookup, Place
 from seglog.segment.resync import find_record
 from seglog.segment.scan import Rules, StoreWalk
@@ -22,7 +23,7 @@ class SegmentReader:
 
     marks gives the time marks when first asked for; mend, once, another lookup in place of one that led astray.
     Whoever appends to the segment, or follows another process that does, moves `size` and then `next_offset`
-    forward; reading is safe meanwhile.
+    forward; reading is safe meanwhile. counted: the records of an active segment with gaps, moved last.
     """
 
     def __init__(
@@ -42,42 +43,61 @@ class SegmentReader:
         self.base_offset = rules.base_offset
         self.next_offset = next_offset
         self.size = size
+        self.counted = 0
         self._marks = marks
         self._mend = mend
         self._mending = threading.Lock()
         self._decode = rules.codec.decode
         self._salt = rules.salt
 
-    def read(self, offset: int) -> Record:
-        """Return the record; CorruptRecord where it is damaged, OffsetCompacted where none stands there."""
+    def read(self, offset: int, keep: int | None = None) -> Record:
+        """Return the record; CorruptRecord where it is damaged, OffsetCompacted where none stands there.
+
+        keep: bytes to return of a long value, as a `Cut`; None: all.
+        """
         place = self.lookup.exact(offset - self.base_offset)
         if place is not None:
-            record = self._record_at(place, offset)
+            record = self._record_at(place, offset, keep)
             if record is not None:
                 return record
-        record = self._search(offset)
+        record = self._search(offset, keep)
         if place is not None:  # the store is sound, so its index lied: make another
             with self._mending:
                 if self._mend is not None:
                     self.lookup, self._mend = self._mend(), None
         return record
 
-    def _record_at(self, place: Place, offset: int) -> Record | None:
+    def span_bytes(self, start: int, stop: int) -> int:
+        """Return how many bytes the records start <= offset < stop take, or a few KiB more; not more than its lookup
+        knows, which may be wrong. For whoever needs room before reading; reads no record.
+        """
+        floor = self.lookup.floor(start - self.base_offset)
+        position = self.rules.codec.header_bytes if floor is None else floor[1]
+        last = self.lookup.exact(stop - 1 - self.base_offset)
+        if last is not None:
+            return max(last[2] + last[1] - position, 0)
+        after = None if self.rules.dense else self.lookup.after(stop - 1 - self.base_offset, position)
+        return max((self.size if after is None else after[1]) - position, 0)
+
+    def _record_at(self, place: Place, offset: int, keep: int | None = None) -> Record | None:
         _, length, position = place
         if position + length > self.size:
             return None
-        data = self.store.pread(length, position)
         try:
-            record, _, found = self._decode(data, 0, len(data), self.base_offset, self._salt)
+            if length > LONG_BYTES:
+                record, _, found = read_long(self.store, self.rules, position=position, length=length, keep=keep)
+            else:
+                data = self.store.pread(length, position)
+                record, _, found = self._decode(data, 0, len(data), self.base_offset, self._salt)
         except InvalidRecord:
             return None
         return record if record.offset == offset and found == length else None
 
-    def _search(self, offset: int) -> Record:
+    def _search(self, offset: int, keep: int | None) -> Record:
         """Find a record that the lookup does not lead to: sparse segments, and dense ones whose index is damaged."""
         failed: CorruptRecord | None = None
         for position, first in self._starts(offset):
-            for walk in self._walks(position, first, offset):
+            for walk in self._walks(position, first, offset, keep):
                 for record, _, _ in walk:
                     if record.offset == offset:
                         return record
@@ -112,13 +132,13 @@ class SegmentReader:
                 yield floor[1], self.base_offset + floor[0]
         yield self.rules.codec.header_bytes, self.base_offset
 
-    def _walk(self, position: int, expected: int) -> StoreWalk:
-        return StoreWalk(self.store, self.rules, position=position, end=self.size, expected=expected)
+    def _walk(self, position: int, expected: int, keep: int | None = None) -> StoreWalk:
+        return StoreWalk(self.store, self.rules, position=position, end=self.size, expected=expected, keep=keep)
 
-    def _walks(self, position: int, first: int, offset: int) -> Iterator[StoreWalk]:
+    def _walks(self, position: int, first: int, offset: int, keep: int | None = 0) -> Iterator[StoreWalk]:
         """Yield a walk towards `offset`; with gaps in the offsets another behind every damage that ends before it."""
         while True:
-            walk = self._walk(position, first)
+            walk = self._walk(position, first, keep)
             yield walk
             resume = None if self.rules.dense or walk.reason is None else self._resume(walk)
             if resume is None or resume[1] > offset:
@@ -135,7 +155,7 @@ class SegmentReader:
     def seek(self, offset: int) -> tuple[int, int]:
         """Return (position, offset) of the first record at or behind `offset`, or of damage that stands before it."""
         place = self.lookup.exact(offset - self.base_offset)
-        if place is not None and self._record_at(place, offset) is not None:
+        if place is not None and self._record_at(place, offset, keep=0) is not None:
             return place[2], offset
         for position, first in self._starts(offset):
             for walk in self._walks(position, first, offset):
@@ -147,15 +167,17 @@ class SegmentReader:
                 return walk.position, walk.expected
         return (place[2], offset) if place is not None else (walk.position, walk.expected)
 
-    def scan(self, start: int, stop: int, on_corrupt: OnCorrupt | None = None) -> Iterator[Record]:
-        """Yield the records start <= offset < stop.
+    def scan(
+        self, start: int, stop: int, on_corrupt: OnCorrupt | None = None, keep: int | None = None
+    ) -> Iterator[Record]:
+        """Yield the records start <= offset < stop. keep: as `read`.
 
         Stops at a damaged one with CorruptRecord; with `on_corrupt` that error is handed over instead, and reading
         resumes at the next record that the lookup knows, or that stands there where offsets have gaps.
         """
         position, expected = self.seek(start)
         while expected < stop:
-            walk = self._walk(position, expected)
+            walk = self._walk(position, expected, keep)
             for record, _, _ in walk:
                 if record.offset >= stop:
                     return
@@ -176,7 +198,7 @@ class SegmentReader:
         """Return the first offset whose timestamp is `timestamp` or later, None where every record is older."""
         stop, mark = self.next_offset, floor_mark(self._marks(), timestamp)
         relative, position = (0, self.rules.codec.header_bytes) if mark is None else (mark.relative, mark.position)
-        walk = self._walk(position, self.base_offset + relative)
+        walk = self._walk(position, self.base_offset + relative, keep=0)
         for record, _, _ in walk:
             if record.timestamp >= timestamp:
                 return record.offset if record.offset < stop else None

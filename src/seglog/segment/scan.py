@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from seglog.format.codec import NATIVE, Framed, InvalidRecord, RecordCodec
+from seglog.segment.long import LONG_BYTES, read_long
 from seglog.storage import File
 
 FIRST_CHUNK = 16 * 1024
@@ -25,16 +26,19 @@ class StoreWalk:
     """Iterates over the records of `store` from `position` up to `end`, the first with offset `expected` or later.
 
     After the last one, `position` is where it ended, `expected` the next offset, and `reason` tells why the walk
-    stopped before `end` (None: it did not).
+    stopped before `end` (None: it did not). keep: bytes to give of a long value, as a `Cut`; None: all.
     """
 
-    def __init__(self, store: File, rules: Rules, *, position: int, end: int, expected: int) -> None:
+    def __init__(
+        self, store: File, rules: Rules, *, position: int, end: int, expected: int, keep: int | None = None
+    ) -> None:
         self.store = store
         self.rules = rules
         self.position = position
         self.end = end
         self.expected = expected
         self.reason: str | None = None
+        self._keep = keep
         self._chunk = FIRST_CHUNK
 
     def __iter__(self) -> Iterator[Framed]:
@@ -55,11 +59,14 @@ class StoreWalk:
                 framed = codec.decode(data, start, end, base, salt)
             except InvalidRecord as error:
                 missing = 0 if all_there_is else self._missing(data, start)
-                if missing:
+                if 0 < missing <= LONG_BYTES:
                     self._chunk = max(missing, FIRST_CHUNK)
-                else:
-                    self.reason = str(error)
-                return
+                    return
+                long = self._long(missing) if missing else None
+                if long is None:
+                    self.reason = self.reason or str(error)
+                    return
+                framed = long
             offset, length = framed[0].offset, framed[2]
             if offset != self.expected and (dense or offset < self.expected):
                 self.reason = f"it holds offset {offset} where {self.expected} belongs"
@@ -68,6 +75,14 @@ class StoreWalk:
             self.position += length
             self.expected = offset + 1
             yield framed
+
+    def _long(self, length: int) -> Framed | None:
+        """Return a record that is too long for a chunk; None with `reason` where it is damaged."""
+        try:
+            return read_long(self.store, self.rules, position=self.position, length=length, keep=self._keep)
+        except InvalidRecord as error:
+            self.reason = str(error)
+            return None
 
     def _missing(self, data: bytes, start: int) -> int:
         """Return how many bytes to read for the whole record at `start` if the chunk merely ends inside it, else 0."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 from seglog.errors import InvalidArgument, SeglogError
 from seglog.format.lines import Entry, decode_record, encode_bytes
 from seglog.log.arrow import record_schema
+from seglog.record import value_size
 from seglog.server.arrow_checks import check_schema, checked_table
 from seglog.server.compressed import is_compressed
 from seglog.server.problems import HttpProblem
@@ -25,6 +26,8 @@ NDJSON = "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
 OCTETS = "application/octet-stream"
 ROWS = 16_384  # of a table that is made of lines at a time
+LONGEST_CHARACTER = 4  # bytes, in UTF-8
+GROWING_BYTES = 1024 * 1024  # a body up to here is written into memory that grows, a longer one into its own size
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 LINES_SCHEMA = pa.schema(
     [
@@ -109,32 +112,63 @@ def _batch(entries: Sequence[Entry]) -> pa.RecordBatch:
 # --- out --------------------------------------------------------------------------------------------------------------
 
 
-def shown_record(record: Record, place: Partition | None = None) -> dict[str, Any]:
-    """Return a record as JSON's values, as `seglog export` has them; with topic and partition before, if given."""
+def shown_record(record: Record, most: int, place: Partition | None = None) -> dict[str, Any]:
+    """Return a record as JSON's values, as `seglog export` has them; with topic and partition before, if given.
+
+    most: bytes of the value; of a longer one these are its first, and "value_bytes" tells how long it is.
+    """
     named = {} if place is None else {"topic": place[0], "partition": place[1]}
     return {
         **named,
         "offset": record.offset,
         "timestamp": record.timestamp,
         "key": encode_bytes(record.key),
-        "value": encode_bytes(record.value),
+        **_shown_value(record.value, most),
         "headers": [{"key": name, "value": encode_bytes(value)} for name, value in record.headers],
     }
 
 
-def line_of(record: Record, place: Partition | None = None) -> bytes:
-    """Return a record as a line of NDJSON."""
-    return json.dumps(shown_record(record, place), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+def _shown_value(value: bytes | None, most: int) -> dict[str, Any]:
+    size = value_size(value)
+    if value is None or size <= most:
+        return {"value": encode_bytes(value)}
+    return {"value": encode_bytes(_whole_characters(value[:most])), "value_bytes": size}
 
 
-def arrow_body(batches: Iterable[pa.RecordBatch], schema: pa.Schema | None = None) -> bytes:
+def _whole_characters(data: bytes) -> bytes:
+    """Leave out a character of UTF-8 at the end that is not there as a whole; else such text would not look like it."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        if error.end == len(data) and len(data) - error.start < LONGEST_CHARACTER:
+            return data[: error.start]
+    return data
+
+
+def line_of(record: Record, most: int, place: Partition | None = None) -> bytes:
+    """Return a record as a line of NDJSON; most: as `shown_record`."""
+    return json.dumps(shown_record(record, most, place), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def arrow_body(batches: Sequence[pa.RecordBatch], schema: pa.Schema | None = None) -> bytes | memoryview:
     """Return record batches as one Arrow stream, with its schema even where there are none."""
     schema = record_schema("binary") if schema is None else schema
-    out = io.BytesIO()
+    if sum(batch.nbytes for batch in batches) <= GROWING_BYTES:
+        out = io.BytesIO()
+        _write_stream(out, batches, schema)
+        return out.getvalue()
+    measure = pa.MockOutputStream()
+    _write_stream(measure, batches, schema)
+    body = pa.allocate_buffer(measure.size())
+    with pa.FixedSizeBufferWriter(body) as whole:
+        _write_stream(whole, batches, schema)
+    return memoryview(body).cast("B")
+
+
+def _write_stream(out: Any, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
     with pa.ipc.new_stream(out, schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
-    return out.getvalue()
 
 
 def placed_schema() -> pa.Schema:

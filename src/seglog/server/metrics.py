@@ -33,6 +33,9 @@ class Metrics:
             registry=self.registry,
             buckets=SECONDS,
         )
+        self._refused = Counter(
+            "seglog_refused", "Refused before there was a request, or its end.", ["status"], registry=self.registry
+        )
         self._records = Counter("seglog_appended_records", "Records appended.", ["topic"], registry=self.registry)
         self._bytes = Counter("seglog_appended_bytes", "Bytes of bodies appended.", ["topic"], registry=self.registry)
         # A figure of some labels is looked up once: that takes longer than to count.
@@ -47,6 +50,10 @@ class Metrics:
         """Count a request."""
         self._requests_of(operation, status).inc()
         self._seconds_of(operation).observe(seconds)
+
+    def refused(self, status: int) -> None:
+        """Count what a connection was refused: too many (503), a slow head (408), a large one (431), ..."""
+        self._refused.labels(status).inc()
 
     def appended(self, topic: str, records: int, size: int) -> None:
         """Count what was appended."""

@@ -113,6 +113,12 @@ class Fetch(Model):
     wait: Annotated[float, Field(ge=0, le=60)] = 0.0
 
 
+class Lag(Model):
+    """Positions to count the records from: topic -> partition -> offset."""
+
+    positions: Positions
+
+
 class Join(Model):
     """A member that joins a group, or comes back under its id."""
 

@@ -11,13 +11,14 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.responses import Response, StreamingResponse
 
-from seglog.errors import InvalidArgument, SeglogError
+from seglog.errors import InvalidArgument, SeglogError, TopicNotFound
 from seglog.server.access import EVERY, NOBODY, RIGHTS, Caller
 from seglog.server.parameters import Parameter, read_query
 from seglog.server.problems import HttpProblem, problem, status_of
@@ -85,6 +86,7 @@ class Call:
         self.services = services
         self.caller = caller
         self.values = self._values(scope)
+        self.topics: set[str] = set()  # that it works with
         self._receive = receive
 
     def _values(self, scope: Scope) -> dict[str, Any]:
@@ -163,7 +165,10 @@ class Endpoint:
         call = Call(scope, receive, headers, operation, services, caller)  # reads the parameters, before the body
         if operation.needs in RIGHTS:
             call.caller.require(operation.needs, operation.topic or call.values.get("topic", EVERY))
-        return await operation.handler(call)
+        try:
+            return await operation.handler(call)
+        except Exception as error:
+            raise await true_cause(call, error) from error
 
     def _operation(self, method: str) -> Operation:
         operation = self._by_method.get("GET" if method == "HEAD" else method)
@@ -171,6 +176,20 @@ class Endpoint:
             allowed = ", ".join(sorted({*self._by_method, *(["HEAD"] if "GET" in self._by_method else [])}))
             raise HttpProblem(405, f"{method} is not known here; there is {allowed}", headers={"Allow": allowed})
         return operation
+
+
+async def true_cause(call: Call, error: Exception) -> Exception:
+    """Return TopicNotFound for a failure that comes of a topic's being deleted meanwhile, any other as it is."""
+    if isinstance(error, HttpProblem) or status_of(error) < 500:
+        return error
+    for name in call.topics:
+        try:
+            await call.services.reads.run(partial(call.services.broker.topic, name))
+        except TopicNotFound as gone:
+            return gone
+        except Exception:  # noqa: BLE001, S112 - it is there, and what failed first is told
+            continue
+    return error
 
 
 def _note(error: Exception, scope: Scope) -> None:

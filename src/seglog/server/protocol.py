@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +21,7 @@ from seglog.server.joined import JoinedTransport
 from seglog.server.problems import MEDIA_TYPE, RETRY_SECONDS
 
 if TYPE_CHECKING:
+    from seglog.server.refusals import Refusals
     from seglog.server.settings import Limits
 
 HEAD_BYTES = 64 * 1024
@@ -33,6 +35,7 @@ class BoundedProtocol(HttpToolsProtocol):
     most_connections = 1000
     head_seconds = 10.0
     idle_seconds = 20.0
+    told: Callable[[int, str], None] | None = None  # of every refusal: its status and text
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -176,6 +179,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._refused or self.transport.is_closing():
             return
         self._refused = True
+        if self.told is not None:
+            self.told(status, text)
         in_body = not self._is_answered and not self._in_head and not self.pipeline and not self.cycle.response_started
         if in_body:  # whoever waits for the rest of it learns that it does not come
             self.cycle.disconnected = True
@@ -196,9 +201,10 @@ def _refusal(status: int, text: str) -> bytes:
     return f"{head}connection: close\r\n\r\n".encode() + body
 
 
-def bounded(limits: Limits) -> type[BoundedProtocol]:
-    """Return the protocol with these bounds."""
+def bounded(limits: Limits, told: Refusals) -> type[BoundedProtocol]:
+    """Return the protocol with these bounds; `told` is called for every connection that passes one."""
     bounds = {
+        "told": told,
         "most_connections": limits.connections,
         "head_seconds": limits.head_seconds,
         "idle_seconds": limits.idle_seconds,

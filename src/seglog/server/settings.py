@@ -16,13 +16,13 @@ class Limits:
     """Bounds of what a server holds and waits for. Sizes in bytes, times in seconds; each must be positive.
 
     body_bytes: of one record's value. batch_bytes: of one batch, which is worked on in memory, as it comes and as
-    records. partitions: of one topic. memory_bytes: of all bodies that are under way in memory (what
-    is more goes to files), and of all answers. spool_bytes: of those files. connections: open at a time. waiting:
-    appends that wait for one partition. calls: reads, batches and commands that wait for a thread, of each kind. tails:
-    live tails at a time. read_bytes: of one answer. head_seconds: for a request's head. idle_seconds: without a byte of
-    a body, or of an answer that nobody takes. body_rate: bytes per second that a body must bring on average.
-    wait_seconds: of a long poll. keep_seconds: of a connection between two requests. stop_seconds: for requests under
-    way when it stops.
+    records. partitions: of one topic. memory_bytes: of all bodies that are under way in memory (what is more goes to
+    files), and of all answers. spool_bytes: of those files. connections: open at a time. waiting: appends that wait for
+    one partition. calls: reads, batches and commands that wait for a thread, of each kind. tails: live tails at a time.
+    read_bytes: of one answer, but for a record that is longer. shown_bytes: of a value in JSON. head_seconds: for a
+    request's head. idle_seconds: without a byte of a body, or of an answer that nobody takes. body_rate: bytes per
+    second that a body must bring on average. wait_seconds: of a long poll. keep_seconds: of a connection between two
+    requests. stop_seconds: for requests under way when it stops.
     """
 
     body_bytes: int = 1024 * MIB
@@ -35,6 +35,7 @@ class Limits:
     calls: int = 256
     tails: int = 256
     read_bytes: int = 64 * MIB
+    shown_bytes: int = MIB
     head_seconds: float = 10.0
     idle_seconds: float = 20.0
     body_rate: float = 1024.0

@@ -67,6 +67,7 @@ TOPIC: Mapping[str, Schema] = {
     "retention": {"$ref": "#/components/schemas/RetentionModel"},
     "config": {"$ref": "#/components/schemas/ConfigModel"},
 }
+TOPICS: Mapping[str, Schema] = {"topics": list_of(object_of(TOPIC)), "failed": by_name(STRING)}
 STATE: Mapping[str, Schema] = {
     **dict.fromkeys(("lowest_offset", "next_offset", "durable_offset", "bytes", "initial_offset"), COUNT),
     "log": STRING,
@@ -131,15 +132,21 @@ PARTITION: Mapping[str, Schema] = {
 # --- records ----------------------------------------------------------------------------------------------------------
 
 SHOWN_BYTES: Schema = {"anyOf": [STRING, object_of({"base64": STRING}), {"type": "null"}]}
-RECORD = object_of(
-    {
-        "offset": COUNT,
-        "timestamp": INTEGER,
-        "key": SHOWN_BYTES,
-        "value": SHOWN_BYTES,
-        "headers": list_of(object_of({"key": STRING, "value": SHOWN_BYTES})),
-    }
-)
+WHOLE_RECORD: Mapping[str, Schema] = {
+    "offset": COUNT,
+    "timestamp": INTEGER,
+    "key": SHOWN_BYTES,
+    "value": SHOWN_BYTES,
+    "headers": list_of(object_of({"key": STRING, "value": SHOWN_BYTES})),
+}
+VALUE_BYTES: Schema = {
+    **COUNT,
+    "description": "Of the whole value, where it is longer than --shown-bytes and `value` has its first bytes only.",
+}
+RECORD: Schema = {
+    **object_of({**WHOLE_RECORD, "value_bytes": VALUE_BYTES}),
+    "required": [*WHOLE_RECORD],
+}
 
 EVENT: Schema = {"type": "object", "properties": dict.fromkeys(("id", "event", "data"), STRING), "required": ["data"]}
 

@@ -101,6 +101,11 @@ class Broker:
                 raise TopicNotFound(name)
             return self._open_topic(name)
 
+    def if_open(self, name: str) -> Topic | None:
+        """Return a topic that is open already, None for any other: waits for nobody. Of a broker that writes."""
+        topic = self._open.get(name)
+        return None if topic is None or topic.closed or self._mode == "r" else topic
+
     def create_topic(self, name: str, *, partitions: int = 1, config: LogConfig | None = None) -> Topic:
         """Create a topic, durably, and return it. TopicExists, and what `Topic.create` raises."""
         checked_name(name, "topic")
@@ -206,7 +211,13 @@ class Broker:
         return Consumer(self, self.groups, group, topics, start=start, session_timeout=session_timeout, share=share)
 
     def _load_groups(self) -> Groups:
-        return Groups(self._offsets, partitions=self._partitions, clock=self._clock, bounds=self._bounds)
+        return Groups(
+            self._offsets,
+            partitions=self._partitions,
+            clock=self._clock,
+            bounds=self._bounds,
+            records_from=self._records_from,
+        )
 
     def _partitions(self, name: str) -> int:
         return self.topic(name).partitions
@@ -214,6 +225,9 @@ class Broker:
     def _bounds(self, name: str, partition: int) -> tuple[int, int]:
         log = self.topic(name).partition(partition)
         return log.lowest_offset, log.next_offset
+
+    def _records_from(self, name: str, partition: int, offset: int) -> int:
+        return self.topic(name).partition(partition).records_from(offset)
 
     # --- all of it ----------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from seglog.errors import CorruptRecord, InvalidArgument, OffsetOutOfRange
-from seglog.record import Record, checked_offset
+from seglog.record import Record, checked_offset, value_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from seglog.log.log import Log
     from seglog.log.view import View
     from seglog.segment.reader import SegmentReader
+
+LARGE = 1024 * 1024
+"""Bytes of a record that is not read only to find that it does not fit behind others."""
 
 
 class FetchedRecords(NamedTuple):
@@ -39,13 +42,15 @@ class FetchedBatches(NamedTuple):
     next_offset: int
 
 
-def fetch_records(log: Log, start: int, stop: int | None = None, *, max_records: int, max_bytes: int) -> FetchedRecords:
-    """Read one piece as records."""
+def fetch_records(
+    log: Log, start: int, stop: int | None = None, *, max_records: int, max_bytes: int, keep: int | None = None
+) -> FetchedRecords:
+    """Read one piece as records. keep: bytes to give of a long value, as a `Cut`, which counts whole; None: all."""
     view, stop = _range(log, start, stop, max_records, max_bytes)
     found: list[Record] = []
     left = max_bytes
     try:
-        for record in view.scan(start, stop):
+        for record in view.scan(start, stop, keep=keep):
             left -= _size(record)
             if found and left < 0:
                 return FetchedRecords(found, record.offset)
@@ -74,14 +79,17 @@ def fetch_batches(
     view, stop = _range(log, start, stop, max_records, max_bytes)
     found: list[pa.RecordBatch] = []
     try:
-        for batch in _small_batches(view, start, stop, max_records, max_bytes, values):
-            rows, size = rows_within(batch.slice(0, max_records), max_bytes, least=0 if found else 1)
-            if rows:
-                found.append(batch.slice(0, rows))
-                start = batch.column(0)[rows - 1].as_py() + 1
-            max_records, max_bytes = max_records - rows, max_bytes - size
-            if rows < batch.num_rows or max_records == 0:
-                return FetchedBatches(found, start)
+        for position, end in _small_ranges(view, start, stop, max_records, max_bytes):
+            if found and end == position + 1 and view.span_bytes(position, end) > max(max_bytes, LARGE):
+                return FetchedBatches(found, position)
+            for batch in view.batches(position, end, max_records=max_records, values=values):
+                rows, size = rows_within(batch.slice(0, max_records), max_bytes, least=0 if found else 1)
+                if rows:
+                    found.append(batch.slice(0, rows))
+                    start = batch.column(0)[rows - 1].as_py() + 1
+                max_records, max_bytes = max_records - rows, max_bytes - size
+                if rows < batch.num_rows or max_records == 0:
+                    return FetchedBatches(found, start)
     except CorruptRecord:
         if not found:
             raise
@@ -102,14 +110,12 @@ def _range(log: Log, start: int, stop: int | None, max_records: int, max_bytes: 
 
 
 def _size(record: Record) -> int:
-    size = len(record.key or b"") + len(record.value or b"")
+    size = len(record.key or b"") + value_size(record.value)
     return size + sum(len(name.encode()) + len(value or b"") for name, value in record.headers)
 
 
-def _small_batches(
-    view: View, start: int, stop: int, max_records: int, max_bytes: int, values: Literal["view", "binary"]
-) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a range, cut so that not much more is decoded than the limits let through."""
+def _small_ranges(view: View, start: int, stop: int, max_records: int, max_bytes: int) -> Iterator[tuple[int, int]]:
+    """Yield a range piece by piece, so that not much more is decoded than the limits let through."""
     for reader in view.readers(start, stop):
         position, end = max(start, reader.base_offset), min(stop, reader.next_offset)
         step = _offsets_in(reader, max_bytes)
@@ -117,7 +123,9 @@ def _small_batches(
             step = min(step, max_records)
         while position < end:
             after = min(position + step, end)
-            yield from view.batches(position, after, max_records=max_records, values=values)
+            while after > position + 1 and reader.span_bytes(position, after) > 2 * max_bytes + LARGE:
+                after -= (after - position) // 2  # longer ones than on average
+            yield position, after
             position = after
 
 

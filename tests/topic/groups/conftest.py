@@ -29,7 +29,13 @@ class Hall:
     def open(self, mode: Any = "a") -> Groups:
         """Open the log and what stands in it."""
         self.log = seglog.open(self.storage, self.CONFIG if mode == "a" else None, mode=mode, clock=self.clock)
-        self.groups = Groups(self.log, partitions=self.count, clock=self.clock, bounds=self.bounds)
+        self.groups = Groups(
+            self.log,
+            partitions=self.count,
+            clock=self.clock,
+            bounds=self.bounds,
+            records_from=lambda topic, partition, offset: max(0, self.bounds(topic, partition)[1] - offset),
+        )
         return self.groups
 
     def reopen(self, mode: Any = "a") -> Groups:

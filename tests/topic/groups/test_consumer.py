@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 import seglog
-from seglog import Broker
+from seglog import Broker, LogConfig, Retention
 from seglog.errors import (
     CorruptRecord,
     InvalidArgument,
     LogClosed,
     LogReadOnly,
+    LogTruncated,
     NotAssigned,
     OffsetOutOfRange,
     TopicNotFound,
@@ -136,6 +137,24 @@ def test_chosen_offsets_are_committed_instead_of_what_was_polled(broker):
             consumer.commit({"orders": {0: 6}})
 
 
+def test_lag_counts_the_records_that_compaction_left(broker):
+    compacted = LogConfig(segment_bytes=4096, retention=Retention(compact=True, min_dirty_ratio=0))
+    log = broker.create_topic("users", config=compacted).partition(0)
+    for number in range(2000):
+        log.append(b"v" * 20, key=b"%d" % (number % 10))
+    log.compact()
+    left = len(list(log.scan()))
+    with broker.consumer("billing", ["users"]) as consumer:
+        assert consumer.lag() == broker.groups.describe("billing").lag == {("users", 0): left}
+        assert left < 100
+        consumer.poll(max_records=left - 5)
+        consumer.commit()
+        assert 5 <= consumer.lag()["users", 0] < left
+        consumer.poll()
+        consumer.commit()
+        assert consumer.lag() == broker.groups.describe("billing").lag == {("users", 0): 0}
+
+
 def test_seeking_goes_to_an_offset_or_a_time(broker):
     fill(broker, {0: 5, 1: 2})
     with broker.consumer("billing", ["orders"]) as consumer:
@@ -174,8 +193,77 @@ def test_what_retention_took_is_never_passed_over_in_silence(tmp_path, clock):
                     consumer.poll()
             assert (caught.value.offset, caught.value.lowest_offset) == (2, lowest)
             assert any("partition 0 of topic 'orders'" in note for note in caught.value.__notes__)
+            assert any(f"seek('orders', 0, {lowest})" in note for note in caught.value.__notes__)
+            assert (vars(caught.value)["topic"], vars(caught.value)["partition"]) == ("orders", 0)
             consumer.seek("orders", 0, lowest)
             assert consumer.poll()[0].offset == lowest
+
+
+def test_a_partition_that_was_truncated_and_grew_again_is_another_one(broker):
+    fill(broker, {0: 3, 1: 10})
+    with broker.consumer("billing", ["orders"]) as consumer:
+        consumer.poll()
+        consumer.commit()
+        broker.topic("orders").partition(1).truncate(5)
+        broker.groups.cut("orders", 1, 5)
+        fill(broker, {0: 1, 1: 8, 2: 1})
+        assert values(consumer.poll()) == ["2/0", "0/3"], "what stands in front of it comes first"
+        fill(broker, {2: 1})
+        for _ in range(2):
+            with pytest.raises(LogTruncated, match=r"partition 1 of topic 'orders'.*seek"):
+                consumer.poll()
+        consumer.commit()
+        assert broker.groups.committed("billing") == {"orders": {0: 4, 1: 5, 2: 1}}
+        consumer.seek("orders", 1, 5)
+        assert values(consumer.poll()) == [*(f"1/{turn}" for turn in range(5, 13)), "2/1"]
+
+
+def test_a_topic_that_was_deleted_and_created_anew_is_another_one(broker):
+    fill(broker, {0: 100})
+    with broker.consumer("billing", ["orders"]) as consumer:
+        consumer.poll()
+        broker.delete_topic("orders")
+        broker.create_topic("orders", partitions=3)
+        fill(broker, {0: 50})
+        with pytest.raises(OffsetOutOfRange) as caught:
+            consumer.poll()
+        assert any("made anew" in note for note in caught.value.__notes__)
+        fill(broker, {0: 60})
+        with pytest.raises(LogTruncated):
+            consumer.poll_batches()
+        consumer.seek("orders", 0, 0)
+        assert len(consumer.poll()) == 110
+
+
+def test_a_truncate_above_the_position_is_harmless(broker):
+    fill(broker, {0: 10})
+    with broker.consumer("billing", ["orders"]) as consumer:
+        assert len(consumer.poll(max_records=5)) == 5
+        broker.topic("orders").partition(0).truncate(7)
+        fill(broker, {0: 3})
+        assert values(consumer.poll()) == ["0/5", "0/6", "0/7", "0/8", "0/9"]
+        assert consumer.poll() == []
+
+
+def test_rolls_expiry_behind_the_position_and_compaction_are_harmless(tmp_path, clock):
+    with Broker(tmp_path, clock=clock) as broker:
+        compact = seglog.LogConfig(segment_bytes=512, retention=seglog.Retention(compact=True))
+        expiring = seglog.LogConfig(segment_bytes=512, retention=seglog.Retention(bytes=600))
+        for topic, config in (("orders", compact), ("events", expiring)):
+            broker.create_topic(topic, config=config)
+            fill(broker, {0: 40}, topic)
+        with broker.consumer("billing", ["orders", "events"]) as consumer:
+            consumer.seek("events", 0, broker.topic("events").partition(0).next_offset)
+            assert {record.topic for record in consumer.poll()} == {"orders"}
+            consumer.seek("orders", 0, 10)
+            assert len(consumer.poll(max_records=2)) == 2
+            for topic in ("orders", "events"):
+                fill(broker, {0: 5}, topic)
+            assert broker.topic("orders").partition(0).compact().superseded
+            assert broker.topic("events").partition(0).lowest_offset > 0
+            taken = consumer.poll()
+        assert [one.offset for one in taken if one.topic == "events"] == [40, 41, 42, 43, 44]
+        assert {one.offset for one in taken if one.topic == "orders"} >= {40, 41, 42, 43, 44}
 
 
 def test_a_damaged_record_is_raised_once_everything_before_it_was_given_out(broker):

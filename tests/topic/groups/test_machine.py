@@ -54,7 +54,13 @@ class GroupMachine(RuleBasedStateMachine):
 
     def open(self) -> None:
         self.log = seglog.open(self.storage, CONFIG, clock=lambda: self.now)
-        self.groups = Groups(self.log, partitions=self.count, clock=lambda: self.now, bounds=self.bounds)
+        self.groups = Groups(
+            self.log,
+            partitions=self.count,
+            clock=lambda: self.now,
+            bounds=self.bounds,
+            records_from=lambda topic, partition, offset: max(0, self.bounds(topic, partition)[1] - offset),
+        )
 
     def count(self, topic: str) -> int:
         if topic not in self.topics:

@@ -96,6 +96,12 @@ export async function ask(method, where, options) {
   return response.status === 204 ? null : answered(() => response.json());
 }
 
+/** Get bytes as they are, as a Blob: the browser keeps a large one where there is room. */
+export async function raw(where) {
+  const response = await call("GET", where, { headers: { Accept: "application/octet-stream" } });
+  return answered(() => response.blob());
+}
+
 /** Call and read NDJSON: {lines, headers}. */
 export async function lines(where, query, signal) {
   const response = await call("GET", where, { query, signal, headers: { Accept: "application/x-ndjson" } });

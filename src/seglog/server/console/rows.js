@@ -1,5 +1,6 @@
 /* Records as rows that open: what browsing and the live tail have in common. */
 
+import { path, raw } from "./api.js";
 import { h } from "./dom.js";
 import { moment } from "./parts.js";
 import { address } from "./route.js";
@@ -102,9 +103,12 @@ function details(topic, record, name, look) {
         ),
       ]),
     ),
-    valuePane(record, look, change),
+    valuePane(record, look, change, () => wholeValue(topic, record)),
   );
 }
+
+const wholeValue = (topic, { partition, offset }) =>
+  raw(path("topics", topic, "partitions", partition, "records", offset));
 
 function keyAddress(topic, record) {
   const text = typeof record.key === "string";

@@ -20,8 +20,8 @@ export function bytesOf(field) {
   return Uint8Array.from(atob(field.base64), (character) => character.charCodeAt(0));
 }
 
-/** The number of bytes of a field; 0 for null. */
-const lengthOf = (field) => (field === null || field === undefined ? 0 : bytesOf(field).length);
+/** The number of bytes of a record's value, of which the server may have sent the first ones only. */
+const lengthOf = (record) => record.value_bytes ?? bytesOf(record.value).length;
 
 /** A field on one line: text with control characters made visible, bytes as hex. */
 export function oneLine(field, most = PREVIEW_CHARACTERS) {
@@ -77,8 +77,9 @@ function isJson(text) {
   }
 }
 
-/** A value in full or cut. look: {mode, whole}; change: called with what is to be changed in it. */
-export function valuePane(record, look, change) {
+/** A value in full or cut. look: {mode, whole}; change: called with what is to be changed in it; fetched: gives a Blob
+ *  of the whole value. */
+export function valuePane(record, look, change, fetched) {
   if (record.value === null) return h("p", { class: "soft" }, "A tombstone: it says that the key is deleted.");
   const modes = modesOf(record.value);
   const mode = modes.includes(look.mode) ? look.mode : modes[0];
@@ -94,19 +95,22 @@ export function valuePane(record, look, change) {
           "aria-pressed": String(one === mode),
         }),
       ),
-      h("span", { class: "soft", title: `${exact(lengthOf(record.value))} bytes` }, bytes(lengthOf(record.value))),
-      navigator.clipboard && button("Copy", () => copy(record), { class: "quiet" }),
-      button("Download", () => download(record), { class: "quiet" }),
+      h("span", { class: "soft", title: `${exact(lengthOf(record))} bytes` }, bytes(lengthOf(record))),
+      navigator.clipboard && record.value_bytes === undefined && button("Copy", () => copy(record), { class: "quiet" }),
+      button("Download", () => download(record, fetched), { class: "quiet" }),
     ),
-    shown(record.value, mode, look.whole, change),
+    shown(record, mode, look.whole, change),
   );
 }
 
-function shown(field, mode, whole, change) {
+function shown(record, mode, whole, change) {
+  const field = record.value;
   const most = whole ? SHOWN_MAX : CUT_CHARACTERS;
   const data = mode === "hex" ? bytesOf(field) : null;
   const length = data ? data.length * 4 : field.length;
   const cut = length > most;
+  const incomplete = record.value_bytes !== undefined;
+  const held = bytesOf(field).length;
   const body = data
     ? hexDump(data.subarray(0, cut ? most / 4 : data.length))
     : mode === "json" && !cut
@@ -114,15 +118,15 @@ function shown(field, mode, whole, change) {
       : text(field.slice(0, most));
   return [
     h("pre", { class: mode, tabindex: "0", "aria-label": "Value" }, body),
-    cut &&
+    (cut || incomplete) &&
       h(
         "p",
         { class: "cut" },
-        whole
-          ? `The first ${bytes(SHOWN_MAX)} of ${bytes(lengthOf(field))}; download it to see the rest.`
+        whole || !cut
+          ? `The first ${bytes(Math.min(SHOWN_MAX, held))} of ${bytes(lengthOf(record))}; download it to see the rest.`
           : [
-              `The first ${bytes(data ? most / 4 : most)} of ${bytes(lengthOf(field))}. `,
-              button("Show all", () => change({ whole: true })),
+              `The first ${bytes(data ? most / 4 : most)} of ${bytes(lengthOf(record))}. `,
+              button(incomplete ? `Show ${bytes(held)}` : "Show all", () => change({ whole: true })),
             ],
       ),
   ];
@@ -189,10 +193,16 @@ async function copy(record) {
   }
 }
 
-function download(record) {
+async function download(record, fetched) {
+  let value;
+  try {
+    value = record.value_bytes === undefined ? new Blob([bytesOf(record.value)]) : await fetched();
+  } catch (error) {
+    return notify("bad", error.message);
+  }
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([bytesOf(record.value)]));
+  link.href = URL.createObjectURL(value);
   link.download = `partition-${record.partition}-offset-${record.offset}`;
   link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  return setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }

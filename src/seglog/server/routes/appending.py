@@ -36,7 +36,7 @@ SMALL = 1024 * 1024  # a value up to here is written by one call in the partitio
 
 
 async def _append_one(call: Call) -> Response:
-    values, topic = call.values, topic_of(call)
+    values, topic = call.values, await topic_of(call)
     if values["partition"] is not None:
         partition_log(topic, values["partition"])
     elif values["expected_offset"] is not None:
@@ -118,7 +118,7 @@ async def _stream(
 
 
 async def _append_many(call: Call) -> Response:
-    values, topic = call.values, topic_of(call)
+    values, topic = call.values, await topic_of(call)
     media = call.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media not in (ARROW, NDJSON):
         raise HttpProblem(415, f"a batch comes as {ARROW} or as {NDJSON}, not as {media or 'nothing'}")

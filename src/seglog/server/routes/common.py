@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from seglog.server.models import NAME
@@ -42,14 +43,18 @@ def json_of(about: str, properties: Mapping[str, Schema]) -> Answer:
     return Answer(about, {"application/json": object_of(properties)})
 
 
-def topic_of(call: Call) -> Topic:
-    """Return the topic in the request's path; TopicNotFound."""
-    return call.services.broker.topic(call.values["topic"])
+async def topic_of(call: Call, name: str | None = None) -> Topic:
+    """Return a topic, the one in the request's path if none is named; TopicNotFound. Opens it on a thread."""
+    name = call.values["topic"] if name is None else name
+    call.topics.add(name)
+    broker = call.services.broker
+    found = broker.if_open(name)
+    return await call.services.reads.run(partial(broker.topic, name)) if found is None else found
 
 
-def log_of(call: Call) -> Log:
+async def log_of(call: Call) -> Log:
     """Return the log of the partition in the request's path; 404 where there is none."""
-    return partition_log(topic_of(call), call.values["partition"])
+    return partition_log(await topic_of(call), call.values["partition"])
 
 
 def partition_log(topic: Topic, number: int) -> Log:

@@ -13,10 +13,10 @@ from starlette.responses import Response
 from seglog.errors import GroupNotFound
 from seglog.server import shapes
 from seglog.server.access import EVERY
-from seglog.server.models import NAME, Commit, Heartbeat, Join, positions_of
+from seglog.server.models import NAME, Commit, Heartbeat, Join, Lag, positions_of
 from seglog.server.operations import Call, Operation, json_answer
 from seglog.server.parameters import text
-from seglog.server.routes.common import EMPTY, json_of, partition_log
+from seglog.server.routes.common import EMPTY, json_of, partition_log, topic_of
 
 if TYPE_CHECKING:
     from seglog.server.access import Right
@@ -129,13 +129,30 @@ async def _offsets(call: Call) -> Response:
     return json_answer({"offsets": _named(committed)})
 
 
+async def _lag(call: Call) -> Response:
+    positions = positions_of((await call.json(Lag)).positions)
+    _require(call, "read", positions)
+    topics = {name: await topic_of(call, name) for name in positions}
+    logs = {
+        name: {number: partition_log(topics[name], number) for number in numbers} for name, numbers in positions.items()
+    }
+
+    def count() -> dict[str, dict[int, int]]:
+        return {
+            name: {number: log.records_from(positions[name][number]) for number, log in of.items()}
+            for name, of in logs.items()
+        }
+
+    return json_answer({"lag": await call.services.reads.run(count)})
+
+
 async def _commit(call: Call) -> Response:
     wanted = await call.json(Commit)
     offsets = positions_of(wanted.offsets)
     _require(call, "read", offsets)
     await _refuse_outsider(call)
     for name, numbers in offsets.items():
-        topic = call.services.broker.topic(name)
+        topic = await topic_of(call, name)
         for number in numbers:
             partition_log(topic, number)
     commit = partial(
@@ -233,5 +250,16 @@ OPERATIONS = (
         {204: EMPTY},
         (GROUP,),
         Commit,
+    ),
+    Operation(
+        "POST",
+        "/lag",
+        "lag",
+        "Count the records from positions on, reading none: exactly, or about where compaction left gaps.",
+        _lag,
+        "token",
+        {200: json_of("Topic, partition, records.", {"lag": shapes.OFFSETS})},
+        (),
+        Lag,
     ),
 )

@@ -5,17 +5,18 @@ They act on partition 0 of the topic "default", so that a session written for th
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
+from seglog.server.answers import LargeAnswer
 from seglog.server.bodies import OCTETS
 from seglog.server.models import TruncateIndex
 from seglog.server.operations import ANYTHING, Answer, Call, Operation, json_answer
 from seglog.server.parameters import integer
 from seglog.server.routes.appending import store
-from seglog.server.routes.common import ACK, ONCE, json_of
+from seglog.server.routes.common import ACK, ONCE, json_of, topic_of
+from seglog.server.routes.record import whole_record
 from seglog.server.routes.topics import truncate
 from seglog.server.services import DEFAULT_TOPIC
 from seglog.server.shapes import BINARY, COUNT
@@ -26,29 +27,29 @@ if TYPE_CHECKING:
 INDEX = integer("index", "A record's index in the log.", least=0).in_path()
 
 
-def _log(call: Call) -> Log:
-    return call.services.broker.topic(DEFAULT_TOPIC).partition(0)
+async def _log(call: Call) -> Log:
+    return (await topic_of(call, DEFAULT_TOPIC)).partition(0)
 
 
 async def _bounds(call: Call) -> Response:
-    log = _log(call)
+    log = await _log(call)
     return json_answer({"highest_index": log.next_offset, "lowest_index": log.lowest_offset})
 
 
 async def _append(call: Call) -> Response:
     async with call.spooled() as body:
-        _, offset = await store(call, call.services.broker.topic(DEFAULT_TOPIC), body, partition=0)
+        _, offset = await store(call, await topic_of(call, DEFAULT_TOPIC), body, partition=0)
     return json_answer({"write_index": offset})
 
 
 async def _read(call: Call) -> Response:
-    record = await call.services.reads.run(partial(_log(call).read, call.values["index"]))
-    return Response(record.value or b"", media_type=OCTETS)
+    record = await whole_record(call, await _log(call), call.values["index"])
+    return LargeAnswer(record.value or b"", call.services.answers, {}, OCTETS)
 
 
 async def _truncate(call: Call) -> Response:
     wanted = await call.json(TruncateIndex)
-    await truncate(call, (DEFAULT_TOPIC, 0), _log(call), wanted.truncate_index)
+    await truncate(call, (DEFAULT_TOPIC, 0), await _log(call), wanted.truncate_index)
     return Response(status_code=200)
 
 

@@ -6,17 +6,18 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote_from_bytes
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from starlette.responses import Response
 
 from seglog.errors import OffsetCompacted, OffsetOutOfRange
-from seglog.server.answers import LargeAnswer
-from seglog.server.bodies import ARROW, NDJSON, OCTETS, arrow_body, line_of, placed, placed_schema, shown_record
+from seglog.record import value_size
+from seglog.server.answers import LargeAnswer, NeedsRoom
+from seglog.server.bodies import ARROW, NDJSON, OCTETS, arrow_body, line_of, placed, placed_schema
 from seglog.server.models import Fetch, positions_of
 from seglog.server.operations import Answer, Call, Operation, json_answer
 from seglog.server.parameters import choice, data, integer, seconds
@@ -31,13 +32,17 @@ from seglog.server.routes.common import (
     partition_log,
     topic_of,
 )
+from seglog.server.routes.record import KEY_ABOUT, shown_answer, value_answer, whole_record
 from seglog.server.shapes import BINARY, COUNT, RECORD, by_number, or_null
 from seglog.server.waiting import woken
 from seglog.topic.fetch import fetch_batches, fetch_records
 from seglog.topic.partitioner import partition_of
+from seglog.topic.trace import passage_of
+from seglog.topic.trace import to_json as passages_to_json
 
 if TYPE_CHECKING:
     from seglog.log.log import Log
+    from seglog.log.view import View
     from seglog.record import Record
     from seglog.topic.places import Partition
 
@@ -45,6 +50,7 @@ OFFSET = integer("offset", "A record's offset.", least=0).in_path()
 START = integer("start", "The first offset to read; the lowest there is where it is not given.", least=0)
 STOP = integer("stop", "The offset to end before; the log's end where it is not given.", least=0)
 WAIT = seconds("wait", "Wait so many seconds for the first record, if there is none.", most=60)
+TRACED = 500  # partitions of one answer: a header has its limits in clients and proxies
 FEW = 1000  # records, whose number is no matter
 LINE_BYTES, ROW_BYTES = 64, 16  # what a record takes beside its own bytes, at least: many empty ones are large too
 EXPOSE = choice(
@@ -88,24 +94,22 @@ async def wait_for(
 
 async def _read_one(call: Call) -> Response:
     media = wanted_media(call, OCTETS, "application/json")
-    record: Record = await call.services.reads.run(partial(log_of(call).read, call.values["offset"]))
+    log, offset = await log_of(call), call.values["offset"]
     if media == "application/json":
-        return json_answer(shown_record(record))
-    headers = {"Seglog-Offset": str(record.offset), "Seglog-Timestamp": str(record.timestamp)}
-    if record.key is not None:
-        headers["Seglog-Key"] = quote_from_bytes(record.key[:4096])
-    if record.value is None:
-        return Response(status_code=204, headers={**headers, "Seglog-Tombstone": "true"})
-    return LargeAnswer(record.value, call.services.answers, headers, OCTETS)
+        return await shown_answer(call, log, offset)
+    return value_answer(call, await whole_record(call, log, offset))
 
 
 # --- a range ----------------------------------------------------------------------------------------------------------
 
 
 class Found(NamedTuple):
-    """What was read, as it will be sent, and where to go on. False where nothing has moved. state: see `_state`."""
+    """What was read, as it will be sent, and where to go on. False where nothing has moved.
 
-    body: bytes
+    state: headers that tell of which logs it is.
+    """
+
+    body: bytes | memoryview
     next_offsets: dict[Partition, int]
     moved: bool
     state: Mapping[str, str] = {}
@@ -125,19 +129,19 @@ def _checked_start(log: Log, start: int | None) -> int:
 
 
 async def _read_range(call: Call) -> Response:
-    values, log = call.values, log_of(call)
+    values, log = call.values, await log_of(call)
     arrow = wanted_media(call, NDJSON, ARROW) == ARROW
     place = (values["topic"], values["partition"])
     start = _checked_start(log, values["start"])
-    most = _most_bytes(call, values["max_bytes"], arrow)
+    bounds = _bounds(call, values, arrow)
 
-    def read() -> Found:
+    def read(room: int) -> Found:
         end = log.durable_offset if values["expose"] == "durable" else log.next_offset
         stop = end if values["stop"] is None else min(values["stop"], end)
-        found = _read_all({place: (log, start, stop)}, values["max_records"], most, arrow=arrow, several=False)
+        found = _read_all({place: (log, start, stop)}, bounds, room, arrow=arrow, several=False)
         return found._replace(state=_state(log))
 
-    found = await wait_for(call, [place], partial(_bounded, call, read, most), values["wait"])
+    found = await wait_for(call, [place], partial(_bounded, call, read, bounds.size), values["wait"])
     headers = {"Seglog-Next-Offset": str(found.next_offsets[place]), **found.state}
     return LargeAnswer(found.body, call.services.answers, headers, ARROW if arrow else NDJSON)
 
@@ -151,23 +155,42 @@ def _state(log: Log) -> dict[str, str]:
     return {"Seglog-Log": f"{manifest.log_id:016x}", "Seglog-Epoch": str(manifest.epoch)}
 
 
-def _most_bytes(call: Call, wanted: int, arrow: bool) -> int:
-    """Return how many bytes to read at most. In a line a byte may take six, and a record takes more than its bytes."""
-    limit = call.services.settings.limits.read_bytes
-    return min(wanted, limit if arrow else limit // 4)
+class Bounds(NamedTuple):
+    """How much is read at most. records; size: their bytes; shown: bytes of a value in a line."""
+
+    records: int
+    size: int
+    shown: int
 
 
-async def _bounded(call: Call, read: Callable[[], Found], most: int) -> Found:
-    with call.services.answers.reserved(most):
-        return await call.services.reads.run(read)
+def _bounds(call: Call, wanted: Mapping[str, Any], arrow: bool) -> Bounds:
+    """Return the bounds of an answer. In a line a byte may take six, and a record takes more than its bytes."""
+    limits = call.services.settings.limits
+    size = min(wanted["max_bytes"], limits.read_bytes if arrow else limits.read_bytes // 4)
+    records = min(wanted["max_records"], size // (ROW_BYTES if arrow else LINE_BYTES) + FEW)
+    return Bounds(records, size, limits.shown_bytes)
+
+
+async def _bounded(call: Call, read: Callable[[int], Found], most: int) -> Found:
+    return await call.services.answers.read(call.services.reads, read, most)
+
+
+def _check_room(log: Log, start: int, room: int) -> None:
+    """Raise NeedsRoom where the first record alone takes more: in a batch, and in the answer that is made of it."""
+    size = log.view().span_bytes(start, start + 1)
+    if size > room:
+        raise NeedsRoom(2 * size)
 
 
 def _read_all(
-    logs: Mapping[Partition, tuple[Log, int, int]], records: int, size: int, *, arrow: bool, several: bool
+    logs: Mapping[Partition, tuple[Log, int, int]], bounds: Bounds, room: int, *, arrow: bool, several: bool
 ) -> Found:
-    """Read start .. stop of each log in turn until a bound is reached, and write it as it will be sent."""
+    """Read start .. stop of each log in turn until a bound is reached, and write it as it will be sent.
+
+    room: bytes of memory that are held for it; NeedsRoom where they do not do.
+    """
     parts: list[Any] = []
-    records = min(records, size // (ROW_BYTES if arrow else LINE_BYTES) + FEW)
+    records, size, most = bounds
     reached: dict[Partition, int] = {}
     for place, (log, start, stop) in logs.items():
         reached[place] = start
@@ -175,6 +198,7 @@ def _read_all(
             continue
         shown = place if several else None
         if arrow:
+            _check_room(log, start, room)
             batches, reached[place] = fetch_batches(
                 log, start, stop, max_records=records, max_bytes=size, values="binary"
             )
@@ -182,10 +206,10 @@ def _read_all(
             records -= sum(batch.num_rows for batch in batches)
             size -= sum(batch.nbytes for batch in batches)
         else:
-            found, reached[place] = fetch_records(log, start, stop, max_records=records, max_bytes=size)
-            parts += [line_of(record, shown) for record in found]
+            found, reached[place] = fetch_records(log, start, stop, max_records=records, max_bytes=size, keep=most)
+            parts += [line_of(record, most, shown) for record in found]
             records -= len(found)
-            size -= sum(len(record.value or b"") + len(record.key or b"") for record in found)
+            size -= sum(value_size(record.value) + len(record.key or b"") for record in found)
     moved = any(reached[place] > start for place, (_, start, _) in logs.items())
     if arrow:
         return Found(arrow_body(parts, placed_schema() if several else None), reached, moved)
@@ -198,27 +222,42 @@ def _read_all(
 async def _fetch_several(call: Call) -> Response:
     wanted = await call.json(Fetch)
     arrow = wanted_media(call, NDJSON, ARROW) == ARROW
-    starts = _starts_of(call, positions_of(wanted.positions))
-    most = _most_bytes(call, wanted.max_bytes, arrow)
+    starts = await _starts_of(call, positions_of(wanted.positions))
+    bounds = _bounds(call, vars(wanted), arrow)
 
-    def read() -> Found:
+    def read(room: int) -> Found:
+        views = {place: log.view() for place, (log, _) in starts.items()}
         logs = {place: (log, start, log.next_offset) for place, (log, start) in starts.items()}
-        return _read_all(logs, wanted.max_records, most, arrow=arrow, several=True)
+        found = _read_all(logs, bounds, room, arrow=arrow, several=True)
+        return found._replace(state=_passages(views, starts, found.next_offsets))
 
-    found = await wait_for(call, starts, partial(_bounded, call, read, most), wanted.wait)
+    found = await wait_for(call, starts, partial(_bounded, call, read, bounds.size), wanted.wait)
     reached: dict[str, dict[str, int]] = {}
     for (topic, number), offset in found.next_offsets.items():
         reached.setdefault(topic, {})[str(number)] = offset
-    headers = {"Seglog-Next-Offsets": json.dumps(reached)}
+    headers = {"Seglog-Next-Offsets": json.dumps(reached), **found.state}
     return LargeAnswer(found.body, call.services.answers, headers, ARROW if arrow else NDJSON)
 
 
-def _starts_of(call: Call, positions: dict[str, dict[int, int]]) -> dict[Partition, tuple[Log, int]]:
+def _passages(
+    views: Mapping[Partition, View], starts: Mapping[Partition, tuple[Log, int]], reached: Mapping[Partition, int]
+) -> dict[str, str]:
+    """Return a header by which a client that fetches on notices another log in the place of one it has read.
+
+    views: of before the reading. Of very many partitions it names those that moved first, and not all.
+    """
+    moved_first = sorted(reached.items(), key=lambda item: item[1] == starts[item[0]][1])
+    told = islice(moved_first, TRACED)
+    passages = ((place, passage_of(views[place], starts[place][1], end)) for place, end in told)
+    return {"Seglog-Traces": passages_to_json(passages)}
+
+
+async def _starts_of(call: Call, positions: dict[str, dict[int, int]]) -> dict[Partition, tuple[Log, int]]:
     """Return place -> log and where to begin; an error names the place."""
     starts: dict[Partition, tuple[Log, int]] = {}
     for name, offsets in positions.items():
         call.caller.require("read", name)
-        topic = call.services.broker.topic(name)
+        topic = await topic_of(call, name)
         for number, start in offsets.items():
             log = partition_log(topic, number)
             try:
@@ -233,7 +272,7 @@ def _starts_of(call: Call, positions: dict[str, dict[int, int]]) -> dict[Partiti
 
 
 async def _offsets_at(call: Call) -> Response:
-    topic, timestamp = topic_of(call), call.values["timestamp"]
+    topic, timestamp = await topic_of(call), call.values["timestamp"]
 
     def find() -> dict[str, int | None]:
         return {str(number): topic.partition(number).offset_at(timestamp) for number in range(topic.partitions)}
@@ -242,32 +281,32 @@ async def _offsets_at(call: Call) -> Response:
 
 
 async def _by_key(call: Call) -> Response:
-    topic, key, most = topic_of(call), call.values["key"], call.values["max_records"]
+    topic, key, most = await topic_of(call), call.values["key"], call.values["max_records"]
     number = partition_of(key, topic.partitions)
-    limit = call.services.settings.limits.read_bytes
+    limits = call.services.settings.limits
+    limit, shown = limits.read_bytes // 4, limits.shown_bytes
 
     def find() -> Found:
-        lines = [
-            line_of(record, (topic.name, number)) for record in _records_of(topic.partition(number), key, most, limit)
-        ]
-        return Found(b"".join(lines), {}, moved=True)
+        records = _records_of(topic.partition(number), key, most, limit, shown)
+        return Found(b"".join(line_of(record, shown, (topic.name, number)) for record in records), {}, moved=True)
 
     with call.services.answers.reserved(limit):
         found = await call.services.scans.run(find)
     return LargeAnswer(found.body, call.services.answers, {"Seglog-Partition": str(number)}, NDJSON)
 
 
-def _records_of(log: Log, key: bytes, most: int, limit: int) -> list[Record]:
+def _records_of(log: Log, key: bytes, most: int, limit: int, shown: int) -> list[Record]:
     """Return the last records of a key, the newest last, up to `limit` bytes of values; reads the whole partition."""
     offsets: list[int] = []
-    for batch in log.batches(values="binary"):
-        hits = batch.column("offset").filter(pc.equal(batch.column("key"), pa.scalar(key, pa.binary())))
+    for batch in log.batches():  # views into the store: values are not copied
+        keys = batch.column("key").cast(pa.binary())
+        hits = batch.column("offset").filter(pc.equal(keys, pa.scalar(key, pa.binary())))
         offsets = [*offsets, *hits.to_pylist()][-most:]
     records: list[Record] = []
     for offset in reversed(offsets):
         with suppress(OffsetCompacted):  # a later record of the key took its place meanwhile
-            record = log.read(offset)
-            limit -= len(record.value or b"")
+            record = log.read_cut(offset, shown)
+            limit -= min(value_size(record.value), shown)
             if limit < 0 and records:
                 break
             records.append(record)
@@ -283,7 +322,7 @@ OPERATIONS = (
         _read_one,
         "read",
         {
-            200: Answer("The value.", {OCTETS: BINARY, "application/json": RECORD}),
+            200: Answer(f"The value. {KEY_ABOUT}", {OCTETS: BINARY, "application/json": RECORD}),
             204: Answer("A tombstone."),
         },
         (TOPIC, PARTITION.in_path(), OFFSET),

@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from seglog.errors import Busy, InvalidArgument, SeglogError
 from seglog.server.bodies import shown_record
-from seglog.server.operations import Answer, Call, Operation
+from seglog.server.operations import Answer, Call, Operation, true_cause
 from seglog.server.parameters import choice, text
 from seglog.server.problems import problem
 from seglog.server.routes.common import PARTITION, TOPIC, partition_log, topic_of
@@ -42,7 +42,7 @@ LAST = text(
 
 
 async def _tail(call: Call) -> Response:
-    services, topic = call.services, topic_of(call)
+    services, topic = call.services, await topic_of(call)
     if services.tails >= services.settings.limits.tails:
         raise Busy(f"{services.tails} live tails are open already; close one, or poll with `wait`")
     tails = await services.reads.run(partial(_tails_of, call, topic))
@@ -74,6 +74,7 @@ def _positions(event_id: str | None) -> dict[int, int]:
 async def _events(call: Call, topic: Topic, tails: dict[int, Tail]) -> AsyncIterator[bytes]:
     """Yield events for as long as the client stays; a last one tells why it ended, if not by the client's will."""
     services = call.services
+    most = services.settings.limits.shown_bytes
     services.tails += 1
     try:
         with services.waiting.on((topic.name, number) for number in tails) as event:
@@ -82,28 +83,29 @@ async def _events(call: Call, topic: Topic, tails: dict[int, Tail]) -> AsyncIter
                 event.clear()
                 found = False
                 for number, tail in tails.items():
-                    events = await services.reads.run(partial(_polled, tail, number, tails))
+                    events = await services.reads.run(partial(_polled, tail, number, tails, most))
                     found = found or bool(events)
                     if events:
                         yield events
                 if not found and not await woken(event, KEEP_ALIVE_SECONDS):
                     yield b": still here\n\n"
-    except SeglogError as error:
-        yield b"event: error\ndata: " + bytes(problem(error).body) + b"\n\n"
+    except (SeglogError, OSError) as error:
+        told = problem(await true_cause(call, error))
+        yield b"event: error\ndata: " + bytes(told.body) + b"\n\n"
     finally:
         services.tails -= 1
 
 
-def _polled(tail: Tail, number: int, tails: dict[int, Tail]) -> bytes:
+def _polled(tail: Tail, number: int, tails: dict[int, Tail], most: int) -> bytes:
     """Return what has come in one partition as events; on a thread, as JSON of long values takes its time."""
-    return b"".join(_event(record, number, tails) for record in tail.poll(RECORDS, BYTES))
+    return b"".join(_event(record, number, tails, most) for record in tail.poll(RECORDS, BYTES, keep=most))
 
 
-def _event(record: Record, number: int, tails: dict[int, Tail]) -> bytes:
+def _event(record: Record, number: int, tails: dict[int, Tail], most: int) -> bytes:
     """Return a record as an event, whose id says where every partition goes on behind it."""
     places = {str(one): tail.position for one, tail in tails.items()}
     places[str(number)] = record.offset + 1
-    shown = {"partition": number, **shown_record(record)}
+    shown = {"partition": number, **shown_record(record, most)}
     return f"id: {json.dumps(places)}\nevent: record\ndata: {json.dumps(shown)}\n\n".encode()
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
 from seglog.client import Client
-from seglog.errors import InvalidArgument, LogNotFound, LogTruncated, TopicNotFound
+from seglog.errors import CorruptLog, InvalidArgument, LogNotFound, LogTruncated, TopicNotFound
 from seglog.spark.read.batches import BATCH_ROWS
 from seglog.spark.read.extents import Extent, LogSnapshot
 from seglog.spark.read.place import selected
@@ -50,7 +50,13 @@ class RemoteSite:
         self._quiet_until = 0.0
 
     def places(self, selection: Selection) -> list[Place]:
-        """Return the partitions that are selected; InvalidArgument that names the option of the selection."""
+        """Return the partitions that are selected; InvalidArgument that names the option of the selection.
+
+        CorruptLog where the server cannot open one that may be meant: it is not left out in silence.
+        """
+        for name, why in self._client.failed_topics().items():
+            if selection.wants(name):
+                raise CorruptLog(f"{self.where} cannot open topic {name!r}: {why}")
         topics = {
             topic.name: [self._place(topic.name, number) for number in range(topic.partitions)]
             for topic in self._client.topics()

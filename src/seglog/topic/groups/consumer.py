@@ -19,6 +19,7 @@ from seglog.topic.groups.asked import checked_timeout, checked_topics, checked_w
 from seglog.topic.groups.assignment import checked_share, shared
 from seglog.topic.groups.position import Cursor
 from seglog.topic.names import checked_name
+from seglog.topic.trace import passage_of, tell_how_to_go_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,7 +105,8 @@ class Consumer:
         """Return the next records, of one or more partitions; waits up to `timeout` seconds for the first.
 
         max_bytes: of keys, values and headers; one record comes, however large. OffsetOutOfRange where a position is
-        no longer in its partition, or not yet: nothing is skipped in silence; `seek` says where to go on.
+        no longer in its partition, or not yet; LogTruncated where what this consumer read of a partition is no longer
+        part of it; both with topic and partition. Nothing is skipped in silence; `seek` says where to go on.
         """
         pieces = self._poll(_records, max_records, max_bytes, timeout)
         return [TopicRecord(*partition, *record) for partition, piece in pieces for record in piece.found]
@@ -135,19 +137,31 @@ class Consumer:
         for topic, of in self._cursor.wanted().items():
             for number, start in of.items():
                 try:
-                    piece = read(self._log((topic, number)), start, max_records, max_bytes)
+                    piece = self._read_one(read, (topic, number), start, max_records, max_bytes)
                 except SeglogError as error:
                     if pieces:  # these are to be delivered; the next poll comes to this partition, and raises
                         return pieces
                     error.add_note(f"partition {number} of topic {topic!r}, read by group {self._group!r}")
                     raise
-                self._cursor.took((topic, number), piece.next_offset, piece.records > 0)
                 if piece.records:
                     pieces.append(((topic, number), piece))
                     max_records, max_bytes = max_records - piece.records, max_bytes - piece.bytes
                 if max_records <= 0 or max_bytes <= 0:
                     return pieces
         return pieces
+
+    def _read_one(self, read: _Read, partition: Partition, start: int, max_records: int, max_bytes: int) -> _Piece:
+        """Read a piece of one partition and note it, if the log is still the one that was read so far."""
+        log = self._log(partition)
+        view = log.view()  # before the reading, as traces want it
+        try:
+            piece = read(log, start, max_records, max_bytes)
+        except OffsetOutOfRange as error:
+            tell_how_to_go_on(error, partition)
+            raise
+        passage = passage_of(view, start, piece.next_offset)
+        self._cursor.took(partition, piece.next_offset, piece.records > 0, passage=passage)
+        return piece
 
     def _log(self, partition: Partition) -> Log:
         return self._broker.topic(partition[0]).partition(partition[1])
@@ -187,13 +201,12 @@ class Consumer:
             self._cursor.seek(partition, end if found is None else found)
 
     def lag(self) -> dict[Partition, int]:
-        """Return how many offsets this consumer is behind the end of each of its partitions."""
-        behind = {}
-        for topic, of in self.positions.items():
-            for number, position in of.items():
-                lowest, end = self._bounds((topic, number))
-                behind[topic, number] = max(0, end - max(position, lowest))
-        return behind
+        """Return how many records each assigned partition has from here on; in a compacted one, about."""
+        return {
+            (topic, number): self._log((topic, number)).records_from(position)
+            for topic, of in self.positions.items()
+            for number, position in of.items()
+        }
 
     def _bounds(self, partition: Partition) -> tuple[int, int]:
         log = self._log(partition)

@@ -54,15 +54,18 @@ class Groups:
         partitions: Callable[[str], int],
         clock: Clock = system_clock,
         bounds: Callable[[str, int], tuple[int, int]],
+        records_from: Callable[[str, int, int], int],
     ) -> None:
         """log: `.groups`, read at once: CorruptLog where a record is not one of ours.
 
-        partitions: topic -> how many (TopicNotFound); bounds: topic, partition -> its lowest and its next offset. Both
-        are called while a group is locked.
+        partitions: topic -> how many (TopicNotFound); bounds: topic, partition -> its lowest and its next offset;
+        records_from: topic, partition, offset -> how many records there are from there on. All are called while a group
+        is locked.
         """
         self._log = log
         self._partitions = partitions
         self._bounds = bounds
+        self._records_from = records_from
         self._clock = clock
         self._reads_only = isinstance(log, LogFollower)
         self._lock = threading.RLock()
@@ -226,7 +229,7 @@ class Groups:
             return sorted(self._book.crews.keys() | self._book.offsets.keys())
 
     def describe(self, group: str) -> GroupState:
-        """Return a group's members, what it has committed and how far behind it is. GroupNotFound."""
+        """Return a group's members, what it has committed, and how many records it has not read. GroupNotFound."""
         with self._lock:
             self._check_known(group)
             crew, offsets = self._present(group), dict(self._book.offsets.get(group, {}))
@@ -246,10 +249,9 @@ class Groups:
 
     def _lag(self, partition: Partition, committed: int | None) -> int:
         try:
-            lowest, end = self._bounds(*partition)
+            return self._records_from(*partition, committed or 0)
         except (TopicNotFound, InvalidArgument):  # deleted, or made anew with fewer: there is nothing to be read
             return 0
-        return max(0, end - max(lowest if committed is None else committed, lowest))
 
     def delete(self, group: str) -> None:
         """Forget a group and what it has committed. GroupNotFound; GroupConflict while it has members."""

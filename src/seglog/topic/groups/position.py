@@ -6,7 +6,7 @@ all drive this one. What they do, in this order, again and again:
     if cursor.beat_due(now): say so to the group         -> cursor.adopt(assignment, generation, now)
                              or, an unknown member       -> cursor.reset(), join anew, adopt
     for each of cursor.needs_position(): find its start  -> cursor.place(partition, offset, committed=...)
-    fetch cursor.wanted(), in its order                  -> cursor.took(partition, next_offset, returned)
+    fetch cursor.wanted(), in its order                  -> cursor.took(partition, next_offset, returned, ...)
     when asked to: commit cursor.to_commit()             -> cursor.committed(those)
 
 Times are integer microseconds of any one clock; offsets are those of the records to be read next.
@@ -17,12 +17,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from seglog.errors import NotAssigned
+from seglog.topic.trace import Trace, log_was_cut, was_cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from seglog.topic.places import Partition
     from seglog.topic.positions import Positions
+    from seglog.topic.trace import Passage
 
 MAX_BEAT_SECONDS = 3.0
 """The longest that a member stays silent of its own will, so that a handover does not wait for a long session."""
@@ -33,6 +35,14 @@ class Change(NamedTuple):
 
     released: tuple[Partition, ...]
     added: tuple[Partition, ...]
+
+
+class Standing(NamedTuple):
+    """Where a partition stands: the offset to be read next, what the group has (None: nothing), what was read last."""
+
+    offset: int
+    committed: int | None
+    trace: Trace | None
 
 
 class Cursor:
@@ -50,6 +60,8 @@ class Cursor:
         self._committed: dict[Partition, int] = {}
         self._leaving: dict[Partition, int] = {}
         self._turn: Partition | None = None
+        self._traces: dict[Partition, Trace] = {}  # of the positions, where a fetch told them
+        self._cut: set[Partition] = set()  # until a seek: what was read there is not to be committed any more
 
     # --- the group ------------------------------------------------------------------------------------------------
 
@@ -64,6 +76,7 @@ class Cursor:
         self._leaving = {one: self._next[one] for one in change.released if self._is_uncommitted(one)}
         for one in change.released:
             self._next.pop(one, None)
+            self._forget_trace(one)
         self._committed = {one: offset for one, offset in self._committed.items() if one in keeps & had}
         self.assignment, self.generation, self._heard = answer, generation, now
         self._handing_over = bool(change.released)
@@ -74,6 +87,7 @@ class Cursor:
         change = Change(self.assignment, ())
         self.assignment, self.generation, self._heard, self._handing_over = (), 0, None, False
         self._next, self._committed, self._leaving = {}, {}, {}
+        self._traces, self._cut = {}, set()
         return change
 
     def beat_due(self, now: int) -> bool:
@@ -98,18 +112,25 @@ class Cursor:
         return _nested({one: self._next[one] for one in self.assignment if one in self._next})
 
     @property
-    def standing(self) -> dict[Partition, tuple[int, int | None]]:
-        """Partition -> where it stands, and what the group has committed as far as is known here (None: nothing)."""
-        return {one: (offset, self._committed.get(one)) for one, offset in self._next.items()}
+    def standing(self) -> dict[Partition, Standing]:
+        """Partition -> where it stands, as far as is known here."""
+        return {
+            one: Standing(offset, self._committed.get(one), self._traces.get(one)) for one, offset in self._next.items()
+        }
 
     def needs_position(self) -> list[Partition]:
         """Return the assigned partitions of which nobody has said yet where to begin."""
         return [one for one in self.assignment if one not in self._next]
 
-    def place(self, partition: Partition, offset: int, *, committed: bool = False) -> None:
-        """Begin a partition at an offset, unless it has one by now. committed: that offset is what the group has."""
+    def place(self, partition: Partition, offset: int, *, committed: bool = False, trace: Trace | None = None) -> None:
+        """Begin a partition at an offset, unless it has one by now. committed: that offset is what the group has.
+
+        trace: what stood before the offset, where this consumer has read that.
+        """
         if partition in self.assignment and partition not in self._next:
             self._next[partition] = offset
+            if trace is not None:
+                self._traces[partition] = trace
             if committed:
                 self._committed[partition] = offset
 
@@ -120,6 +141,9 @@ class Cursor:
             raise NotAssigned(
                 f"partition {number} of topic {topic!r} is not assigned to this consumer; poll, then seek"
             )
+        if partition in self._cut:
+            self._committed.pop(partition, None)  # the group's was set back by whoever cut the log
+        self._forget_trace(partition)
         self._next[partition] = offset
 
     def wanted(self, most: int | None = None) -> dict[str, dict[int, int]]:
@@ -129,18 +153,40 @@ class Cursor:
         ordered = (placed[first:] + placed[:first])[:most]
         return _nested({one: self._next[one] for one in ordered})
 
-    def took(self, partition: Partition, next_offset: int, returned: bool, *, start: int | None = None) -> bool:
+    def took(
+        self,
+        partition: Partition,
+        next_offset: int,
+        returned: bool,
+        *,
+        start: int | None = None,
+        passage: Passage | None = None,
+    ) -> bool:
         """Note that a fetch came as far as `next_offset`; returned: whether records came of it, which ends the turn.
 
         False, and the records are not to be delivered, where the partition is no longer assigned, or where it does not
-        stand at `start` (where that fetch began) any more because of a seek meanwhile.
+        stand at `start` (where that fetch began) any more because of a seek meanwhile. passage: the traces of the
+        fetch's start and end. LogTruncated where the first one says that what was read before is gone: the position
+        stays, and is not committed any more, until a seek.
         """
         if partition not in self._next or (start is not None and self._next[partition] != start):
             return False
+        known = self._traces.get(partition) if self._next[partition] else None  # before offset 0 there is nothing
+        if passage is not None:
+            if known is not None and was_cut(known, passage.before):
+                self._cut.add(partition)
+                raise log_was_cut(partition, self._next[partition])
+            self._traces[partition] = passage.after
+        elif next_offset != self._next[partition]:
+            self._traces.pop(partition, None)  # it is of another position
         self._next[partition] = next_offset
         if returned:
             self._turn = partition
         return True
+
+    def _forget_trace(self, partition: Partition) -> None:
+        self._traces.pop(partition, None)
+        self._cut.discard(partition)
 
     # --- commits --------------------------------------------------------------------------------------------------
 
@@ -160,7 +206,9 @@ class Cursor:
                     del self._leaving[partition]
 
     def _is_uncommitted(self, partition: Partition) -> bool:
-        return partition in self._next and self._committed.get(partition) != self._next[partition]
+        if partition not in self._next or partition in self._cut:
+            return False
+        return self._committed.get(partition) != self._next[partition]
 
 
 def _nested(offsets: dict[Partition, int]) -> dict[str, dict[int, int]]:

@@ -1,0 +1,60 @@
+"""One record as an answer: its value as it was sent, in whole or none of it, or all of the record as JSON."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+from urllib.parse import quote_from_bytes
+
+from starlette.responses import Response
+
+from seglog.server.answers import LargeAnswer, NeedsRoom
+from seglog.server.bodies import OCTETS, line_of
+
+if TYPE_CHECKING:
+    from seglog.log.log import Log
+    from seglog.record import Record
+    from seglog.server.operations import Call
+
+SMALL = 1024 * 1024  # a record that is read without asking whether there is room
+KEY_BYTES = 4096  # of a key that a header takes, before it is percent-encoded
+KEY_ABOUT = (
+    f"Seglog-Key has the key, percent-encoded, if it has at most {KEY_BYTES} bytes; of a longer one Seglog-Key-Bytes "
+    "tells the length, and JSON has it."
+)
+
+
+async def whole_record(call: Call, log: Log, offset: int) -> Record:
+    """Read a record with all of its value, once there is room for it; Busy where there is none."""
+    services = call.services
+    read = partial(_read, log, offset)
+    record: Record = await services.answers.read(services.reads, read, SMALL, free=SMALL)
+    return record
+
+
+def _read(log: Log, offset: int, room: int) -> Record:
+    view = log.view()
+    if view.lowest_offset <= offset < view.next_offset:
+        size = view.span_bytes(offset, offset + 1)
+        if size > room:
+            raise NeedsRoom(size)
+    return log.read(offset)
+
+
+def value_answer(call: Call, record: Record) -> Response:
+    """Return the answer that is a record's value, with the rest but for headers in its head."""
+    headers = {"Seglog-Offset": str(record.offset), "Seglog-Timestamp": str(record.timestamp)}
+    if record.key is not None and len(record.key) <= KEY_BYTES:
+        headers["Seglog-Key"] = quote_from_bytes(record.key)
+    elif record.key is not None:
+        headers["Seglog-Key-Bytes"] = str(len(record.key))
+    if record.value is None:
+        return Response(status_code=204, headers={**headers, "Seglog-Tombstone": "true"})
+    return LargeAnswer(record.value, call.services.answers, headers, OCTETS)
+
+
+async def shown_answer(call: Call, log: Log, offset: int) -> Response:
+    """Return the answer that is a record as JSON, a long value cut."""
+    most = call.services.settings.limits.shown_bytes
+    body = await call.services.reads.run(lambda: line_of(log.read_cut(offset, most), most))
+    return LargeAnswer(body, call.services.answers, {}, "application/json")

@@ -1,0 +1,179 @@
+"""Whether a log is still the one that was read: traces of real logs, and what a position makes of them."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import seglog
+from seglog import LogConfig, MemoryStorage, Retention
+from seglog.errors import LogTruncated
+from seglog.topic.groups.position import Cursor
+from seglog.topic.trace import Passage, Trace, from_json, passage_of, to_json, trace_of, was_cut
+
+A, B = ("orders", 0), ("orders", 1)
+CONFIG = LogConfig(segment_bytes=512, retention=Retention(compact=True))
+READ = Trace("a", 0, 3)
+
+
+def filled(count: int = 20) -> Any:
+    """A log of several segments; all records of one key, so that a compaction rewrites what is sealed."""
+    log = seglog.open(MemoryStorage(), CONFIG)
+    grow(log, count)
+    return log
+
+
+def grow(log: Any, count: int) -> None:
+    for _ in range(count):
+        log.append(b"x" * 20, key=b"k")
+
+
+def test_a_log_that_only_grows_rolls_and_is_compacted_is_not_cut() -> None:
+    with filled() as log:
+        known = trace_of(log.view(), 10)
+        grow(log, 30)
+        log.compact()
+        assert trace_of(log.view(), 10).epoch == 0
+        assert not was_cut(known, trace_of(log.view(), 10))
+
+
+def test_a_truncate_below_a_position_is_noticed_however_the_log_grows_and_one_above_it_is_harmless() -> None:
+    for cut in range(20):
+        with filled() as log:
+            known = trace_of(log.view(), 10)
+            log.truncate(cut)
+            assert was_cut(known, trace_of(log.view(), 10)) == (cut < 10)
+            grow(log, 30)
+            assert was_cut(known, trace_of(log.view(), 10)) == (cut < 10)
+
+
+def test_a_log_made_anew_is_another_one() -> None:
+    with filled() as log, filled() as other:
+        assert was_cut(trace_of(log.view(), 10), trace_of(other.view(), 10))
+        assert was_cut(trace_of(log.view(), 0), trace_of(other.view(), 0))
+
+
+def test_where_nothing_was_read_before_it_a_truncate_takes_nothing_from_a_position() -> None:
+    with filled() as log:
+        known = trace_of(log.view(), 0)
+        assert known.file is None
+        log.truncate(0)
+        grow(log, 5)
+        assert not was_cut(known, trace_of(log.view(), 0))
+
+
+def test_a_truncate_while_a_piece_is_read_is_noticed_by_the_next() -> None:
+    with filled() as log:
+        view = log.view()
+        log.truncate(5)
+        grow(log, 30)
+        assert was_cut(passage_of(view, 10, 15).after, trace_of(log.view(), 15))
+
+
+@given(
+    st.dictionaries(
+        st.tuples(st.text(), st.integers(0, 9999)),
+        st.tuples(st.text(), st.integers(0), st.none() | st.integers(0), st.none() | st.integers(0)),
+    )
+)
+def test_passages_go_through_a_header_and_come_back(told: dict[Any, Any]) -> None:
+    passages = {
+        place: Passage(Trace(log, epoch, before), Trace(log, epoch, after))
+        for place, (log, epoch, before, after) in told.items()
+    }
+    text = to_json(passages.items())
+    assert text.isascii()
+    assert from_json(text) == passages
+
+
+def test_the_header_is_what_the_contract_says() -> None:
+    text = to_json([(A, Passage(READ, Trace("a", 0, 4)))])
+    assert json.loads(text) == {"orders": {"0": ["a", 0, 3, 4]}}
+
+
+# --- what a position makes of it --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cursor() -> Cursor:
+    """Two partitions, both read and committed to 10."""
+    cursor = Cursor()
+    cursor.adopt([A, B])
+    for partition in (A, B):
+        cursor.place(partition, 0, committed=True)
+        cursor.took(partition, 10, True, passage=Passage(Trace("a", 0, None), READ))
+    cursor.committed({"orders": {0: 10, 1: 10}})
+    return cursor
+
+
+def cut(offset: int = 13) -> dict[str, Any]:
+    """What a fetch says after a truncate: other records up to `offset`."""
+    return {"next_offset": offset, "returned": True, "passage": Passage(Trace("a", 1, 7), Trace("a", 1, 7))}
+
+
+def test_a_cut_is_raised_until_a_seek_and_moves_nothing(cursor: Cursor) -> None:
+    for _ in range(2):
+        with pytest.raises(LogTruncated, match=r"partition 1 of topic 'orders'.* 10.*seek") as caught:
+            cursor.took(B, **cut())
+    assert vars(caught.value) == {"topic": "orders", "partition": 1}
+    assert cursor.positions == {"orders": {0: 10, 1: 10}}
+    cursor.seek(B, 5)
+    assert cursor.took(B, **cut())
+    assert cursor.positions == {"orders": {0: 10, 1: 13}}
+
+
+def test_a_position_in_what_was_cut_is_not_committed(cursor: Cursor) -> None:
+    cursor.took(B, 12, True, passage=Passage(READ, READ))
+    with pytest.raises(LogTruncated):
+        cursor.took(B, **cut())
+    assert cursor.to_commit() == {}
+    cursor.adopt([A])
+    assert cursor.to_commit() == {}
+
+
+def test_a_seek_after_a_cut_is_committed_even_to_where_the_group_was(cursor: Cursor) -> None:
+    with pytest.raises(LogTruncated):
+        cursor.took(B, **cut())
+    cursor.seek(B, 10)
+    assert cursor.to_commit() == {"orders": {1: 10}}
+
+
+def test_who_is_placed_anew_has_read_nothing_unless_it_says_so(cursor: Cursor) -> None:
+    standing = cursor.standing
+    assert standing[B] == (10, 10, READ)
+    cursor.reset()
+    cursor.adopt([A, B])
+    cursor.place(A, 10)
+    cursor.place(B, 10, trace=standing[B].trace)
+    assert cursor.took(A, **cut())
+    with pytest.raises(LogTruncated):
+        cursor.took(B, **cut())
+
+
+def test_who_is_told_nothing_compares_nothing(cursor: Cursor) -> None:
+    assert cursor.took(A, 10, False)
+    with pytest.raises(LogTruncated):
+        cursor.took(A, **cut())
+    cursor.took(A, 12, True)
+    assert cursor.took(A, **cut()), "the trace was of another position"
+
+
+def test_at_offset_0_another_log_is_as_good_as_the_one_before() -> None:
+    cursor = Cursor()
+    cursor.adopt([A])
+    cursor.place(A, 0)
+    for log in ("a", "b"):
+        assert cursor.took(A, 0, False, passage=Passage(Trace(log, 0, None), Trace(log, 0, None)))
+
+
+def test_each_fetch_is_compared_with_the_one_before(cursor: Cursor) -> None:
+    files = [Trace("a", 0, 3), Trace("a", 0, 3), Trace("a", 2, 3), Trace("a", 2, 5)]
+    for step, (before, after) in enumerate(pairwise(files)):
+        assert cursor.took(A, 11 + step, True, passage=Passage(before, after))
+    with pytest.raises(LogTruncated):
+        cursor.took(A, **cut())
