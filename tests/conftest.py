@@ -161,8 +161,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
 def spark() -> Iterator[SparkSession]:
     from seglog.spark.session import local_session  # noqa: PLC0415 - pyspark takes a second that few tests need
 
-    for name in [name for name in os.environ if name.startswith("COVERAGE_PROCESS")]:
-        del os.environ[name]  # measuring Spark's workers would slow every job
+    measuring = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("COVERAGE_PROCESS")}
     session = local_session(
         "seglog tests",
         master="local[2]",
@@ -172,5 +171,6 @@ def spark() -> Iterator[SparkSession]:
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         },
     )
+    os.environ.update(measuring)  # but Spark's workers, whose jobs it would slow, are not measured
     yield session
     session.stop()
