@@ -11,6 +11,7 @@ from seglog.errors import InvalidArgument, OffsetOutOfRange
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, parse_count, parse_offset, parse_time
+from seglog.topic.positions import nested
 
 if TYPE_CHECKING:
     import argparse
@@ -91,16 +92,13 @@ def _list(args: argparse.Namespace) -> int:
 
 def _facts(state: GroupState) -> dict[str, Any]:
     """Return a group as the HTTP API tells it."""
-    lag: dict[str, dict[int, int]] = {}
-    for (topic, number), records in state.lag.items():
-        lag.setdefault(topic, {})[number] = records
     members = [output.plain(member) for member in state.members]
     return {
         "name": state.name,
         "generation": state.generation,
         "members": members,
         "committed": state.committed,
-        "lag": lag,
+        "lag": nested(state.lag),
     }
 
 

@@ -19,6 +19,7 @@ from seglog.format.lines import decode_bytes
 from seglog.record import Cut, Record, checked_bytes, checked_offset, checked_timestamp
 from seglog.topic import trace
 from seglog.topic.names import checked_name
+from seglog.topic.positions import from_values
 
 if TYPE_CHECKING:
     from seglog.config import LogConfig, Retention
@@ -212,7 +213,7 @@ def fetch(
 ) -> Call[Fetched]:
     """Read several partitions: one Arrow stream, and where to go on. wait: seconds to wait for the first record."""
     body = {
-        "positions": {topic: {str(number): at for number, at in of.items()} for topic, of in positions.items()},
+        "positions": {topic: dict(of) for topic, of in positions.items()},
         "max_records": max_records,
         "max_bytes": max_bytes,
         "wait": wait,
@@ -221,7 +222,7 @@ def fetch(
     def read(answer: Answer) -> Fetched:
         head = answer.headers
         passages = trace.from_json(head.get("seglog-traces", "{}"))  # absent: an older server
-        return Fetched(answer.body, numbered(json.loads(head["seglog-next-offsets"])), passages)
+        return Fetched(answer.body, from_values(json.loads(head["seglog-next-offsets"])), passages)
 
     head = fields(accept=ARROW, content=JSON.encode())
     return Call("POST", "/fetch", read, json_body(body), head, wait=wait)
@@ -254,8 +255,3 @@ def record_of(line: dict[str, Any]) -> Record:
     if value is not None and "value_bytes" in line:
         value = Cut(value, line["value_bytes"])
     return Record(line["offset"], line["timestamp"], key, value, headers)
-
-
-def numbered(positions: Mapping[str, Mapping[str, int]]) -> dict[str, dict[int, int]]:
-    """Return positions with partitions as numbers; JSON has them as text."""
-    return {topic: {int(number): offset for number, offset in of.items()} for topic, of in positions.items()}

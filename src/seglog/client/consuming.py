@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 from seglog.client import calls, group_calls
@@ -21,6 +21,7 @@ from seglog.topic.groups.asked import checked_timeout, checked_topics
 from seglog.topic.groups.assignment import checked_share, shared
 from seglog.topic.groups.position import Cursor
 from seglog.topic.names import checked_name
+from seglog.topic.positions import flat
 from seglog.topic.trace import tell_how_to_go_on
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class Reading:
     def _owes(self) -> bool:
         """Whether something released is uncommitted: the program gets the chance before the next beat gives it away."""
         assigned = set(self.cursor.assignment)
-        return any(one not in assigned for one in _flat(self.cursor.to_commit()))
+        return any(one not in assigned for one in flat(self.cursor.to_commit()))
 
     def _fetch(
         self, wanted: dict[str, dict[int, int]], max_records: int, max_bytes: int, wait: float
@@ -189,7 +190,7 @@ class Reading:
         missing = self.cursor.needs_position()
         if not missing:
             return
-        committed = _flat((yield from self._committed()))
+        committed = flat((yield from self._committed()))
         bounds: dict[str, dict[int, Bounds]] = {}
         for partition in missing:
             topic, number = partition
@@ -240,7 +241,7 @@ class Reading:
         positions = self.cursor.positions
         if not positions:
             return {}
-        return _flat((yield from retrying(group_calls.lag(positions), self._retries)))
+        return flat((yield from retrying(group_calls.lag(positions), self._retries)))
 
     def commit(self, offsets: Positions | None, ack: Ack) -> Flow[None]:
         """Commit offsets, by default of all that poll has returned; all or none."""
@@ -258,7 +259,3 @@ class Reading:
     def _check_open(self) -> None:
         if self.closed:
             raise LogClosed("the consumer is closed; make another one")
-
-
-def _flat(positions: Mapping[str, Mapping[int, int]]) -> dict[Partition, int]:
-    return {(topic, number): offset for topic, of in positions.items() for number, offset in of.items()}

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from seglog.client.call import Answer, Call
-from seglog.client.calls import body_of, nothing, numbered, posted
+from seglog.client.calls import body_of, nothing, posted
 from seglog.topic.groups.asked import checked_offsets, checked_timeout, checked_topics
 from seglog.topic.groups.state import GroupState, Membership, MemberState
 from seglog.topic.names import checked_name
+from seglog.topic.positions import flat, from_values, nested
 
 if TYPE_CHECKING:
     from seglog.client.facts import Ack
@@ -31,9 +32,9 @@ def group(name: str) -> Call[GroupState]:
 
     def read(answer: Answer) -> GroupState:
         said = body_of(answer)
-        lag = {(topic, number): rows for topic, of in numbered(said["lag"]).items() for number, rows in of.items()}
+        lag = flat(from_values(said["lag"]))
         members = tuple(_member(one) for one in said["members"])
-        return GroupState(said["name"], said["generation"], members, numbered(said["committed"]), lag)
+        return GroupState(said["name"], said["generation"], members, from_values(said["committed"]), lag)
 
     return Call("GET", group_path(name), read)
 
@@ -65,12 +66,12 @@ def leave(name: str, member: str) -> Call[None]:
 
 def committed(name: str) -> Call[dict[str, dict[int, int]]]:
     """Ask what a group has committed: topic -> partition -> offset to be read next."""
-    return Call("GET", group_path(name, "/offsets"), lambda answer: numbered(body_of(answer)["offsets"]))
+    return Call("GET", group_path(name, "/offsets"), lambda answer: from_values(body_of(answer)["offsets"]))
 
 
 def commit(name: str, offsets: Positions, *, member: str | None, ack: Ack) -> Call[None]:
     """Commit offsets, all or none; sent twice they are the same."""
-    body: dict[str, Any] = {"offsets": _named(offsets), "ack": ack}
+    body: dict[str, Any] = {"offsets": nested(checked_offsets(offsets)), "ack": ack}
     if member is not None:
         body["member"] = member
     return posted(group_path(name, "/offsets"), body, nothing)
@@ -78,14 +79,9 @@ def commit(name: str, offsets: Positions, *, member: str | None, ack: Ack) -> Ca
 
 def lag(positions: Positions) -> Call[dict[str, dict[int, int]]]:
     """Ask how many records there are from positions on: topic -> partition -> records."""
-    return posted("/lag", {"positions": _named(positions)}, lambda answer: numbered(body_of(answer)["lag"]))
-
-
-def _named(offsets: Positions) -> dict[str, dict[str, int]]:
-    named: dict[str, dict[str, int]] = {}
-    for (topic, number), offset in checked_offsets(offsets).items():
-        named.setdefault(topic, {})[str(number)] = offset
-    return named
+    return posted(
+        "/lag", {"positions": nested(checked_offsets(positions))}, lambda answer: from_values(body_of(answer)["lag"])
+    )
 
 
 def _membership(answer: Answer) -> Membership:

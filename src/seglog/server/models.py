@@ -144,8 +144,3 @@ class Commit(Model):
 def retention_json(retention: Retention) -> dict[str, Any]:
     """Return a retention as JSON's values."""
     return asdict(retention)
-
-
-def positions_of(positions: Positions) -> dict[str, dict[int, int]]:
-    """Return positions with partitions as numbers, as all of seglog has them."""
-    return {topic: {int(number): offset for number, offset in of.items()} for topic, of in positions.items()}

@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from seglog.errors import InvalidArgument
+from seglog.topic.places import Partition
+
+Number = TypeVar("Number")
 
 Positions = Mapping[str, Mapping[int, int]]
 """Topic name -> partition -> offset."""
 
 
+def nested(offsets: Mapping[Partition, Number]) -> dict[str, dict[int, Number]]:
+    """Return topic -> partition -> offset (or whatever number) of what is known by (topic, partition), in its order."""
+    found: dict[str, dict[int, Number]] = {}
+    for (topic, number), offset in offsets.items():
+        found.setdefault(topic, {})[number] = offset
+    return found
+
+
+def flat(offsets: Mapping[str, Mapping[int, Number]]) -> dict[Partition, Number]:
+    """Return what `nested` was given."""
+    return {(topic, number): offset for topic, of in offsets.items() for number, offset in of.items()}
+
+
 def to_json(offsets: Positions) -> str:
     """Return positions as the JSON that startingOffsets and endingOffsets take."""
-    return json.dumps({topic: {str(number): offset for number, offset in of.items()} for topic, of in offsets.items()})
+    return json.dumps({topic: dict(of) for topic, of in offsets.items()})  # JSON makes text of the numbers
 
 
 def from_json(text: str, what: str) -> dict[str, dict[int, int]]:

@@ -3,10 +3,11 @@
 They are tried in this order, so those that come most often stand first.
 """
 
-from seglog.server.routes import appending, groups, laminarmq, reading, system, tail, topics
+from seglog.server.routes import appending, groups, laminarmq, ranges, reading, system, tail, topics
 
 OPERATIONS = (
     *appending.OPERATIONS,
+    *ranges.OPERATIONS,
     *reading.OPERATIONS,
     *groups.OPERATIONS,
     *laminarmq.OPERATIONS,

@@ -62,3 +62,15 @@ def partition_log(topic: Topic, number: int) -> Log:
     if not 0 <= number < topic.partitions:
         raise HttpProblem(404, f"topic {topic.name!r} has partitions 0 to {topic.partitions - 1}, not {number}")
     return topic.partition(number)
+
+
+def wanted_media(call: Call, *offered: str) -> str:
+    """Return the content type to answer in: the first of those offered that the Accept header names; 406."""
+    accept = call.headers.get("accept", "*/*").lower()
+    named = [part.partition(";")[0].strip() for part in accept.split(",")]
+    for kind in named:
+        if kind in ("*/*", "application/*", ""):
+            return offered[0]
+        if kind in offered:
+            return kind
+    raise HttpProblem(406, f"there is {' or '.join(offered)} here, not {accept[:200]}")

@@ -6,17 +6,18 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
 from seglog.errors import GroupNotFound
 from seglog.server import shapes
 from seglog.server.access import EVERY
-from seglog.server.models import NAME, Commit, Heartbeat, Join, Lag, positions_of
+from seglog.server.models import NAME, Commit, Heartbeat, Join, Lag
 from seglog.server.operations import Call, Operation, json_answer
 from seglog.server.parameters import text
 from seglog.server.routes.common import EMPTY, json_of, partition_log, topic_of
+from seglog.topic.positions import from_values, nested
 
 if TYPE_CHECKING:
     from seglog.server.access import Right
@@ -69,16 +70,9 @@ def _is_shown(call: Call, state: GroupState) -> bool:
 
 async def _get(call: Call) -> Response:
     state = await _state(call, "read")
-    lag: dict[str, dict[str, int]] = {}
-    for (topic, number), records in state.lag.items():
-        lag.setdefault(topic, {})[str(number)] = records
     members = [{**asdict(member), "assignment": [[*place] for place in member.assignment]} for member in state.members]
     shown = {"name": state.name, "generation": state.generation, "members": members}
-    return json_answer({**shown, "committed": _named(state.committed), "lag": lag})
-
-
-def _named(offsets: Any) -> dict[str, dict[str, int]]:
-    return {topic: {str(number): offset for number, offset in of.items()} for topic, of in offsets.items()}
+    return json_answer({**shown, "committed": state.committed, "lag": nested(state.lag)})
 
 
 async def _delete(call: Call) -> Response:
@@ -126,11 +120,11 @@ async def _leave(call: Call) -> Response:
 async def _offsets(call: Call) -> Response:
     committed = await call.services.groups.run(partial(call.services.broker.groups.committed, call.values["group"]))
     _require(call, "read", committed)
-    return json_answer({"offsets": _named(committed)})
+    return json_answer({"offsets": committed})
 
 
 async def _lag(call: Call) -> Response:
-    positions = positions_of((await call.json(Lag)).positions)
+    positions = from_values((await call.json(Lag)).positions)
     _require(call, "read", positions)
     topics = {name: await topic_of(call, name) for name in positions}
     logs = {
@@ -148,7 +142,7 @@ async def _lag(call: Call) -> Response:
 
 async def _commit(call: Call) -> Response:
     wanted = await call.json(Commit)
-    offsets = positions_of(wanted.offsets)
+    offsets = from_values(wanted.offsets)
     _require(call, "read", offsets)
     await _refuse_outsider(call)
     for name, numbers in offsets.items():

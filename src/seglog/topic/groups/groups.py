@@ -29,6 +29,7 @@ from seglog.topic.groups.book import Book
 from seglog.topic.groups.records import Entry, GroupRecord, OffsetRecord
 from seglog.topic.groups.state import Crew, Enrolled, GroupState, Membership, MemberState, Sessions
 from seglog.topic.names import checked_name
+from seglog.topic.positions import nested
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -196,7 +197,7 @@ class Groups:
         """Return topic -> partition -> the offset to be read next. GroupNotFound."""
         with self._lock:
             self._check_known(group)
-            return _nested(self._book.offsets.get(group, {}))
+            return nested(dict(sorted(self._book.offsets.get(group, {}).items())))
 
     def _check_committer(self, group: str, member: str | None, named: Iterable[Partition]) -> None:
         if member is None:
@@ -245,7 +246,7 @@ class Groups:
                 for member, said in sorted(crew.members.items())
             )
             lag = {one: self._lag(one, offsets.get(one)) for one in sorted(offsets.keys() | crew.owners.keys())}
-            return GroupState(group, crew.generation, members, _nested(offsets), lag)
+            return GroupState(group, crew.generation, members, nested(dict(sorted(offsets.items()))), lag)
 
     def _lag(self, partition: Partition, committed: int | None) -> int:
         try:
@@ -327,10 +328,3 @@ class Groups:
 
 def _without(crew: Crew, gone: Iterable[str]) -> dict[str, Enrolled]:
     return {member: said for member, said in crew.members.items() if member not in set(gone)}
-
-
-def _nested(offsets: Mapping[Partition, int]) -> dict[str, dict[int, int]]:
-    nested: dict[str, dict[int, int]] = {}
-    for topic, number in sorted(offsets):
-        nested.setdefault(topic, {})[number] = offsets[topic, number]
-    return nested

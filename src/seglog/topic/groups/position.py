@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from seglog.errors import NotAssigned
+from seglog.topic.positions import nested
 from seglog.topic.trace import Trace, log_was_cut, was_cut
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class Cursor:
     @property
     def positions(self) -> dict[str, dict[int, int]]:
         """Topic -> partition -> the offset to be read next, of the assigned partitions that have one."""
-        return _nested({one: self._next[one] for one in self.assignment if one in self._next})
+        return nested({one: self._next[one] for one in self.assignment if one in self._next})
 
     @property
     def standing(self) -> dict[Partition, Standing]:
@@ -151,7 +152,7 @@ class Cursor:
         placed = [one for one in self.assignment if one in self._next]
         first = next((i for i, one in enumerate(placed) if self._turn is not None and one > self._turn), 0)
         ordered = (placed[first:] + placed[:first])[:most]
-        return _nested({one: self._next[one] for one in ordered})
+        return nested({one: self._next[one] for one in ordered})
 
     def took(
         self,
@@ -193,7 +194,7 @@ class Cursor:
     def to_commit(self) -> dict[str, dict[int, int]]:
         """Return the offsets that are not committed: of all positions, and of what was released in the last answer."""
         open_ones = {one: offset for one, offset in self._next.items() if self._is_uncommitted(one)}
-        return _nested(dict(sorted((self._leaving | open_ones).items())))
+        return nested(dict(sorted((self._leaving | open_ones).items())))
 
     def committed(self, offsets: Positions) -> None:
         """Note that the group has these offsets now."""
@@ -209,10 +210,3 @@ class Cursor:
         if partition not in self._next or partition in self._cut:
             return False
         return self._committed.get(partition) != self._next[partition]
-
-
-def _nested(offsets: dict[Partition, int]) -> dict[str, dict[int, int]]:
-    nested: dict[str, dict[int, int]] = {}
-    for (topic, number), offset in offsets.items():
-        nested.setdefault(topic, {})[number] = offset
-    return nested

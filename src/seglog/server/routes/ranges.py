@@ -1,0 +1,263 @@
+"""Reading in order: a range of one partition, or what comes next in several; now, or once there is something."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from itertools import islice
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from starlette.responses import Response
+
+from seglog.errors import OffsetOutOfRange
+from seglog.record import value_size
+from seglog.server.answers import LargeAnswer, NeedsRoom
+from seglog.server.bodies import ARROW, NDJSON, arrow_body, line_of, placed, placed_schema
+from seglog.server.models import Fetch
+from seglog.server.operations import Answer, Call, Operation
+from seglog.server.parameters import choice, integer, seconds
+from seglog.server.routes.common import (
+    MAX_BYTES,
+    MAX_RECORDS,
+    PARTITION,
+    TOPIC,
+    log_of,
+    partition_log,
+    topic_of,
+    wanted_media,
+)
+from seglog.server.shapes import BINARY
+from seglog.server.waiting import woken
+from seglog.topic.fetch import fetch_batches, fetch_records
+from seglog.topic.positions import from_values, nested
+from seglog.topic.positions import to_json as positions_to_json
+from seglog.topic.trace import passage_of
+from seglog.topic.trace import to_json as passages_to_json
+
+if TYPE_CHECKING:
+    from seglog.log.log import Log
+    from seglog.log.view import View
+    from seglog.topic.places import Partition
+
+START = integer("start", "The first offset to read; the lowest there is where it is not given.", least=0)
+STOP = integer("stop", "The offset to end before; the log's end where it is not given.", least=0)
+WAIT = seconds("wait", "Wait so many seconds for the first record, if there is none.", most=60)
+EXPOSE = choice(
+    "expose", 'Show all records ("appended") or only those that survive power loss ("durable").', "appended", "durable"
+)
+TRACED = 500  # partitions of one answer: a header has its limits in clients and proxies
+FEW = 1000  # records, whose number is no matter
+LINE_BYTES, ROW_BYTES = 64, 16  # what a record takes beside its own bytes, at least: many empty ones are large too
+RECORDS = Answer("The records; the header Seglog-Next-Offset says where to go on.", {NDJSON: BINARY, ARROW: BINARY})
+
+
+async def wait_for(
+    call: Call, places: Iterable[Partition], look: Callable[[], Awaitable[Found]], seconds: float
+) -> Found:
+    """Look, and if nothing is found look again after each append, until the time is over."""
+    limit = min(seconds, call.services.settings.limits.wait_seconds)
+    if limit <= 0:
+        return await look()
+    ends = monotonic() + limit
+    with call.services.waiting.on(places) as event:
+        while True:
+            event.clear()
+            found = await look()
+            left = ends - monotonic()
+            if found or left <= 0 or call.services.waiting.stopped or not await woken(event, left):
+                return found
+
+
+# --- a range ----------------------------------------------------------------------------------------------------------
+
+
+class Found(NamedTuple):
+    """What was read, as it will be sent, and where to go on. False where nothing has moved.
+
+    state: headers that tell of which logs it is.
+    """
+
+    body: bytes | memoryview
+    next_offsets: dict[Partition, int]
+    moved: bool
+    state: Mapping[str, str] = {}
+
+    def __bool__(self) -> bool:
+        return self.moved
+
+
+def _checked_start(log: Log, start: int | None) -> int:
+    """Return where to begin; OffsetOutOfRange below the lowest offset too: loss is never passed over in silence."""
+    lowest, end = log.lowest_offset, log.next_offset
+    if start is None:
+        return lowest
+    if not lowest <= start <= end:
+        raise OffsetOutOfRange(start, lowest, end)
+    return start
+
+
+async def _read_range(call: Call) -> Response:
+    values, log = call.values, await log_of(call)
+    arrow = wanted_media(call, NDJSON, ARROW) == ARROW
+    place = (values["topic"], values["partition"])
+    start = _checked_start(log, values["start"])
+    bounds = _bounds(call, values, arrow)
+
+    def read(room: int) -> Found:
+        end = log.durable_offset if values["expose"] == "durable" else log.next_offset
+        stop = end if values["stop"] is None else min(values["stop"], end)
+        found = _read_all({place: (log, start, stop)}, bounds, room, arrow=arrow, several=False)
+        return found._replace(state=_state(log))
+
+    found = await wait_for(call, [place], partial(_bounded, call, read, bounds.size), values["wait"])
+    headers = {"Seglog-Next-Offset": str(found.next_offsets[place]), **found.state}
+    return LargeAnswer(found.body, call.services.answers, headers, ARROW if arrow else NDJSON)
+
+
+def _state(log: Log) -> dict[str, str]:
+    """Return headers that tell which log was read, and how often it has been truncated: to be called after reading.
+
+    Whoever found the same in an earlier answer knows that nothing was truncated between the two.
+    """
+    manifest = log.view().manifest
+    return {"Seglog-Log": f"{manifest.log_id:016x}", "Seglog-Epoch": str(manifest.epoch)}
+
+
+class Bounds(NamedTuple):
+    """How much is read at most. records; size: their bytes; shown: bytes of a value in a line."""
+
+    records: int
+    size: int
+    shown: int
+
+
+def _bounds(call: Call, wanted: Mapping[str, Any], arrow: bool) -> Bounds:
+    """Return the bounds of an answer. In a line a byte may take six, and a record takes more than its bytes."""
+    limits = call.services.settings.limits
+    size = min(wanted["max_bytes"], limits.read_bytes if arrow else limits.read_bytes // 4)
+    records = min(wanted["max_records"], size // (ROW_BYTES if arrow else LINE_BYTES) + FEW)
+    return Bounds(records, size, limits.shown_bytes)
+
+
+async def _bounded(call: Call, read: Callable[[int], Found], most: int) -> Found:
+    return await call.services.answers.read(call.services.reads, read, most)
+
+
+def _check_room(log: Log, start: int, room: int) -> None:
+    """Raise NeedsRoom where the first record alone takes more: in a batch, and in the answer that is made of it."""
+    size = log.view().span_bytes(start, start + 1)
+    if size > room:
+        raise NeedsRoom(2 * size)
+
+
+def _read_all(
+    logs: Mapping[Partition, tuple[Log, int, int]], bounds: Bounds, room: int, *, arrow: bool, several: bool
+) -> Found:
+    """Read start .. stop of each log in turn until a bound is reached, and write it as it will be sent.
+
+    room: bytes of memory that are held for it; NeedsRoom where they do not do.
+    """
+    parts: list[Any] = []
+    records, size, most = bounds
+    reached: dict[Partition, int] = {}
+    for place, (log, start, stop) in logs.items():
+        reached[place] = start
+        if start >= stop or records <= 0 or size <= 0:
+            continue
+        shown = place if several else None
+        if arrow:
+            _check_room(log, start, room)
+            batches, reached[place] = fetch_batches(
+                log, start, stop, max_records=records, max_bytes=size, values="binary"
+            )
+            parts += batches if shown is None else [placed(batch, shown) for batch in batches]
+            records -= sum(batch.num_rows for batch in batches)
+            size -= sum(batch.nbytes for batch in batches)
+        else:
+            found, reached[place] = fetch_records(log, start, stop, max_records=records, max_bytes=size, keep=most)
+            parts += [line_of(record, most, shown) for record in found]
+            records -= len(found)
+            size -= sum(value_size(record.value) + len(record.key or b"") for record in found)
+    moved = any(reached[place] > start for place, (_, start, _) in logs.items())
+    if arrow:
+        return Found(arrow_body(parts, placed_schema() if several else None), reached, moved)
+    return Found(b"".join(parts), reached, moved)
+
+
+# --- several partitions -----------------------------------------------------------------------------------------------
+
+
+async def _fetch_several(call: Call) -> Response:
+    wanted = await call.json(Fetch)
+    arrow = wanted_media(call, NDJSON, ARROW) == ARROW
+    starts = await _starts_of(call, from_values(wanted.positions))
+    bounds = _bounds(call, vars(wanted), arrow)
+
+    def read(room: int) -> Found:
+        views = {place: log.view() for place, (log, _) in starts.items()}
+        logs = {place: (log, start, log.next_offset) for place, (log, start) in starts.items()}
+        found = _read_all(logs, bounds, room, arrow=arrow, several=True)
+        return found._replace(state=_passages(views, starts, found.next_offsets))
+
+    found = await wait_for(call, starts, partial(_bounded, call, read, bounds.size), wanted.wait)
+    headers = {"Seglog-Next-Offsets": positions_to_json(nested(found.next_offsets)), **found.state}
+    return LargeAnswer(found.body, call.services.answers, headers, ARROW if arrow else NDJSON)
+
+
+def _passages(
+    views: Mapping[Partition, View], starts: Mapping[Partition, tuple[Log, int]], reached: Mapping[Partition, int]
+) -> dict[str, str]:
+    """Return a header by which a client that fetches on notices another log in the place of one it has read.
+
+    views: of before the reading. Of very many partitions it names those that moved first, and not all.
+    """
+    moved_first = sorted(reached.items(), key=lambda item: item[1] == starts[item[0]][1])
+    told = islice(moved_first, TRACED)
+    passages = ((place, passage_of(views[place], starts[place][1], end)) for place, end in told)
+    return {"Seglog-Traces": passages_to_json(passages)}
+
+
+async def _starts_of(call: Call, positions: dict[str, dict[int, int]]) -> dict[Partition, tuple[Log, int]]:
+    """Return place -> log and where to begin; an error names the place."""
+    starts: dict[Partition, tuple[Log, int]] = {}
+    for name, offsets in positions.items():
+        call.caller.require("read", name)
+        topic = await topic_of(call, name)
+        for number, start in offsets.items():
+            log = partition_log(topic, number)
+            try:
+                starts[name, number] = (log, _checked_start(log, start))
+            except OffsetOutOfRange as error:
+                error.topic, error.partition = name, number  # type: ignore[attr-defined] # told by problems
+                raise
+    return starts
+
+
+OPERATIONS = (
+    Operation(
+        "GET",
+        "/topics/{topic}/partitions/{partition}/records",
+        "read_range",
+        "Read records of a partition in order; with `wait`, wait for the next one.",
+        _read_range,
+        "read",
+        {200: RECORDS},
+        (TOPIC, PARTITION.in_path(), START, STOP, MAX_RECORDS, MAX_BYTES, WAIT, EXPOSE),
+    ),
+    Operation(
+        "POST",
+        "/fetch",
+        "fetch",
+        "Read from several partitions at a time, as consumers do.",
+        _fetch_several,
+        "token",
+        {
+            200: Answer(
+                "The records; the header Seglog-Next-Offsets says where to go on.", {NDJSON: BINARY, ARROW: BINARY}
+            )
+        },
+        (),
+        Fetch,
+    ),
+)
