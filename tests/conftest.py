@@ -6,9 +6,11 @@ import os
 import re
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests import proofs
 
 import seglog
 from seglog import LogConfig, Retention
@@ -20,6 +22,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SECOND = 1_000_000
+STARTED = time.time()
+
+
+@pytest.fixture(scope="session")
+def tell() -> proofs.Tell:
+    return proofs.tell
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what the proofs of this run have counted."""
+    told = proofs.rows(proofs.DIRECTORY, since=STARTED)
+    if told:
+        terminalreporter.section("proofs")
+    for proof, counts in proofs.sums(told):
+        terminalreporter.write_line(f"{proof}: {proofs.described(counts)}")
 
 
 class ManualClock:
