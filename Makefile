@@ -1,6 +1,6 @@
 # make demo   the main job on real data        make test   the fast suite
 # make lint   style, types, layers             make bench  ratios, both sides in one run
-# make proof  processes really killed          make deep   the long proofs
+# make proof  crash states, faults, kills       make deep   the long proofs; stop it, it goes on
 # make clean  remove what make made
 PYTHON ?= python3
 VENV := .venv
@@ -27,7 +27,7 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -m 'not proof and not deep' -n 2 --dist loadgroup --cov --cov-report=
 
 proof: $(STAMP)
-	$(BIN)/python -m pytest -m proof
+	$(BIN)/python -m pytest -m proof -n 2 --dist loadgroup
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -40,6 +40,8 @@ bench: $(STAMP)
 
 deep: $(STAMP)
 	$(BIN)/python -m pytest -m deep --timeout 0
+	$(BIN)/python -m tests.crash.mutants
+	$(BIN)/python -m tests.crash.deep
 
 clean:
 	rm -rf $(VENV) demo-output .coverage .mypy_cache .ruff_cache .import_linter_cache .hypothesis

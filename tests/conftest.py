@@ -10,10 +10,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests import proofs
 
 import seglog
 from seglog import LogConfig, Retention
+from tests import proofs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

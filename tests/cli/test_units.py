@@ -25,7 +25,7 @@ def test_a_size_is_read_in_bytes(text: str, size_bytes: int) -> None:
     assert units.parse_size(text) == size_bytes
 
 
-@pytest.mark.parametrize("text", ["", "M", "64M", "-1", "1.0001KB", "1 2", "GiB", "1e3"])
+@pytest.mark.parametrize("text", ["", "M", "64M", "-1", "1.0001KB", "1 2", "GiB", "1e3", "9" * 5000])
 def test_a_size_that_is_unclear_is_refused(text: str) -> None:
     with pytest.raises(ArgumentTypeError):
         units.parse_size(text)
@@ -39,7 +39,9 @@ def test_a_duration_is_read_in_seconds(text: str, seconds: float) -> None:
     assert units.parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "x", "5 years", "-1s", "1h-3m", "inf"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "5 years", "-1s", "1h-3m", "inf", "1.5.5", "9" * 400, "9" * 5000 + "h", "1" * 40 + "!"]
+)
 def test_a_duration_that_is_unclear_is_refused(text: str) -> None:
     with pytest.raises(ArgumentTypeError):
         units.parse_duration(text)
@@ -62,7 +64,17 @@ def test_a_time_is_read_in_microseconds_and_is_utc_where_no_zone_stands(text: st
     assert units.parse_time(text) == moment_us
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "2024-13-01", str(2**63)])
+def test_blanks_of_any_kind_around_a_number_are_passed_over() -> None:
+    assert units.parse_time("\x1e5 ") == units.parse_offset("\x1e5 ") == 5
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.0", "9" * 5000])
+def test_an_offset_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ArgumentTypeError):
+        units.parse_offset(text)
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2024-13-01", str(2**63), "9" * 5000])
 def test_a_time_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ArgumentTypeError):
         units.parse_time(text)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import seglog
 from seglog.client import calls
 from seglog.client.call import Answer, Call, Pause, advance
-from seglog.client.flows import Retries, once_keys, retrying
+from seglog.client.flows import Retries, fetch, once_keys, retrying
 
 GET: Call[Any] = Call("GET", "/topics", lambda answer: answer.body)
 POST: Call[Any] = Call("POST", "/topics", lambda answer: answer.body, repeatable=False)
@@ -33,6 +34,28 @@ def play(call: Call[Any], outcomes: list[Any], retries: Retries) -> tuple[Any, l
         return end.value, pauses
     except seglog.SeglogError as error:
         return error, pauses
+
+
+def _stream(**columns: Any) -> bytes:
+    table, out = pa.table(columns), pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(out.getvalue())
+
+
+NOTHING_OF_OURS = (b"", _stream(a=[1]), _stream(offset=["x"], timestamp=[1], key=[b""], value=[b""], headers=[None]))
+
+
+@pytest.mark.parametrize("body", NOTHING_OF_OURS)
+@pytest.mark.parametrize("reached", ['{"t": {"0": 5}}', "{}", "[]"])
+def test_records_of_a_server_that_is_none_of_ours_are_an_error_of_ours(body: bytes, reached: str) -> None:
+    head = {"seglog-next-offset": "5", "seglog-epoch": "0", "seglog-log": "ab", "seglog-next-offsets": reached}
+    page = calls.read_range("t", 0, 0, 5, max_records=5, max_bytes=5)
+    assert isinstance(play(page, [Answer(200, head, body)], Retries(0))[0], seglog.ServerError)
+    flow = fetch({"t": {0: 3}}, max_records=5, max_bytes=5, wait=0, retries=Retries(0))
+    advance(flow, None)
+    with pytest.raises(seglog.ServerError):
+        advance(flow, Answer(200, head, body))
 
 
 def test_a_good_answer_is_read_at_once() -> None:

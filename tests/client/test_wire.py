@@ -74,6 +74,7 @@ def test_a_connection_that_closes_is_not_kept() -> None:
         b"HTTP/1.1 abc\r\n\r\n",
         b"x" * (MAX_HEAD_BYTES + 1),
         b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxx",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1" * 2000,

@@ -37,6 +37,9 @@ def test_names_sort_as_offsets_do(bases: list[int]) -> None:
         "00000000000000000000-1.STORE",
         "00000000000000000000--1.store",
         "00000000000000000000-1.store\n",
+        "00000000000000000000-01.store",
+        "0000000000000000000٣-1.store",
+        "09223372036854775808-1.store",
     ],
 )
 def test_other_names_are_no_segments(name: str) -> None:

@@ -68,7 +68,7 @@ MANIFESTS = st.builds(
     next_file=COUNT,
     start=COUNT,
     config=st.just(LogConfig()) | st.just(LogConfig(segment_bytes=512, segment_age=1.5, retention=Retention(age=0))),
-    segments=st.lists(ENTRIES, max_size=4).map(tuple),
+    segments=st.lists(ENTRIES, min_size=1, max_size=4).map(tuple),
     retired=st.lists(
         st.builds(Retired, version=COUNT, retired_at=TIME, names=st.lists(st.text(max_size=5), max_size=3).map(tuple)),
         max_size=2,
@@ -196,3 +196,29 @@ def test_fields_that_this_version_does_not_know_are_a_newer_versions_and_no_dama
     for data in (changed(0, config=config), changed(1, horizon=7)):
         with pytest.raises(FormatVersionError, match="MANIFEST"):
             decode(data, "MANIFEST")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        changed(0, version="3"),
+        changed(0, next_file=True),
+        changed(0, config=[]),
+        changed(0, published={"query": None}),
+        changed(0, retired=[{"version": 2, "retired_at": 15, "names": [1]}]),
+        changed(1, records="many"),
+        changed(1, horizons=[[1, "x"]]),
+        changed(1, decay="half"),
+        signed(*lines_of(MANIFEST)[:1]),  # no segment at all
+        signed({"format": 1}, []),  # type: ignore[arg-type] # no object
+    ],
+)
+def test_values_of_another_kind_are_refused_here_and_break_nobody_later(data: bytes) -> None:
+    with pytest.raises(FormatVersionError, match="MANIFEST"):
+        decode(data, "MANIFEST")
+
+
+@pytest.mark.parametrize("deep", [b"[" * 100_000, b'{"format":' * 100_000])
+def test_damage_that_looks_like_json_without_end_is_damage(deep: bytes) -> None:
+    with pytest.raises(CorruptLog, match="MANIFEST"):
+        decode(deep + b"\n" + MANIFEST.encode(), "MANIFEST")

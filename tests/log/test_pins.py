@@ -134,6 +134,7 @@ def test_a_name_comes_back_as_it_was(place: Any, name: str) -> None:
         encode_pin(True, 0),
         b"\xff" * 5000,
         b'[]\n{"check":"%016x"}\n' % xxh64_intdigest(b"[]\n"),
+        b"[" * 3000 + b'\n{"check":"%016x"}\n' % xxh64_intdigest(b"[" * 3000 + b"\n"),
     ],
 )
 def test_a_damaged_pin_holds_everything(place: Any, data: bytes) -> None:

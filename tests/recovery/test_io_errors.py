@@ -262,6 +262,17 @@ def test_17_a_batch_of_many_segments_that_cannot_be_undone_poisons(scene: Any, f
     with pytest.raises(seglog.LogPoisoned):
         log.append(b"never")
     assert log.read(0).value == b"before"
+    assert log.next_offset <= log.durable_offset
+
+
+def test_18_a_truncate_that_is_refused_takes_nothing_back_of_what_is_durable(faulty: FaultyStorage) -> None:
+    with seglog.open(faulty, SMALL) as log:
+        log.append_batch(table(*[b"x" * 100] * 10))
+        log.sync()
+        faulty.fault = Fault(operations=REFUSABLE, error=errno.ENOSPC, name="MANIFEST")
+        with pytest.raises(seglog.StorageError):
+            log.truncate(3)
+        assert log.durable_offset == log.next_offset == 10
 
 
 def test_16_a_batch_larger_than_what_retention_keeps_is_rolled_back_too(scene: Any, faulty: FaultyStorage) -> None:

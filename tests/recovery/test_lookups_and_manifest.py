@@ -300,3 +300,19 @@ def test_14_a_segment_lost_together_with_the_manifest_is_a_gap_and_nothing_is_re
         ]
         with pytest.raises(seglog.OffsetCompacted):
             log.read(gone.base_offset)
+
+
+def test_14_a_store_under_the_name_of_another_brings_no_record_at_another_offset(scene: Any) -> None:
+    """MANIFEST.prev knows which file belongs there."""
+    scene.fill(VALUES, SMALL)
+    with seglog.open(scene.path) as log:
+        log.alter_retention(seglog.Retention(bytes=2**40))  # so that MANIFEST.prev names the present active segment
+    first, last = scene.file(1, "store"), scene.file(-1, "store")
+    (scene.path / "MANIFEST").unlink()
+    right = last.read_bytes()
+    shutil.copyfile(first, last)
+    for mode in ("r", "a"):
+        with pytest.raises(seglog.CorruptLog, match="another file than its name says"):
+            seglog.open(scene.path, mode=mode)
+    last.write_bytes(right)
+    check_all(scene.path)

@@ -200,7 +200,7 @@ def test_08_another_file_under_the_name_of_a_store_is_refused_and_left_alone(
         with pytest.raises(seglog.CorruptLog, match="another file"), seglog.open(scene.path, mode=mode) as log:
             log.read(base)
     assert scene.snapshot() == before
-    assert "header" in {problem.kind for problem in seglog.verify(scene.path).problems}
+    assert "foreign" in {problem.kind for problem in seglog.verify(scene.path).problems}
 
 
 # --- 9: cut at a boundary -------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seglog.errors import OffsetCompacted
 from seglog.format.index import DENSE_ENTRY, encode_dense_header
 from seglog.record import Record
 from seglog.segment.lookup import DenseLookup, Lookup, SparseLookup
@@ -120,6 +121,21 @@ def test_a_shorter_index_file_than_promised_knows_less_and_says_so() -> None:
     assert longer.exact(2) is not None
     assert longer.exact(3) is None
     assert longer.floor(7) is None
+
+
+def test_a_sparse_lookup_that_leads_behind_the_end_hides_no_record(workshop: Any) -> None:
+    made = workshop.store([Record(1000, 0, None, b"first"), Record(1003, 0, None, b"second")], dense=False)
+    lying = SparseLookup([(3, made.end), (4, made.end + 9)])
+    reader = SegmentReader(made.store, lying, made.rules, next_offset=1010, size=made.end, marks=list)
+    assert reader.read(1003).value == b"second"
+    with pytest.raises(OffsetCompacted):
+        reader.read(1005)
+
+
+def test_a_forged_record_far_behind_damage_asks_for_no_more_entries_than_there_are_records(workshop: Any) -> None:
+    made = workshop.store([Record(1000, 0, None, b"damaged"), Record(1000 + 2**32 - 2, 0, None, b"far")])
+    made.store.pwrite(b"\xff", made.positions[0])
+    assert dense_entries(made.store, made.rules, end=made.end, next_offset=1002) == bytes(32)
 
 
 def test_an_index_that_lies_is_made_anew_once_whoever_meets_it(workshop: Any) -> None:

@@ -9,6 +9,7 @@ import threading
 
 import pyarrow as pa
 import pytest
+
 from tests.server.test_appending import ARROW, NDJSON, held, lines, stream, table
 
 HOST = "Host: localhost\r\n"

@@ -13,14 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from tests.server.test_appending import ARROW, NDJSON, held, lines, once, stream, table
-from tests.server.test_metrics import figures
-from tests.server.test_stop import wait_for
 
 from seglog.errors import Busy
 from seglog.log.opening import open_log
 from seglog.server.appends import Appends
 from seglog.server.settings import Limits
+from tests.server.test_appending import ARROW, NDJSON, held, lines, once, stream, table
+from tests.server.test_metrics import figures
+from tests.server.test_stop import wait_for
 
 MIB = 1024 * 1024
 HEAD = "POST /records HTTP/1.1\r\nHost: localhost\r\n"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import LogPoisoned, NotALog, StorageError
-from seglog.storage import LocalStorage, must_sync
+from seglog.storage import LocalStorage, Subdirectory, must_sync
 from seglog.testing.faulty import Fault, FaultyStorage
 
 # Newer Pythons warn of any fork of a process with threads; that is just what is tried here.
@@ -228,3 +228,72 @@ def test_a_file_of_another_user_can_be_locked_and_one_that_may_not_be_made_says_
     with pytest.raises(StorageError) as error:
         storage.try_lock("missing")
     assert error.value.errno == errno.EACCES
+
+
+# --- names on the medium ----------------------------------------------------------------------------------------------
+
+
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that fills with the directories that are synced."""
+    seen: list[str] = []
+    monkeypatch.setattr(LocalStorage, "_sync", staticmethod(lambda path: seen.append(os.path.realpath(path))))
+    return seen
+
+
+def test_an_empty_directory_may_be_anothers_that_died_so_its_name_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real" / "log").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "log")
+    seen = synced(monkeypatch)
+    LocalStorage(tmp_path / "link").make([])
+    assert seen == [str(tmp_path / "real")], "the directory that holds it, not the one that holds the link"
+
+
+def test_a_directory_that_holds_something_was_synced_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = LocalStorage(tmp_path / "log")
+    storage.make(["tmp"])
+    seen = synced(monkeypatch)
+    storage.make(["tmp"])
+    Subdirectory(storage, "tmp").make([])
+    assert seen == [str(tmp_path / "log")], "but for the empty one in it"
+
+
+def test_a_parent_that_may_not_be_read_keeps_nobody_from_a_directory_of_his_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> None:
+        raise PermissionError(errno.EACCES, "not yours", path)
+
+    (tmp_path / "log").mkdir()
+    monkeypatch.setattr(LocalStorage, "_sync", staticmethod(refuse))
+    LocalStorage(tmp_path / "log").make([])
+
+
+@pytest.mark.parametrize("below", [False, True])
+def test_a_directory_is_gone_for_good_before_the_first_of_its_files_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: bool
+) -> None:
+    root = LocalStorage(tmp_path / "root")
+    storage = Subdirectory(root, "log") if below else LocalStorage(tmp_path / "root" / "log")
+    storage.make([])
+    storage.create("file")
+    left: list[list[str]] = []
+    look = lambda path: left.append([entry.name for entry in Path(path).rglob("*")])  # noqa: E731 - as short as it is
+    monkeypatch.setattr(LocalStorage, "_sync", staticmethod(look))
+    storage.remove()
+    ((doomed, file),) = left
+    assert doomed.startswith(".log.removed-")
+    assert file == "file"
+    assert root.names() == []
+
+
+def test_a_directory_is_removed_with_the_links_in_it_and_not_with_what_they_lead_to(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path / "log")
+    storage.make(["doomed"])
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "kept").write_text("kept")
+    (tmp_path / "log" / "doomed" / "0").symlink_to(tmp_path / "elsewhere")
+    storage.remove_directory("doomed")
+    assert not storage.exists("doomed")
+    assert (tmp_path / "elsewhere" / "kept").read_text() == "kept"

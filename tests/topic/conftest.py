@@ -8,24 +8,22 @@ from __future__ import annotations
 import itertools
 import shutil
 import subprocess
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 import pytest
 
 import seglog
-from seglog.log.opening import open_log
 from seglog.log.staging import Stage, StagedSegment
-from seglog.storage import LocalStorage, Subdirectory
+from seglog.storage import LocalStorage
 from seglog.testing.faulty import Crashed, Fault, FaultyStorage
 from seglog.topic import Topic
 from seglog.topic.cleaning import Cleaner, Event, LogState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
 Values = dict[int, list[bytes]]
 Share = dict[int, list[StagedSegment]]
@@ -98,23 +96,12 @@ class TopicLaboratory:
     Every call counts, of the topic's own storage and of its partitions': they are all parts of one faulty storage.
     """
 
-    def __init__(self, root: Path, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, root: Path) -> None:
         self.template = Scene(root / "template")
         self.template.make().close()
         self.staged = self.template.stage()
         self._copies = root / "runs"
         self._copies.mkdir()
-        self._patch = patch
-
-    @contextmanager
-    def _on(self, storage: FaultyStorage) -> Iterator[None]:
-        def opened(path: Path, *arguments: Any, **named: Any) -> seglog.Log:
-            return open_log(Subdirectory(storage, Path(path).name), *arguments, **named)
-
-        with self._patch.context() as patch:
-            patch.setattr("seglog.topic.topic.open_log", opened)
-            patch.setattr("seglog.topic.topic.LocalStorage", lambda _path: storage)
-            yield
 
     def publish(self, topic: Topic) -> Any:
         """Publish the batch that the template has staged."""
@@ -123,11 +110,10 @@ class TopicLaboratory:
     def die_publishing(self, fault: Fault) -> None:
         """Let a process die in publishing to the template."""
         storage = FaultyStorage(LocalStorage(self.template.root))
-        with self._on(storage):
-            topic = Topic.open(self.template.root)
-            storage.fault = fault
-            with pytest.raises(Crashed):
-                self.publish(topic)
+        topic = Topic.open(storage)
+        storage.fault = fault
+        with pytest.raises(Crashed):
+            self.publish(topic)
 
     def runs(self, operation: Callable[[Topic], Any], fault: Fault, *, opening: bool = False) -> Iterator[Run]:
         """Yield every run until one meets no fault any more; that one too. opening: count calls from the open on."""
@@ -137,13 +123,12 @@ class TopicLaboratory:
             storage, plan = FaultyStorage(LocalStorage(scene.root)), replace(fault, at=at)
             storage.fault = plan if opening else None
             topic, error = None, None
-            with self._on(storage):
-                try:
-                    topic = Topic.open(scene.root)
-                    storage.fault = plan if not opening else storage.fault
-                    operation(topic)
-                except (Crashed, seglog.SeglogError) as caught:
-                    error = caught
+            try:
+                topic = Topic.open(storage)
+                storage.fault = plan if not opening else storage.fault
+                operation(topic)
+            except (Crashed, seglog.SeglogError) as caught:
+                error = caught
             struck = storage.struck
             if fault.error is None:
                 storage.crash()  # it dies in the end, too
@@ -165,7 +150,7 @@ def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TopicLaborato
     """What dies here is a process, and the kernel keeps what it wrote: thousands of real syncs would only take time."""
     monkeypatch.setattr("seglog.storage.local._datasync", lambda _descriptor: None)
     monkeypatch.setattr(LocalStorage, "_sync", staticmethod(lambda _path: None))
-    return TopicLaboratory(tmp_path, monkeypatch)
+    return TopicLaboratory(tmp_path)
 
 
 class Hooked(FaultyStorage):
@@ -187,7 +172,7 @@ class SmallDisk(FaultyStorage):
 
     free = 100
 
-    def free_bytes(self) -> int:
+    def free_bytes(self, directory: str = "") -> int:
         return self.free
 
 

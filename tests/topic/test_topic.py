@@ -131,6 +131,7 @@ def test_a_newer_version_is_named_as_such(root: Path) -> None:
         "{}",
         '{"format_version": 1}',
         '{"format_version": 1, "id": "x", "name": "n", "partitions": 0}',
+        '{"format_version":' * 3000,
     ],
 )
 def test_a_damaged_description_is_reported(root: Path, text: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from xxhash import xxh64_hexdigest
 
 import seglog
 from seglog.clock import system_clock
@@ -252,6 +253,25 @@ def test_every_flipped_bit_and_every_cut_of_a_transaction_is_noticed(scene: Any)
     for one in damaged:
         with pytest.raises(seglog.CorruptLog, match=r"q-7\.json"):
             Transaction.decode(one, "q-7.json")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{}",
+        b"[]",
+        b"no JSON",
+        b"[" * 3000,
+        b'{"format": 2}',
+        b'{"format": 1, "query": "q", "batch": -1, "staged": {}}',
+        b'{"format": 1, "query": "q", "batch": 1, "staged": {"0": [{"directory": 5, "entry": {}}]}}',
+        b'{"format": 1, "query": "../q", "batch": 1, "staged": {}}',
+    ],
+)
+def test_a_transaction_that_is_whole_but_unknown_is_a_newer_versions(body: bytes) -> None:
+    data = body + b"\n" + xxh64_hexdigest(body).encode() + b"\n"
+    with pytest.raises(seglog.FormatVersionError, match=r"q-7\.json.*nothing was changed"):
+        Transaction.decode(data, "q-7.json")
 
 
 def test_a_stray_file_among_the_transactions_disturbs_nobody(scene: Any) -> None:

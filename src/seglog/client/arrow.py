@@ -19,7 +19,10 @@ from seglog.topic.groups.consumer import TopicBatch
 if TYPE_CHECKING:
     from seglog.record import Header
 
-HEADERS = record_schema("binary").field("headers").type
+RECORDS = record_schema("binary")
+PLACE = ("topic", "partition")
+PLACED = pa.schema([pa.field("topic", pa.string()), pa.field("partition", pa.int32()), *RECORDS])
+HEADERS = RECORDS.field("headers").type
 
 
 # --- out: what is sent ------------------------------------------------------------------------------------------------
@@ -86,22 +89,44 @@ def partitions_of_keys(keys: Sequence[bytes | None], partitions: int) -> list[in
 # --- in: what was answered --------------------------------------------------------------------------------------------
 
 
-def batches_of(body: bytes) -> list[pa.RecordBatch]:
-    """Return the batches of an Arrow stream, which read from `body`; ServerError where it is none."""
+def batches_of(body: bytes, columns: pa.Schema = RECORDS) -> list[pa.RecordBatch]:
+    """Return the batches of an Arrow stream with these columns, which read from `body`; ServerError where it is none.
+
+    All is looked at once: what points outside its buffers would bring down whoever takes values from it.
+    """
     try:
         with pa.ipc.open_stream(pa.BufferReader(body)) as reader:
-            return [batch for batch in reader if batch.num_rows]
-    except (pa.ArrowException, OSError) as error:
-        raise ServerError(f"the server's answer is no Arrow stream: {error}", status=200) from error
+            _check_columns(reader.schema, columns)
+            batches = [batch for batch in reader if batch.num_rows]
+            for batch in batches:
+                batch.validate(full=True)
+                _check_places(batch)
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise ServerError(f"the server's answer is no Arrow stream of records: {error}", status=200) from error
+    return batches
+
+
+def _check_columns(schema: pa.Schema, wanted: pa.Schema) -> None:
+    """Raise KeyError where one of these columns is missing, there twice, or of another type."""
+    for field in wanted:
+        if schema.field(field.name).type != field.type:
+            raise KeyError(f"column {field.name!r} is of type {str(schema.field(field.name).type)[:200]}")
+
+
+def _check_places(batch: pa.RecordBatch) -> None:
+    """Raise KeyError for a row that does not say where it belongs: in a log, and where these are told, in which one."""
+    for name in ("offset", "timestamp", *PLACE):
+        if name in batch.schema.names and batch.column(name).null_count:
+            raise KeyError(f"column {name!r} holds null")
 
 
 def topic_batches(body: bytes) -> list[TopicBatch]:
     """Return what was fetched, a batch for each run of records of one partition."""
     found = []
-    for batch in batches_of(body):
+    for batch in batches_of(body, PLACED):
         for start, stop in _runs(batch):
             topic, number = batch.column("topic")[start].as_py(), batch.column("partition")[start].as_py()
-            rows = batch.slice(start, stop - start).drop_columns(["topic", "partition"])
+            rows = batch.slice(start, stop - start).drop_columns([*PLACE])
             found.append(TopicBatch(topic, number, rows))
     return found
 

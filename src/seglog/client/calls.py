@@ -222,7 +222,11 @@ def fetch(
     def read(answer: Answer) -> Fetched:
         head = answer.headers
         passages = trace.from_json(head.get("seglog-traces", "{}"))  # absent: an older server
-        return Fetched(answer.body, from_values(json.loads(head["seglog-next-offsets"])), passages)
+        reached = from_values(json.loads(head["seglog-next-offsets"]))
+        for topic, of in positions.items():
+            for number in of:
+                _ = reached[topic][number]  # KeyError: it does not tell where to go on
+        return Fetched(answer.body, reached, passages)
 
     head = fields(accept=ARROW, content=JSON.encode())
     return Call("POST", "/fetch", read, json_body(body), head, wait=wait)

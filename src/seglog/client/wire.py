@@ -11,6 +11,7 @@ from collections.abc import Iterable
 MAX_HEAD_BYTES = 64 * 1024
 _MAX_SIZE_LINE = 1024
 _SIZE = re.compile(rb"[0-9a-fA-F]{1,15}")
+_LENGTH = re.compile(rb"[0-9]{1,18}")
 
 RawHeaders = list[tuple[bytes, bytes]]
 
@@ -103,7 +104,7 @@ class AnswerReader:
         elif said.get(b"transfer-encoding", b"").lower() == b"chunked":
             self._chunked = True
         elif b"content-length" in said:
-            if not said[b"content-length"].isdigit():
+            if not _LENGTH.fullmatch(said[b"content-length"]):
                 raise Malformed(f"the answer's length is {said[b'content-length']!r}")
             self._left = int(said[b"content-length"])
         else:

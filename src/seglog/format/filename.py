@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from seglog.config import MAX_OFFSET
+
 MANIFEST = "MANIFEST"
 MANIFEST_PREVIOUS = "MANIFEST.prev"
 LOCK = "LOCK"
@@ -21,8 +23,8 @@ TORN = ".torn"
 
 PIN = ".pin"
 
-_SEGMENT_FILE = re.compile(r"(\d{20})-(\d+)\.(store|index|offsets|times)")
-_TORN_FILE = re.compile(_SEGMENT_FILE.pattern + r"\.\d+(-\d+)?\.torn")
+_SEGMENT_FILE = re.compile(r"([0-9]{20})-(0|[1-9][0-9]*)\.(store|index|offsets|times)")
+_TORN_FILE = re.compile(_SEGMENT_FILE.pattern + r"\.[0-9]+(-[0-9]+)?\.torn")
 
 
 class SegmentFile(NamedTuple):
@@ -39,9 +41,11 @@ def segment_file(base_offset: int, number: int, kind: str) -> str:
 
 
 def parse_segment_file(name: str) -> SegmentFile | None:
-    """Return the parts of a segment file's name, None for any other name."""
+    """Return the parts of a segment file's name, None for any other name: one that no log writes is a stranger's."""
     match = _SEGMENT_FILE.fullmatch(name)
-    return None if match is None else SegmentFile(int(match[1]), int(match[2]), match[3])
+    if match is None or int(match[1]) > MAX_OFFSET:
+        return None
+    return SegmentFile(int(match[1]), int(match[2]), match[3])
 
 
 def torn_file(store: str, position: int, number: int = 0) -> str:

@@ -3,7 +3,8 @@
 Dense:   0 base_offset u64 | 8 durable_records u32 | 12 check u32, then 16-byte entries, entry i = base_offset + i:
          checksum u64 | length u32 | position u32 (as in laminarmq, whose second word is padding).
          Of a segment with gaps that is active the header alone: durable_records counts offsets, gaps included.
-Sparse: 16-byte header (magic 4 B, version u16, reserved u16, interval u32, entries u32), entries, XXH64 of it all:
+Sparse: 16-byte header (magic 4 B, version u16, reserved u16, interval u32, entries u32), entries, XXH64 of it all,
+         seeded with the store's salt, so that no other store's file is believed (older files: seed 0):
          .offsets: relative offset u32 | position u32
          .times:   max timestamp before this record i64 | relative offset u32 | position u32
 An entry stands for the first record that starts at or after each k * interval, k >= 1 (Kafka's proposal, "Offset
@@ -18,8 +19,13 @@ from typing import NamedTuple
 
 from xxhash import xxh64_intdigest
 
+from seglog.config import MAX_STORE_BYTES
+from seglog.format.codec import HEAD_BYTES
+from seglog.format.store import HEADER_BYTES
+
 DENSE_HEADER_BYTES = 16
 DURABLE_MAX = 2**32 - 1
+MAX_RECORDS = (MAX_STORE_BYTES - HEADER_BYTES) // HEAD_BYTES  # in one store
 DENSE_ENTRY = struct.Struct("<QII")
 ENTRY_BYTES = DENSE_ENTRY.size
 MARK = struct.Struct("<qII")
@@ -52,12 +58,15 @@ def encode_dense_header(base_offset: int, durable_records: int, salt: int) -> by
     return _DENSE_HEADER.pack(base_offset, durable_records, _durable_check(base_offset, durable_records, salt))
 
 
-def decode_durable_records(data: bytes, base_offset: int, salt: int) -> int | None:
-    """Return the durable record count in a dense header, None where the header does not verify."""
+def decode_durable_records(data: bytes, base_offset: int, salt: int, *, dense: bool = False) -> int | None:
+    """Return the durable record count in a dense header, None where the header does not verify.
+
+    dense: whether the store's offsets have no gaps; then None for more than a store has room for, too.
+    """
     if len(data) < DENSE_HEADER_BYTES:
         return None
     base, records, check = _DENSE_HEADER.unpack_from(data)
-    if base != base_offset or check != _durable_check(base, records, salt):
+    if base != base_offset or check != _durable_check(base, records, salt) or (dense and records > MAX_RECORDS):
         return None
     return int(records)
 
@@ -67,42 +76,42 @@ def entry_position(number: int) -> int:
     return DENSE_HEADER_BYTES + ENTRY_BYTES * number
 
 
-def encode_times(marks: bytes, interval: int) -> bytes:
-    """Return a `.times` file of packed marks."""
-    return _encode_sparse(TIMES_MAGIC, interval, len(marks) // MARK.size, marks)
+def encode_times(marks: bytes, interval: int, salt: int = 0) -> bytes:
+    """Return a `.times` file of packed marks, bound to the store of this salt."""
+    return _encode_sparse(TIMES_MAGIC, interval, len(marks) // MARK.size, marks, salt)
 
 
-def encode_offsets(marks: bytes, interval: int) -> bytes:
-    """Return an `.offsets` file of the same packed marks."""
+def encode_offsets(marks: bytes, interval: int, salt: int = 0) -> bytes:
+    """Return an `.offsets` file of the same packed marks, bound likewise."""
     entries = memoryview(marks).cast("Q")[1::2].tobytes()  # relative offset and position of each: its second 8 bytes
-    return _encode_sparse(OFFSETS_MAGIC, interval, len(marks) // MARK.size, entries)
+    return _encode_sparse(OFFSETS_MAGIC, interval, len(marks) // MARK.size, entries, salt)
 
 
-def _encode_sparse(magic: bytes, interval: int, count: int, entries: bytes) -> bytes:
+def _encode_sparse(magic: bytes, interval: int, count: int, entries: bytes, salt: int) -> bytes:
     body = _SPARSE_HEADER.pack(magic, _VERSION, 0, interval, count) + entries
-    return body + _CHECK.pack(xxh64_intdigest(body))
+    return body + _CHECK.pack(xxh64_intdigest(body, salt))
 
 
-def decode_times(data: bytes) -> list[Mark] | None:
-    """Return the marks of a `.times` file, None where it is damaged."""
-    entries = _decode_sparse(data, TIMES_MAGIC, MARK.size)
+def decode_times(data: bytes, salt: int = 0) -> list[Mark] | None:
+    """Return the marks of a `.times` file, None where it is damaged or another store's."""
+    entries = _decode_sparse(data, TIMES_MAGIC, MARK.size, salt)
     return None if entries is None else unpack_marks(entries)
 
 
-def decode_offsets(data: bytes) -> list[tuple[int, int]] | None:
-    """Return (relative offset, position) pairs of an `.offsets` file, None where it is damaged."""
-    entries = _decode_sparse(data, OFFSETS_MAGIC, _OFFSET_ENTRY.size)
+def decode_offsets(data: bytes, salt: int = 0) -> list[tuple[int, int]] | None:
+    """Return (relative offset, position) pairs of an `.offsets` file, None where it is damaged or another store's."""
+    entries = _decode_sparse(data, OFFSETS_MAGIC, _OFFSET_ENTRY.size, salt)
     return None if entries is None else list(_OFFSET_ENTRY.iter_unpack(entries))
 
 
-def _decode_sparse(data: bytes, magic: bytes, size: int) -> bytes | None:
+def _decode_sparse(data: bytes, magic: bytes, size: int, salt: int) -> bytes | None:
     if len(data) < _SPARSE_HEADER.size + _CHECK.size:
         return None
     found, version, _reserved, _interval, count = _SPARSE_HEADER.unpack_from(data)
     body = data[: -_CHECK.size]
     if found != magic or version != _VERSION or len(body) != _SPARSE_HEADER.size + count * size:
         return None
-    if _CHECK.unpack_from(data, len(body))[0] != xxh64_intdigest(body):
+    if _CHECK.unpack_from(data, len(body))[0] not in (xxh64_intdigest(body, salt), xxh64_intdigest(body)):
         return None
     return body[_SPARSE_HEADER.size :]
 

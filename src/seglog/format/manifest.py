@@ -13,7 +13,7 @@ import json
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 from xxhash import xxh64_intdigest
 
@@ -87,12 +87,28 @@ class SegmentEntry:
 
     @classmethod
     def from_values(cls, values: dict[str, Any]) -> SegmentEntry:
-        """Read the values of one line."""
+        """Read the values of one line; ValueError, KeyError, TypeError or AttributeError where they are none."""
         values["salt"] = int(values["salt"], 16)
         if "digest" in values:
             values["digest"] = int(values["digest"], 16)
         values["horizons"] = tuple((end, horizon) for end, horizon in values.get("horizons", ()))
-        return cls(**values)
+        entry = cls(**values)
+        entry._check_kinds()
+        return entry
+
+    def _check_kinds(self) -> None:
+        """Raise TypeError for a value that is not of its field's type: only this module sees what JSON can hold."""
+        for name, value in self.__dict__.items():
+            if type(value) not in _KINDS[name]:
+                raise TypeError(f"{name} is {value!r}")
+        for end, horizon in self.horizons:
+            _of_kind(int, end)
+            _of_kind(int, horizon)
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    one.name: (int, type(None)) if one.default is None else (int,) for one in dataclasses.fields(SegmentEntry)
+} | {"dense": (bool,), "decay": (float, int, type(None)), "horizons": (tuple,)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +184,7 @@ def _check_version(data: bytes, path: str) -> None:
     """Refuse a newer version, whatever its check is like; but not where only the version was damaged."""
     try:
         version = json.loads(data.partition(b"\n")[0])["format"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return  # not readable at all: damage, found by the check
     ours = data.replace(b'"format": %a' % version, b'"format": %d' % VERSION, 1)
     if isinstance(version, int) and version > VERSION and _body_if_sound(ours) is None:
@@ -176,6 +192,16 @@ def _check_version(data: bytes, path: str) -> None:
             f"{path}: manifest format version {version}; this seglog reads version {VERSION}. "
             "Install a newer seglog; nothing was changed"
         )
+
+
+T = TypeVar("T")
+
+
+def _of_kind(kind: type[T], value: Any) -> T:
+    """Return a value of exactly this type, TypeError for any other: JSON's true would pass for 1."""
+    if type(value) is not kind:
+        raise TypeError(f"{value!r} where {kind.__name__} belongs")
+    return value
 
 
 def decode(data: bytes, path: str) -> Manifest:
@@ -187,22 +213,29 @@ def decode(data: bytes, path: str) -> Manifest:
     try:
         first, *lines = body.splitlines()
         header = json.loads(first)
+        if not lines:
+            raise ValueError("it names no segment")
         return Manifest(
             log_id=int(header["log_id"], 16),
-            version=header["version"],
-            epoch=header["epoch"],
-            next_file=header["next_file"],
-            start=header["start"],
+            version=_of_kind(int, header["version"]),
+            epoch=_of_kind(int, header["epoch"]),
+            next_file=_of_kind(int, header["next_file"]),
+            start=_of_kind(int, header["start"]),
             config=LogConfig.from_json(header["config"]),
             segments=tuple(SegmentEntry.from_values(json.loads(line)) for line in lines),
             retired=tuple(
-                Retired(version=r["version"], retired_at=r["retired_at"], names=tuple(r["names"]))
+                Retired(
+                    version=_of_kind(int, r["version"]),
+                    retired_at=_of_kind(int, r["retired_at"]),
+                    names=tuple(_of_kind(str, name) for name in r["names"]),
+                )
                 for r in header["retired"]
             ),
-            published=header["published"],
-            rebuilt=header["rebuilt"],
+            published={query: _of_kind(int, batch) for query, batch in header["published"].items()},
+            rebuilt=_of_kind(bool, header["rebuilt"]),
         )
-    except (ValueError, KeyError, TypeError) as error:  # the check holds: somebody meant what stands there
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        # the check holds: somebody meant what stands there
         raise FormatVersionError(
             f"{path}: the manifest holds what this version of seglog does not know ({error}). "
             "Install a newer seglog; nothing was changed"

@@ -118,7 +118,7 @@ class Output:
         self._sync()
         marks = bytes(tally.marks.marks)
         for kind, encode in ((filename.OFFSETS, encode_offsets), (filename.TIMES, encode_times)):
-            self._storage.create(self.entry.name(kind)).pwrite(encode(marks, tally.marks.interval), 0)
+            self._storage.create(self.entry.name(kind)).pwrite(encode(marks, tally.marks.interval, self.entry.salt), 0)
         return SegmentEntry(
             base_offset=base,
             file=self.entry.file,

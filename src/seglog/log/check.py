@@ -35,9 +35,9 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One damage. kind: manifest, missing (a store), short, header, record, figures (the manifest's figures do not fit
-    the records) or index (a lookup; derived, costs no data). offset, position: where, if it is about records; records:
-    how many are unreadable from there on, as far as can be told.
+    """One damage. kind: manifest, missing (a store), foreign (another file in its place), short, header, record,
+    figures (the manifest's figures do not fit the records) or index (a lookup; derived, costs no data). offset,
+    position: where, if it is about records; records: how many are unreadable from there on, as far as can be told.
     """
 
     kind: str
@@ -126,6 +126,8 @@ class SegmentCheck:
             self._problem("missing", f"the store of {span} is missing")
             return
         self._check_header(store)
+        if any(problem.kind == "foreign" for problem in self.problems):
+            return
         end = self._end(store)
         yield from self._check_records(store, end)
         if self.entry.sealed and not any(problem.kind in ("record", "short") for problem in self.problems):
@@ -154,7 +156,7 @@ class SegmentCheck:
         if header is None:
             self._problem("header", "the store's header is damaged", position=0)
         elif header.salt != self.entry.salt:
-            self._problem("header", "this is another file than the manifest names (its salt differs)", position=0)
+            self._problem("foreign", "this is another file than the manifest names (its salt differs)", position=0)
 
     def _end(self, store: File) -> int:
         size = store.size()
@@ -256,8 +258,8 @@ class SegmentCheck:
             return
         if self._indexed and self.entry.dense and self._durable_records() == 0 and self.entry.records:
             yield "the dense index's header is damaged"
-        if decode_times(read_whole(self.storage, self.entry.name(filename.TIMES))) is None:
+        if decode_times(read_whole(self.storage, self.entry.name(filename.TIMES)), self.entry.salt) is None:
             yield "the time index is missing or damaged"
         offsets = read_whole(self.storage, self.entry.name(filename.OFFSETS))
-        if not self.entry.dense and decode_offsets(offsets) is None:
+        if not self.entry.dense and decode_offsets(offsets, self.entry.salt) is None:
             yield "the sparse index is missing or damaged"

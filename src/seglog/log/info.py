@@ -50,7 +50,7 @@ def active_info(entry: SegmentEntry, reader: SegmentReader, tally: Tally) -> Seg
     """Return the figures of the active segment as they stand."""
     return SegmentInfo(
         base_offset=entry.base_offset,
-        next_offset=reader.next_offset,
+        next_offset=max(reader.next_offset, entry.base_offset),  # a poisoned log may end before it
         bytes=reader.size,
         records=tally.records,
         tombstones=tally.tombstones,

@@ -116,7 +116,8 @@ class LockedLog(Log):
             if self._refusal is None:
                 self._refusal = lambda: LogPoisoned(*error.args)
                 reader = self._live.present.active
-                reader.next_offset = max(min(reader.next_offset, self._durability.durable_offset), reader.base_offset)
+                durable = self._durability.durable_offset  # below the active segment where a cut of others failed
+                reader.next_offset = max(min(reader.next_offset, durable), self._live.start)
                 self._live.active.next_offset = reader.next_offset
         self._durability.fail(error)
 
@@ -174,12 +175,18 @@ class LockedLog(Log):
         self._flush_if_due(self._group.reached)  # not the log's end: poisoning moves that back
 
     def _flush_if_due(self, next_offset: int) -> None:
-        due = self._flush_records
         if getattr(self._group, "open", False):
             self._group.reached = next_offset
-            return
-        if due is not None and next_offset - self._durability.durable_offset >= due:
+        elif self._is_due(next_offset):
             self._durability.wait(next_offset, self._sync_written)
+
+    def _is_due(self, next_offset: int) -> bool:
+        """Whether an append that ends there syncs before it returns: what it adds must not wait in a buffer then, whose
+        refusal at the sync would come after the record is in.
+        """
+        due = self._flush_records
+        waits = due is None or getattr(self._group, "open", False)
+        return not waits and next_offset - self._durability.durable_offset >= (due or 0)
 
     # --- the end ------------------------------------------------------------------------------------------------
 

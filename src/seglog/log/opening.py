@@ -33,7 +33,8 @@ from seglog.log.follower import LogFollower
 from seglog.log.live import LiveSegments
 from seglog.log.log import Log
 from seglog.log.rebuild import read_or_rebuild
-from seglog.log.staging import COMPACTION, age_out, remove_own, staged_identities
+from seglog.log.staged import staged_identities
+from seglog.log.staging import COMPACTION, age_out, remove_own
 from seglog.log.writer import LogWriter
 from seglog.segment.active import create_segment
 from seglog.segment.recovery import TailRecovery

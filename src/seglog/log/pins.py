@@ -47,7 +47,7 @@ def decode_pin(data: bytes) -> int | None:
     try:
         values = json.loads(body)
         offset = values["offset"] if values["format"] == VERSION else None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return offset if type(offset) is int and offset >= 0 else None
 
@@ -109,28 +109,33 @@ def _is_name(name: str) -> bool:
         return False
 
 
-def read_pins(storage: Storage) -> dict[str, int]:
-    """Return for every follower, by name, the next offset it will read: 0 where its pin cannot be read."""
+def read_pins(storage: Storage, *, strict: bool = False) -> dict[str, int]:
+    """Return for every follower, by name, the next offset it will read: 0 where its pin cannot be read.
+
+    strict: StorageError where the medium refuses to give one, which may be readable again later.
+    """
     pins: dict[str, int] = {}
     for file in storage.names(filename.PINS):
         name = file.removesuffix(filename.PIN)
-        offset = _read(storage, f"{filename.PINS}/{file}") if file != name and _is_name(name) else None
+        offset = _read(storage, f"{filename.PINS}/{file}", strict=strict) if file != name and _is_name(name) else None
         if offset is not None:
             pins[name] = offset
     return pins
 
 
-def _read(storage: Storage, path: str) -> int | None:
+def _read(storage: Storage, path: str, *, strict: bool) -> int | None:
     """Return a pin's offset, None where it has been dropped meanwhile."""
     try:
         offset = decode_pin(storage.open(path).pread(MOST_BYTES, 0))
     except StorageError as error:
+        if strict and error.errno != errno.ENOENT:
+            raise
         return None if error.errno == errno.ENOENT else HOLDS_EVERYTHING
     return HOLDS_EVERYTHING if offset is None else offset
 
 
 def pull_back_pins(storage: Storage, offset: int, *, clock: Clock = system_clock) -> None:
     """Before a truncate at `offset`: whoever stood behind it has read nothing of what will stand there."""
-    for name, pinned in read_pins(storage).items():
+    for name, pinned in read_pins(storage, strict=True).items():  # one that was passed over would stay behind the cut
         if pinned > offset:
             set_pin(storage, name, offset, clock=clock)

@@ -18,6 +18,7 @@ from seglog.format import filename
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.log.catalog import read_manifest
+from seglog.log.staged import staged_identities
 from seglog.segment.cut import cut_entry
 from seglog.segment.lookup import SparseLookup
 from seglog.segment.reader import SegmentReader
@@ -41,12 +42,47 @@ class _Candidate:
 def read_or_rebuild(
     storage: Storage, clock: Clock, config: LogConfig | None = None
 ) -> tuple[Manifest, RecoveryEvent | None]:
-    """Return the manifest as it stands, or where it is damaged or gone a rebuilt one and the report of that."""
+    """Return the manifest as it stands; where it is damaged, gone or outdated a rebuilt one and the report of that."""
+    identity = storage.identity(filename.MANIFEST)
     try:
         manifest, why = read_manifest(storage), "MANIFEST is missing"
     except CorruptLog as error:
         manifest, why = None, str(error)
-    return (manifest, None) if manifest is not None else rebuild_manifest(storage, config, clock, why)
+    if manifest is None:
+        return rebuild_manifest(storage, config, clock, why)
+    newer = _newer_store(storage, manifest)
+    if newer is None:
+        return manifest, None
+    if storage.identity(filename.MANIFEST) != identity:  # a writer is at work: look at what it has made
+        return read_or_rebuild(storage, clock, config)
+    return rebuild_manifest(storage, config, clock, f"MANIFEST is older than the log: it does not know of {newer}")
+
+
+def _newer_store(storage: Storage, manifest: Manifest) -> str | None:
+    """Return a store that proves an outdated manifest, as one that was copied back: files of before, records of after.
+
+    No record enters an active store before the manifest that names it; what compaction or a repair wrote may wait for
+    its manifest with all its records, but then every store that it replaces is still there.
+    """
+    numbers = {parsed.number: name for name, parsed in _stores(storage)}
+    lost = any(entry.file not in numbers for entry in manifest.segments)
+    staged: set[object] | None = None
+    for number in sorted(number for number in numbers if number >= manifest.next_file):
+        store = storage.open(numbers[number])
+        header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
+        if header is None or header.log_id != manifest.log_id or (header.span and not lost):
+            continue
+        staged = staged_identities(storage) if staged is None else staged
+        if store.size() > HEADER_BYTES and storage.identity(numbers[number]) not in staged:
+            return numbers[number]
+    return None
+
+
+def _stores(storage: Storage) -> Iterator[tuple[str, filename.SegmentFile]]:
+    for name in storage.names():
+        parsed = filename.parse_segment_file(name)
+        if parsed is not None and parsed.kind == filename.STORE:
+            yield name, parsed
 
 
 def rebuild_manifest(
@@ -88,16 +124,14 @@ def _previous(storage: Storage) -> Manifest | None:
 
 def _candidates(storage: Storage, known: dict[int, SegmentEntry], now: int) -> Iterator[_Candidate]:
     """Yield every store whose identity is known, with the figures its records give."""
-    for name in storage.names():
-        parsed = filename.parse_segment_file(name)
-        if parsed is None or parsed.kind != filename.STORE:
-            continue
+    for name, parsed in _stores(storage):
         store = storage.open(name)
         header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
         entry = known.get(parsed.number)
         if entry is not None and entry.sealed:
             yield _Candidate(entry, store, header.log_id if header else 0, header.span if header else 0)
         elif header is not None:
+            _check_whose(store, header.salt, parsed.number, known)
             fresh = SegmentEntry(
                 base_offset=parsed.base_offset,
                 file=parsed.number,
@@ -108,6 +142,15 @@ def _candidates(storage: Storage, known: dict[int, SegmentEntry], now: int) -> I
             yield _Candidate(_counted(fresh, store, now), store, header.log_id, header.span)
         elif entry is not None:
             yield _Candidate(_counted(entry, store, now), store, 0, 0)
+
+
+def _check_whose(store: File, salt: int, number: int, known: dict[int, SegmentEntry]) -> None:
+    """Raise CorruptLog for a store that is another's by what is known: its records would come at other offsets."""
+    if any((entry.salt == salt) != (file == number) for file, entry in known.items()):
+        raise CorruptLog(
+            f"{store.path}: MANIFEST is lost, and by MANIFEST.prev this is another file than its name says; nothing "
+            "was changed: restore it, or move it away to go on without it"
+        )
 
 
 def _counted(entry: SegmentEntry, store: File, now: int) -> SegmentEntry:

@@ -31,8 +31,8 @@ from seglog.storage import File, Storage, must_sync
 
 @dataclass(frozen=True, kw_only=True)
 class RepairAction:
-    """One thing a repair does. kind: drop (a missing store leaves the log), salvage (readable records are copied),
-    reindex (a lookup is made anew) or accept (a rebuilt manifest).
+    """One thing a repair does. kind: drop (a store that is missing, or another file, leaves the log), salvage (readable
+    records are copied), reindex (a lookup is made anew) or accept (a rebuilt manifest).
     """
 
     kind: str
@@ -74,7 +74,10 @@ def plan(report: VerifyReport) -> tuple[tuple[RepairAction, ...], int]:
     for path, problems in _by_path(report.problems).items():
         kinds = {problem.kind for problem in problems}
         details = "; ".join(problem.detail for problem in problems)
-        if "missing" in kinds:
+        if "foreign" in kinds:
+            kept = f"{details}: the log goes on without it, the file goes to quarantine/"
+            actions.append(RepairAction(kind="drop", path=path, detail=kept))
+        elif "missing" in kinds:
             actions.append(RepairAction(kind="drop", path=path, detail=f"{details}: the log goes on without it"))
         elif kinds & {"short", "header", "record", "figures"}:
             lost += sum(problem.records for problem in problems)
@@ -218,15 +221,26 @@ class Repair:
 
     @staticmethod
     def _copy(old: File, rules: Rules, end: int, target: ActiveSegment) -> int:
-        position, expected, copied = HEADER_BYTES, rules.base_offset, 0
         loose = rules._replace(dense=False)
-        while position + HEAD_BYTES <= end:
-            walk = StoreWalk(old, loose, position=position, end=end, expected=expected)
-            for record, _, _ in walk:
-                target.append(record.offset, record.timestamp, record.key, record.value, encode_headers(record.headers))
-                copied += 1
-            found = find_record(old, loose, position=walk.position + 1, end=end, least=walk.expected)
-            if walk.reason is None or found is None:
-                break
-            position, expected = found
-        return copied
+        places = _readable(old, loose, end)
+        for offset, position in sorted(places.items()):
+            record, _, _ = next(iter(StoreWalk(old, loose, position=position, end=end, expected=offset)))
+            target.append(record.offset, record.timestamp, record.key, record.value, encode_headers(record.headers))
+        return len(places)
+
+
+def _readable(store: File, loose: Rules, end: int) -> dict[int, int]:
+    """Return offset -> position of every valid record, wherever it stands: one may have come to another one's place."""
+    places: dict[int, int] = {}
+    position = HEADER_BYTES
+    while position + HEAD_BYTES <= end:
+        walk = StoreWalk(store, loose, position=position, end=end, expected=loose.base_offset, keep=0)
+        for record, _, length in walk:
+            places.setdefault(record.offset, walk.position - length)
+        if walk.reason is None:
+            break
+        found = find_record(store, loose, position=walk.position, end=end, least=loose.base_offset)
+        if found is None:
+            break
+        position = found.position
+    return places

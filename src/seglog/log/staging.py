@@ -24,6 +24,7 @@ from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.log.fill import check_widest, fill
 from seglog.log.rebuild import read_or_rebuild
+from seglog.log.staged import names_below
 from seglog.record import checked_offset
 from seglog.segment.active import ActiveSegment, create_segment
 from seglog.segment.sealed import open_store
@@ -55,7 +56,10 @@ class StagedSegment:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> StagedSegment:
         """Read what `to_json` gave."""
-        return cls(directory=values["directory"], entry=SegmentEntry.from_values(dict(values["entry"])))
+        directory = values["directory"]
+        if not isinstance(directory, str):
+            raise TypeError(f"a stage's directory is {directory!r}")
+        return cls(directory=directory, entry=SegmentEntry.from_values(dict(values["entry"])))
 
 
 def checked_name(name: object, what: str) -> str:
@@ -305,7 +309,7 @@ def age_out(storage: Storage, now: int, *, batches: str = "") -> None:
     """
     for batch in [name for name in storage.names(filename.STAGING) if name.startswith(batches)]:
         directory = f"{filename.STAGING}/{batch}"
-        for stage in _names(storage, directory):
+        for stage in names_below(storage, directory):
             if now - _begun(stage) > KEPT_US:
                 with suppress(StorageError):
                     storage.remove_directory(f"{directory}/{stage}")
@@ -316,24 +320,3 @@ def age_out(storage: Storage, now: int, *, batches: str = "") -> None:
 def _begun(stage: str) -> int:
     text = stage.partition("-")[0]
     return int(text) if text.isdecimal() else 0
-
-
-def _names(storage: Storage, directory: str) -> list[str]:
-    """Return the names in a directory; none where it is a file, which only a stranger can have put there."""
-    try:
-        return storage.names(directory)
-    except StorageError as error:
-        if error.errno != errno.ENOTDIR:
-            raise
-        return []
-
-
-def staged_identities(storage: Storage) -> set[object]:
-    """Return the identities of all staged stores: what an interrupted join linked is no orphan to keep."""
-    return {
-        storage.identity(f"{filename.STAGING}/{batch}/{stage}/{name}")
-        for batch in storage.names(filename.STAGING)
-        for stage in _names(storage, f"{filename.STAGING}/{batch}")
-        for name in _names(storage, f"{filename.STAGING}/{batch}/{stage}")
-        if name.endswith("." + filename.STORE)
-    }

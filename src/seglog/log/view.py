@@ -110,9 +110,12 @@ class View:
 
         for reader in self.readers(start, stop):
             base, end = reader.base_offset, min(stop, reader.next_offset)
-            position, expected = reader.seek(max(start, base))
+            first = max(start, base)
+            position, expected = reader.seek(first)
             if expected >= end:
+                reader.check_range(end, position, expected, lacking=end - first)
                 continue
+            last = end - base + (not reader.rules.dense and end == reader.next_offset)  # there its last byte counts too
             decode = partial(
                 decode_batches,
                 reader.store.map(),
@@ -124,9 +127,11 @@ class View:
                 max_records=max_records,
                 values=values,
             )
-            yield from decode_ahead(
-                reader, decode, relative=expected - base, position=position, stop=end - base, max_records=max_records
+            decoded = decode_ahead(
+                reader, decode, relative=expected - base, position=position, stop=last, max_records=max_records
             )
+            passed, (relative, position) = yield from decoded
+            reader.check_range(end, position, base + relative, lacking=end - first - passed)
 
     def next_record(self, offset: int) -> int:
         """Return the offset of the first record at or behind `offset`, the log's next offset where there is none."""

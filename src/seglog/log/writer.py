@@ -127,7 +127,8 @@ class LogWriter(CompactingLog):
                 self._live.make_room(length)
                 self._live.last_append = self._clock()
                 active = self._live.active
-            active.append(offset, timestamp, key, value, headers)
+            through = self._flush_records is not None and self._is_due(offset + 1)
+            active.append(offset, timestamp, key, value, headers, through=through)
         except BaseException as error:
             self._after_failure(error)
             raise
@@ -253,8 +254,13 @@ class LogWriter(CompactingLog):
 
     def _truncate(self, offset: int) -> None:
         pull_back_pins(self._storage, offset, clock=self._clock)
+        durable = self._durability.durable_offset
         self._durability.retreat(offset)  # first: an interrupt must not leave it ahead of the log
-        self._live.truncate(offset)
+        try:
+            self._live.truncate(offset)
+        except StorageError:
+            self._durability.advance(durable)  # nothing was cut
+            raise
         self._durability.advance(offset)
 
     def expire(self) -> int:

@@ -135,14 +135,23 @@ class ActiveSegment:
 
     # --- one record ---------------------------------------------------------------------------------------------
 
-    def append(self, offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: bytes) -> None:
-        """Append one record; on an error nothing of it stays."""
+    def append(
+        self,
+        offset: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: bytes,
+        *,
+        through: bool = False,
+    ) -> None:
+        """Append one record; on an error nothing of it stays. through: it must not wait in the buffer."""
         relative = offset - self.entry.base_offset
         parts, checksum, length = NATIVE.encode(relative, timestamp, key, value, headers, self.entry.salt)
         if self._buffer_bytes:
-            if len(self._buffer) + length > self._buffer_bytes:
+            if through or len(self._buffer) + length > self._buffer_bytes:
                 self.write_buffer()  # before this record is taken: a refusal leaves it out
-            if length <= self._buffer_bytes:
+            if not through and length <= self._buffer_bytes:
                 self.settled = False
                 self._buffer += parts[0] + parts[1]
                 self._admit(offset, timestamp, checksum, length, tombstone=value is None)
@@ -362,8 +371,10 @@ class ActiveSegment:
         """Write the sparse lookups that a sealed segment has; marks behind its end, after a cut, lead nowhere."""
         marks, interval = bytes(self.tally.marks.marks), self.tally.marks.interval
         if self._dense is None:
-            write_derived(self._storage, self.entry.name(filename.OFFSETS), encode_offsets(marks, interval))
-        write_derived(self._storage, self.entry.name(filename.TIMES), encode_times(marks, interval))
+            offsets = encode_offsets(marks, interval, self.entry.salt)
+            write_derived(self._storage, self.entry.name(filename.OFFSETS), offsets)
+        times = encode_times(marks, interval, self.entry.salt)
+        write_derived(self._storage, self.entry.name(filename.TIMES), times)
 
     def seal(self, sealed_at: int) -> SegmentEntry:
         """Put everything on the medium, write the lookups, and return the entry of a sealed segment."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -245,12 +245,15 @@ class Decode(Protocol):
 
 def decode_ahead(
     reader: SegmentReader, decode: Decode, *, relative: int, position: int, stop: int, max_records: int
-) -> Iterator[Any]:
+) -> Generator[Any, None, tuple[int, tuple[int, int]]]:
     """Yield the batches of a segment from `relative`, at `position`, up to `stop`, the next ones decoded meanwhile.
 
     Where they begin is taken from the lookup, and believed only where the batch before has ended there: what comes out
     is what one decoder would have given, in smaller batches perhaps. Errors come in their place.
+
+    Returns how many records that were, and (relative offset, position) behind the last one.
     """
+    passed = 0
     stretches, ahead = _stretches(reader, relative, position, stop, max_records), _Ahead()
     ends: deque[int | None] = deque()
 
@@ -266,13 +269,19 @@ def decode_ahead(
             launch(1)
             relative, position = decoder.next_relative, decoder.position
             if batch is not None:
+                passed += len(batch)
                 yield batch
             if position != ends.popleft():
                 break
     finally:
         ahead.finish()
     if relative < stop:
-        yield from decode(relative=relative, position=position, stop=stop)
+        decoder = decode(relative=relative, position=position, stop=stop)
+        for batch in decoder:
+            passed += len(batch)
+            yield batch
+        relative, position = decoder.next_relative, decoder.position
+    return passed, (relative, position)
 
 
 def _first_batch(decode: Decode, stretch: Stretch) -> tuple[Any, Decoder]:

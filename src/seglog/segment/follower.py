@@ -219,7 +219,7 @@ class ActiveFollower:
     def _synced_records(self) -> int:
         index = self._open_index()
         header = b"" if index is None else index.pread(DENSE_HEADER_BYTES, 0)
-        return decode_durable_records(header, self.entry.base_offset, self.entry.salt) or 0
+        return decode_durable_records(header, self.entry.base_offset, self.entry.salt, dense=self.entry.dense) or 0
 
     def tally(self) -> Tally:
         """Count the visible records anew; for figures, not for reading."""

@@ -27,7 +27,10 @@ class Lookup(Protocol):
         ...
 
     def after(self, relative: int, position: int) -> tuple[int, int] | None:
-        """Return (relative offset, position) of the nearest known record behind both, if any: where to resume."""
+        """Return (relative offset, position) of the nearest known record behind both, if any: where to resume.
+
+        A record of a later offset may be given at `position` itself.
+        """
         ...
 
 
@@ -83,10 +86,10 @@ class DenseLookup:
         return None if place is None else (relative, place[2])
 
     def after(self, relative: int, position: int) -> tuple[int, int] | None:
-        """Return the next record whose entry points forward."""
+        """Return the next record whose entry does not point back; what is damaged may have moved up over its place."""
         for following in range(relative + 1, len(self)):
             place = self.exact(following)
-            if place is not None and place[2] > position:
+            if place is not None and place[2] >= position and place[1]:
                 return following, place[2]
         return None
 

@@ -98,26 +98,78 @@ class SegmentReader:
         failed: CorruptRecord | None = None
         for position, first in self._starts(offset):
             for walk in self._walks(position, first, offset, keep):
-                for record, _, _ in walk:
+                for record, _, length in walk:
                     if record.offset == offset:
                         return record
                     if record.offset > offset:
+                        moved = self._behind_gap(offset, walk.position - length, record.offset)
+                        if moved is not None:
+                            return moved
                         raise OffsetCompacted(offset, record.offset)
                 if not self._breaks_off(walk, offset + 1):
-                    raise OffsetCompacted(offset, self.next_offset)
+                    if failed is None:
+                        raise OffsetCompacted(offset, self.next_offset)
+                    break  # it may have been what is damaged
                 failed = self._closest(failed, walk)
         assert failed is not None  # noqa: S101 - the store's start is always among the starts
         raise CorruptRecord(failed.path, offset, failed.position, failed.reason)
+
+    def _behind_gap(self, offset: int, position: int, expected: int) -> Record | None:
+        """Return the record of `offset` if it stands behind one of a later offset; None where it is surely nowhere."""
+        try:
+            self._check_gap(offset, position, expected)
+        except CorruptRecord:
+            start = self.rules.codec.header_bytes
+            while found := find_record(self.store, self.rules, position=start, end=self.size, least=offset):
+                if found.offset == offset:
+                    return next(record for record, _, _ in self._walk(found.position, offset))
+                start = found.position + 1
+            raise
+        return None
+
+    def check_range(self, stop: int, position: int, expected: int, *, lacking: int) -> None:
+        """Raise CorruptRecord unless it is sure that a range ends rightly where reading it has ended.
+
+        position, expected: the first record not taken, and its least offset. lacking: offsets without a record.
+        """
+        if lacking and not self.rules.dense and stop < self.next_offset:
+            self._check_gap(stop - 1, position, expected)
+
+    def _check_gap(self, offset: int, position: int, expected: int) -> None:
+        """Raise CorruptRecord unless the record at `position`, of offset `expected` or later, is next behind `offset`.
+
+        A record that was moved or copied to a place before its own verifies there, and looks as if compaction had
+        taken those between. So the next place that the lookup knows has to be met, or else all of the store in order.
+        """
+        mark = self.lookup.after(offset - self.base_offset, position - 1)
+        walk = self._walk(position, expected, keep=0)
+        for record, _, length in walk:
+            place = (record.offset - self.base_offset, walk.position - length)
+            if place == mark:
+                return
+            if mark is not None and place[1] > mark[1]:
+                break
+        else:
+            if mark is None and walk.reason is None:
+                return
+        walk = self._walk(self.rules.codec.header_bytes, self.base_offset, keep=0)
+        for _ in walk:
+            pass
+        if walk.reason is not None:
+            raise CorruptRecord(self.store.path, offset, walk.position, walk.reason)
 
     def _closest(self, failed: CorruptRecord | None, walk: StoreWalk) -> CorruptRecord:
         error = self._corrupt(walk)
         return error if failed is None or failed.position < error.position else failed
 
     def _breaks_off(self, walk: StoreWalk, stop: int) -> bool:
-        """Whether a walk that is over has left out records before `stop`; a dense segment has one of every offset."""
+        """Whether a walk that is over has left out records before `stop`; a dense segment has one of every offset.
+
+        With gaps only the last byte tells that nothing is left out of the last offsets.
+        """
         if walk.reason is None and self.rules.dense and walk.expected < stop:
             walk.reason = "the store ends before it"
-        return walk.reason is not None and walk.expected < stop
+        return walk.reason is not None and (walk.expected < stop or (not self.rules.dense and stop >= self.next_offset))
 
     def _corrupt(self, walk: StoreWalk) -> CorruptRecord:
         offset = walk.expected if self.rules.dense else None
@@ -128,7 +180,7 @@ class SegmentReader:
         relative = offset - self.base_offset
         for near in (relative, relative - 1):
             floor = self.lookup.floor(near)
-            if floor is not None:
+            if floor is not None and floor[1] < self.size:  # a walk from the end would prove nothing
                 yield floor[1], self.base_offset + floor[0]
         yield self.rules.codec.header_bytes, self.base_offset
 
@@ -158,13 +210,17 @@ class SegmentReader:
         if place is not None and self._record_at(place, offset, keep=0) is not None:
             return place[2], offset
         for position, first in self._starts(offset):
+            damage = None
             for walk in self._walks(position, first, offset):
                 for record, _, length in walk:
-                    if record.offset >= offset:
+                    if record.offset == offset or (record.offset > offset and damage is None):
                         return walk.position - length, record.offset
+                    if record.offset > offset and damage is not None:
+                        return damage
+                damage = damage or (None if walk.reason is None else (walk.position, walk.expected))
             proven = walk.position > position or (position, first) == (self.rules.codec.header_bytes, self.base_offset)
             if proven and (walk.reason is None or walk.expected == offset):  # else the lookup may have led astray
-                return walk.position, walk.expected
+                return damage or (walk.position, walk.expected)
         return (place[2], offset) if place is not None else (walk.position, walk.expected)
 
     def scan(
@@ -176,32 +232,49 @@ class SegmentReader:
         resumes at the next record that the lookup knows, or that stands there where offsets have gaps.
         """
         position, expected = self.seek(start)
+        passed = 0
         while expected < stop:
             walk = self._walk(position, expected, keep)
-            for record, _, _ in walk:
+            for record, _, length in walk:
                 if record.offset >= stop:
-                    return
+                    position, expected = walk.position - length, record.offset
+                    break
                 if record.offset >= start:
+                    passed += 1
                     yield record
-            if not self._breaks_off(walk, stop):
-                return
-            error = self._corrupt(walk)
-            if on_corrupt is None:
-                raise error
-            on_corrupt(error)
-            resume = self._resume(walk)
-            if resume is None:
-                return
-            position, expected = resume
+            else:
+                if not self._breaks_off(walk, stop):
+                    return
+                _raise_or_tell(self._corrupt(walk), on_corrupt)
+                resume = self._resume(walk)
+                if resume is None:
+                    return
+                position, expected = resume
+                continue
+            break
+        try:
+            self.check_range(stop, position, expected, lacking=stop - start - passed)
+        except CorruptRecord as error:
+            _raise_or_tell(error, on_corrupt)
 
     def offset_at(self, timestamp: int) -> int | None:
         """Return the first offset whose timestamp is `timestamp` or later, None where every record is older."""
         stop, mark = self.next_offset, floor_mark(self._marks(), timestamp)
         relative, position = (0, self.rules.codec.header_bytes) if mark is None else (mark.relative, mark.position)
-        walk = self._walk(position, self.base_offset + relative, keep=0)
-        for record, _, _ in walk:
+        expected = self.base_offset + relative
+        walk = self._walk(position, expected, keep=0)
+        for record, _, length in walk:
             if record.timestamp >= timestamp:
+                if record.offset != expected:
+                    self._check_gap(record.offset - 1, walk.position - length, record.offset)
                 return record.offset if record.offset < stop else None
+            expected = record.offset + 1
         if self._breaks_off(walk, stop):
             raise self._corrupt(walk)
         return None
+
+
+def _raise_or_tell(error: CorruptRecord, on_corrupt: OnCorrupt | None) -> None:
+    if on_corrupt is None:
+        raise error
+    on_corrupt(error)

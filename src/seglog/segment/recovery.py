@@ -38,6 +38,7 @@ from seglog.segment.survey import Block, Tally, survey
 from seglog.storage import File, Storage
 
 COPY_BYTES = 1024 * 1024
+UNKNOWN_TIMESTAMP = 2**63 - 1
 SEARCH_BUDGET = 2 * 1024**3
 """Bytes to hash at most, about a second, to tell damage from a tear; a torn value can look like heads all over."""
 
@@ -63,7 +64,8 @@ class TailRecovery:
         if decode_header(self.store.pread(HEADER_BYTES, 0), self.store.path) is None:
             detail = "the store's header is damaged; the manifest's identity is used instead"
             self.events.append(RecoveryEvent(kind="header", path=self.store.path, detail=detail, position=0))
-        durable = decode_durable_records(self._old_index, self.entry.base_offset, self.entry.salt) or 0
+        entry = self.entry
+        durable = decode_durable_records(self._old_index, entry.base_offset, entry.salt, dense=entry.dense) or 0
         reason = self._survey()
         while self.next_offset < self.entry.base_offset + durable:
             reason = self._pass_damage(durable, reason or "the store ends before it")
@@ -119,21 +121,33 @@ class TailRecovery:
         return self._survey()
 
     def _give_up(self, next_offset: int) -> None:
-        """Pass over damaged records; what the old index says of them stays, so that errors can name their place."""
+        """Pass over damaged records; what the old index says of them stays, so that errors can name their place.
+
+        How late they were nobody knows, so from here on no time mark may lead past them.
+        """
+        self.tally.marks.max_timestamp = UNKNOWN_TIMESTAMP
         if self.entry.dense:
             first = entry_position(self.next_offset - self.entry.base_offset)
             length = (next_offset - self.next_offset) * ENTRY_BYTES
-            self.entries += self._old_index[first : first + length].ljust(length, b"\0")
+            known = self._old_index[first : first + length].ljust(length, b"\0")
+            for checksum, size, position in DENSE_ENTRY.iter_unpack(known):
+                inside = position + size <= self.size  # else its place is given to what is appended next
+                self.entries += DENSE_ENTRY.pack(checksum, size, position) if inside else bytes(ENTRY_BYTES)
         self.next_offset = next_offset
 
     def _resume(self, durable: int) -> Found | None:
-        for number in range(self.next_offset + 1 - self.entry.base_offset, durable if self.entry.dense else 0):
+        known = min(durable, len(self._old_index) // ENTRY_BYTES) if self.entry.dense else 0
+        for number in range(self.next_offset + 1 - self.entry.base_offset, known):
             place = self._old_entry(number)
             if place is not None and self._verifies(place, number):
                 return Found(place[2], self.entry.base_offset + number)
-        return find_record(
-            self.store, self.rules, position=self.position + 1, end=self.size, least=self.next_offset + 1
-        )
+        position, least = self.position + 1, self.next_offset + 1
+        while found := find_record(self.store, self.rules, position=position, end=self.size, least=least):
+            room = (found.position - HEADER_BYTES) // HEAD_BYTES  # for the records that stand before it
+            if not self.entry.dense or found.offset - self.entry.base_offset <= room:
+                break
+            position = found.position + 1  # a record in another one's place
+        return found
 
     def _rewrite_accepted(self, durable: int) -> None:
         """Write the accepted but not known durable records again in place, and sync."""

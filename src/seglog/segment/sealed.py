@@ -125,19 +125,19 @@ class _SealedFiles:
 
     def sparse_lookup(self) -> Lookup:
         """Return the pairs of the .offsets file if it is whole, else made from the store."""
-        pairs = decode_offsets(read_whole(self.storage, self.entry.name(filename.OFFSETS)))
+        pairs = decode_offsets(read_whole(self.storage, self.entry.name(filename.OFFSETS)), self.entry.salt)
         if pairs is None:
             marks = survey_marks(self.store, self.rules, self.end, self.interval)
-            self._write(filename.OFFSETS, encode_offsets(bytes(marks.marks), marks.interval))
+            self._write(filename.OFFSETS, encode_offsets(bytes(marks.marks), marks.interval, self.entry.salt))
             pairs = [(mark.relative, mark.position) for mark in unpack_marks(marks.marks)]
         return SparseLookup(pairs)
 
     def times(self) -> Sequence[Mark]:
         """Return the marks of the .times file if it is whole, else made from the store."""
-        marks = decode_times(read_whole(self.storage, self.entry.name(filename.TIMES)))
+        marks = decode_times(read_whole(self.storage, self.entry.name(filename.TIMES)), self.entry.salt)
         if marks is None:
             made = survey_marks(self.store, self.rules, self.end, self.interval)
-            self._write(filename.TIMES, encode_times(bytes(made.marks), made.interval))
+            self._write(filename.TIMES, encode_times(bytes(made.marks), made.interval, self.entry.salt))
             marks = unpack_marks(made.marks)
         return marks
 
@@ -156,7 +156,7 @@ def dense_entries(store: File, rules: Rules, *, end: int, next_offset: int) -> b
         if block.next_offset >= next_offset:
             break
         found = find_record(store, rules, position=block.position + 1, end=end, least=block.next_offset + 1)
-        position, expected = (found.position, found.offset) if found else (end, next_offset)
+        position, expected = (found.position, min(found.offset, next_offset)) if found else (end, next_offset)
         entries += bytes(ENTRY_BYTES * (expected - block.next_offset))
     return bytes(entries[: ENTRY_BYTES * (next_offset - rules.base_offset)])
 

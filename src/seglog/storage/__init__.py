@@ -1,8 +1,18 @@
 """Bytes on media: the protocol and its implementations. Knows files and locks, not segments or records."""
 
-from seglog.storage.base import File, Lock, Storage, must_sync
+from seglog.storage.base import File, Lock, Storage, is_directory, is_doomed, must_sync
 from seglog.storage.local import LocalStorage
 from seglog.storage.memory import MemoryStorage
 from seglog.storage.subdirectory import Subdirectory
 
-__all__ = ["File", "LocalStorage", "Lock", "MemoryStorage", "Storage", "Subdirectory", "must_sync"]
+__all__ = [
+    "File",
+    "LocalStorage",
+    "Lock",
+    "MemoryStorage",
+    "Storage",
+    "Subdirectory",
+    "is_directory",
+    "is_doomed",
+    "must_sync",
+]

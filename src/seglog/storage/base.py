@@ -6,10 +6,11 @@ nothing is durable until the sync that names it has returned.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from seglog.errors import LogPoisoned, StorageError
+from seglog.errors import LogPoisoned, NotALog, StorageError
 
 Buffer = bytes | bytearray | memoryview
 
@@ -69,16 +70,20 @@ class Lock(Protocol):
 
 
 class Storage(Protocol):
-    """A directory of files for one log."""
+    """A directory of files and subdirectories: for one log, or for a topic or a broker with its logs below it."""
 
     path: str
 
-    def exists(self) -> bool:
-        """Whether the directory is there; NotALog where the path is something else than a directory."""
+    def exists(self, directory: str = "") -> bool:
+        """Whether the directory, or one below it, is there; NotALog where that is something else than a directory."""
         ...
 
     def make(self, directories: Sequence[str]) -> None:
-        """Create the directory, its parents and the named subdirectories where missing, and sync them."""
+        """Create the directory, its parents and the named subdirectories where missing. Each new name is on the medium
+        before anything is made below it.
+
+        The directory's own name is synced also where it was there and is empty: who made it may have died before that.
+        """
         ...
 
     def names(self, directory: str = "") -> list[str]:
@@ -94,11 +99,15 @@ class Storage(Protocol):
         ...
 
     def create(self, name: str, *, replace: bool = False) -> File:
-        """Create an empty file, writable; StorageError with EEXIST where there is one, unless `replace`."""
+        """Create an empty file, writable; StorageError with EEXIST where there is one, unless `replace`, with ENOENT
+        where its directory is missing.
+        """
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Move in one step, replacing `new`."""
+        """Move a file in one step, replacing `new`; or a directory with all that is in it, to a name that is free.
+        Files that are open, and locks, go along.
+        """
         ...
 
     def link(self, old: str, new: str) -> None:
@@ -129,13 +138,34 @@ class Storage(Protocol):
         """Remove a subdirectory in which nothing is; one that is not empty, or missing, is no error."""
         ...
 
-    def free_bytes(self) -> int:
-        """Return the bytes left on the medium."""
+    def free_bytes(self, directory: str = "") -> int:
+        """Return the bytes left on the medium where the directory is."""
         ...
 
     def remove(self) -> None:
-        """Remove the directory and all that is in it."""
+        """Remove the directory and all that is in it: in one step, and for good before the first file goes."""
         ...
+
+
+_DOOMED = ".removed-"
+
+
+def doomed_name(name: str) -> str:
+    """Return what a directory is called while it is being removed: one rename, so that nobody ever opens half of it."""
+    return f".{name}{_DOOMED}{secrets.token_hex(4)}"
+
+
+def is_doomed(name: str) -> bool:
+    """Whether a directory is one that was being removed."""
+    return name.startswith(".") and _DOOMED in name
+
+
+def is_directory(storage: Storage, directory: str = "") -> bool:
+    """Whether there is a directory; False, where `exists` would raise, if it is something else."""
+    try:
+        return storage.exists(directory)
+    except NotALog:
+        return False
 
 
 def must_sync(sync: Callable[[], None]) -> None:

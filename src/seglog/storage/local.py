@@ -6,7 +6,6 @@ import errno
 import fcntl
 import mmap
 import os
-import secrets
 import shutil
 import stat
 import sys
@@ -17,7 +16,7 @@ from typing import ClassVar
 from weakref import WeakSet
 
 from seglog.errors import NotALog, StorageError
-from seglog.storage.base import Buffer
+from seglog.storage.base import Buffer, doomed_name
 
 _PARTS_MAX = 512  # below IOV_MAX everywhere
 _COPIED_BYTES = 256 * 1024
@@ -46,6 +45,26 @@ def _is_directory(path: str) -> bool:
             return stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116 - see above
         except (FileNotFoundError, NotADirectoryError):
             return False
+
+
+def _pwrite_rest(descriptor: int, data: Buffer, done: int, position: int) -> None:
+    """Write what lies behind the first `done` bytes of data that is to stand at `position`.
+
+    An error keeps no view of the data: as long as somebody held on to it, a bytearray could not grow.
+    """
+    with memoryview(data) as whole:
+        while done < len(whole):
+            with whole[done:] as rest:
+                written = os.pwrite(descriptor, rest, position + done)
+            if written == 0:
+                raise OSError(errno.ENOSPC, "short write")
+            done += written
+
+
+def _let_go(descriptor: int) -> None:
+    """Close a descriptor. The system lets go of it whatever it answers, and no promise rests on that."""
+    with suppress(OSError):
+        os.close(descriptor)
 
 
 class LocalFile:
@@ -90,17 +109,9 @@ class LocalFile:
         try:
             written = os.pwrite(self._descriptor, data, position)
             if written != len(data):
-                self._pwrite_rest(memoryview(data)[written:], position + written)
+                _pwrite_rest(self._descriptor, data, written, position)
         except OSError as error:
             raise _refused(error, self.path) from error
-
-    def _pwrite_rest(self, data: memoryview, position: int) -> None:
-        while data:
-            written = os.pwrite(self._descriptor, data, position)
-            if written == 0:
-                raise OSError(errno.ENOSPC, "short write")
-            data = data[written:]
-            position += written
 
     def pwritev(self, parts: Sequence[Buffer], position: int) -> None:
         """Write the parts end to end or raise."""
@@ -108,7 +119,7 @@ class LocalFile:
         try:
             written = os.pwritev(self._descriptor, parts, position) if len(parts) <= _PARTS_MAX else 0
             if written != total:
-                self._pwrite_rest(memoryview(b"".join(parts))[written:], position + written)
+                _pwrite_rest(self._descriptor, b"".join(parts), written, position)
         except OSError as error:
             raise _refused(error, self.path) from error
 
@@ -139,11 +150,10 @@ class LocalFile:
         """Close the descriptor; a second call does nothing."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
-            os.close(descriptor)
+            _let_go(descriptor)
 
     def __del__(self) -> None:
-        with suppress(OSError):
-            self.close()
+        self.close()
 
 
 class LocalLock:
@@ -159,7 +169,7 @@ class LocalLock:
     def write(self, data: bytes) -> None:
         """Replace the content of the locked file."""
         with _naming(self.path):
-            os.pwrite(self._descriptor, data, 0)
+            _pwrite_rest(self._descriptor, data, 0, 0)
             os.ftruncate(self._descriptor, len(data))
 
     def release(self) -> None:
@@ -167,11 +177,10 @@ class LocalLock:
         descriptor, self._descriptor = self._descriptor, -1
         LocalLock._held.discard(self)
         if descriptor >= 0:
-            os.close(descriptor)
+            _let_go(descriptor)
 
     def __del__(self) -> None:
-        with suppress(OSError):
-            self.release()
+        self.release()
 
     @classmethod
     def leave_to_parent(cls) -> None:
@@ -193,18 +202,27 @@ class LocalStorage:
     def _at(self, name: str) -> str:
         return f"{self.path}/{name}" if name else self.path
 
-    def exists(self) -> bool:
+    def exists(self, directory: str = "") -> bool:
         """Whether the directory is there."""
-        if _is_directory(self.path):
+        path = self._at(directory)
+        if _is_directory(path):
             return True
-        if os.path.lexists(self._root):
-            raise NotALog(errno.ENOTDIR, "this is a file, not the directory of a log", self.path)
+        if os.path.lexists(path):
+            raise NotALog(errno.ENOTDIR, "this is a file, not the directory of a log", path)
         return False
 
     def make(self, directories: Sequence[str]) -> None:
         """Create what is missing, and sync every directory that got a new name."""
+        if _is_directory(self.path) and not self.names():
+            self._sync_own_name()
         for directory in [self._root, *(self._root / name for name in directories)]:
             self._make_one(directory)
+
+    def _sync_own_name(self) -> None:
+        parent = f"{self.path}/.."  # not the path's parent: it may be a link
+        with _naming(parent), suppress(PermissionError):  # who may not read the parent has not made it
+            if os.stat(parent).st_dev == os.stat(self.path).st_dev:  # noqa: PTH116 - strings, as the other calls here
+                self._sync(parent)
 
     def _make_one(self, directory: Path) -> None:
         if _is_directory(str(directory)):
@@ -273,13 +291,13 @@ class LocalStorage:
         try:
             os.fsync(descriptor)
         finally:
-            os.close(descriptor)
+            _let_go(descriptor)
 
     def identity(self, name: str) -> object:
         """Return inode, change time and size of a file, None where there is none."""
         try:
             status = os.stat(self._at(name))  # noqa: PTH116 - a reader asks this before every read
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise _refused(error, self._at(name)) from error
@@ -293,7 +311,7 @@ class LocalStorage:
             try:
                 fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             except OSError as error:
-                os.close(descriptor)
+                _let_go(descriptor)
                 if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                     return None
                 raise
@@ -321,8 +339,8 @@ class LocalStorage:
     def _leaves(self, directory: str) -> list[str]:
         return [
             os.path.relpath(f"{root}/{name}", self.path)
-            for root, _, names in os.walk(self._at(directory))
-            for name in names
+            for root, directories, names in os.walk(self._at(directory))
+            for name in [*names, *(one for one in directories if os.path.islink(f"{root}/{one}"))]  # noqa: PTH114 - str
         ]
 
     def _branches(self, directory: str) -> list[str]:
@@ -338,15 +356,17 @@ class LocalStorage:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
                     raise
 
-    def free_bytes(self) -> int:
+    def free_bytes(self, directory: str = "") -> int:
         """Return the bytes an ordinary user may still write."""
-        with _naming(self.path):
-            status = os.statvfs(self.path)
+        with _naming(self._at(directory)):
+            status = os.statvfs(self._at(directory))
             return status.f_bavail * status.f_frsize
 
     def remove(self) -> None:
         """Remove the directory and all that is in it."""
-        doomed = self._root.with_name(f".{self._root.name}.removed-{secrets.token_hex(4)}")
+        doomed = self._root.with_name(doomed_name(self._root.name))
         with _naming(self.path):
             self._root.rename(doomed)  # in one step, so that no half of a log is ever opened
+            with suppress(PermissionError):  # nor one whose name a power loss has brought back
+                self._sync(str(doomed.parent))
             shutil.rmtree(doomed)

@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Sequence
 
-from seglog.errors import StorageError
+from seglog.errors import NotALog, StorageError
 from seglog.storage.base import Buffer
 
 _identities = itertools.count(1)
@@ -111,43 +111,66 @@ class MemoryStorage:
     def __init__(self, name: str = "memory") -> None:
         self.path = f"<{name}>"
         self._nodes: dict[str, _Node] = {}
-        self._made = False
+        self._directories: set[str] = set()
         self._guard = threading.RLock()
 
     def _node(self, name: str) -> _Node:
         try:
             return self._nodes[name]
         except KeyError:
-            raise _error(errno.ENOENT, f"{self.path}/{name}") from None
+            raise self._refused(errno.EISDIR if name in self._directories else errno.ENOENT, name) from None
 
-    def exists(self) -> bool:
+    def _refused(self, number: int, name: str) -> StorageError:
+        return _error(number, f"{self.path}/{name}" if name else self.path)
+
+    def _check_directory(self, name: str) -> None:
+        """Raise ENOENT, or ENOTDIR where there is a file of that name."""
+        if name not in self._directories:
+            raise self._refused(errno.ENOTDIR if name in self._nodes else errno.ENOENT, name)
+
+    def _check_free(self, name: str) -> None:
+        """Raise where no file of that name can be made: it is a directory, or its own directory is missing."""
+        self._check_directory(name.rpartition("/")[0])
+        if name in self._directories:
+            raise self._refused(errno.EISDIR, name)
+
+    def _below(self, directory: str) -> list[str]:
+        """Return the full names of all that is in a directory, however deep."""
+        prefix = f"{directory}/" if directory else ""
+        return [name for name in [*self._nodes, *self._directories] if name.startswith(prefix) and name]
+
+    def exists(self, directory: str = "") -> bool:
         """Whether it was made."""
-        return self._made
+        if directory in self._nodes:
+            raise NotALog(errno.ENOTDIR, "this is a file, not the directory of a log", f"{self.path}/{directory}")
+        return directory in self._directories
 
-    def make(self, directories: Sequence[str]) -> None:  # noqa: ARG002 - directories are only prefixes of names here
-        """Make the directory."""
-        self._made = True
+    def make(self, directories: Sequence[str]) -> None:
+        """Make the directory and those below it."""
+        with self._guard:
+            for directory in directories:
+                parts = directory.split("/")
+                for name in ("/".join(parts[:count]) for count in range(1, len(parts) + 1)):
+                    if name in self._nodes:
+                        raise self._refused(errno.EEXIST, name)
+                    self._directories.add(name)
+            self._directories.add("")
 
     def names(self, directory: str = "") -> list[str]:
-        """Return the names in a directory, ordered; subdirectories appear where they hold a file."""
-        prefix = f"{directory}/" if directory else ""
+        """Return the names in a directory, ordered."""
         with self._guard:
-            rest = [name.removeprefix(prefix) for name in self._nodes if name.startswith(prefix)]
-        return sorted({name.partition("/")[0] for name in rest})
+            if directory in self._nodes:
+                raise self._refused(errno.ENOTDIR, directory)
+            skipped = len(directory) + 1 if directory else 0
+            return sorted({name[skipped:].partition("/")[0] for name in self._below(directory)})
 
     def sizes(self, directory: str = "") -> dict[str, int]:
         """Return name -> size in bytes of the files in a directory."""
         with self._guard:
-            return {name: len(self._nodes[self._below(directory, name)].data) for name in self._files(directory)}
-
-    def _files(self, directory: str) -> list[str]:
-        prefix = self._below(directory, "")
-        rest = [name.removeprefix(prefix) for name in self._nodes if name.startswith(prefix)]
-        return [name for name in rest if "/" not in name]
-
-    @staticmethod
-    def _below(directory: str, name: str) -> str:
-        return f"{directory}/{name}" if directory else name
+            self._check_directory(directory)
+            skipped = len(directory) + 1 if directory else 0
+            found = [name for name in self._below(directory) if name in self._nodes and "/" not in name[skipped:]]
+            return {name[skipped:]: len(self._nodes[name].data) for name in found}
 
     def open(self, name: str, *, writable: bool = False) -> MemoryFile:
         """Open an existing file."""
@@ -156,33 +179,61 @@ class MemoryStorage:
     def create(self, name: str, *, replace: bool = False) -> MemoryFile:
         """Create an empty file."""
         with self._guard:
+            self._check_free(name)
             if name in self._nodes and not replace:
-                raise _error(errno.EEXIST, f"{self.path}/{name}")
+                raise self._refused(errno.EEXIST, name)
             node = self._nodes.setdefault(name, _Node())
             node.data.clear()
         return MemoryFile(node, f"{self.path}/{name}", writable=True)
 
     def rename(self, old: str, new: str) -> None:
-        """Move in one step."""
+        """Move a file or a directory in one step."""
         with self._guard:
+            if old in self._directories:
+                self._rename_directory(old, new)
+                return
             node = self._node(old)
+            self._check_free(new)
             if self._nodes.get(new) is not node:  # as rename(2): two names of one file stay as they are
                 self._nodes[new] = self._nodes.pop(old)
+
+    def _rename_directory(self, old: str, new: str) -> None:
+        self._check_directory(new.rpartition("/")[0])
+        if f"{new}/".startswith(f"{old}/"):
+            raise self._refused(errno.EINVAL, new)
+        if new in self._nodes:
+            raise self._refused(errno.ENOTDIR, new)
+        if self._below(new):
+            raise self._refused(errno.ENOTEMPTY, new)
+        for name in self._below(old):
+            moved = new + name.removeprefix(old)
+            if name in self._nodes:
+                self._nodes[moved] = self._nodes.pop(name)
+            else:
+                self._directories.remove(name)
+                self._directories.add(moved)
+        self._directories.remove(old)
+        self._directories.add(new)
 
     def link(self, old: str, new: str) -> None:
         """Give a file a second name."""
         with self._guard:
-            if new in self._nodes:
-                raise _error(errno.EEXIST, f"{self.path}/{new}")
-            self._nodes[new] = self._node(old)
+            node = self._node(old)
+            if new in self._nodes or new in self._directories:
+                raise self._refused(errno.EEXIST, new)
+            self._check_free(new)
+            self._nodes[new] = node
 
     def unlink(self, name: str) -> None:
         """Remove a name; missing is no error."""
         with self._guard:
+            if name in self._directories:
+                raise self._refused(errno.EISDIR, name)
             self._nodes.pop(name, None)
 
     def sync_directory(self, directory: str = "") -> None:
         """Names in memory need no sync."""
+        self._check_directory(directory)
 
     def identity(self, name: str) -> object:
         """Return a number that no other file of this process has had."""
@@ -192,6 +243,7 @@ class MemoryStorage:
     def try_lock(self, name: str, *, shared: bool = False) -> MemoryLock | None:
         """Lock a name without waiting."""
         with self._guard:
+            self._check_free(name)
             node = self._nodes.setdefault(name, _Node())
             if node.exclusive or (node.shared and not shared):
                 return None
@@ -202,20 +254,24 @@ class MemoryStorage:
             return MemoryLock(node, shared=shared)
 
     def remove_directory(self, directory: str) -> None:
-        """Forget every file whose name begins with the directory's."""
+        """Forget a directory and all that is in it."""
         with self._guard:
-            for name in [name for name in self._nodes if name.startswith(f"{directory}/")]:
-                del self._nodes[name]
+            for name in self._below(directory):
+                self._nodes.pop(name, None)
+                self._directories.discard(name)
+            self._directories.discard(directory)
 
     def remove_if_empty(self, directory: str) -> None:
-        """Directories are only prefixes of names here: one without files is gone already."""
+        """Forget a directory in which nothing is."""
+        with self._guard:
+            if not self._below(directory):
+                self._directories.discard(directory)
 
-    def free_bytes(self) -> int:
+    def free_bytes(self, directory: str = "") -> int:
         """Return what one address space has for us, generously."""
+        self._check_directory(directory)
         return 2**40
 
     def remove(self) -> None:
-        """Forget every file."""
-        with self._guard:
-            self._nodes.clear()
-            self._made = False
+        """Forget everything."""
+        self.remove_directory("")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seglog.storage.base import File, Lock, Storage
+from seglog.storage.base import File, Lock, Storage, doomed_name
 
 
 class Subdirectory:
@@ -12,20 +12,27 @@ class Subdirectory:
 
     def __init__(self, outer: Storage, directory: str) -> None:
         self.path = f"{outer.path}/{directory}"
-        self._outer = outer
+        self._outer: Storage = outer
         self._directory = directory
+        if isinstance(outer, Subdirectory):  # a partition of a topic of a broker is one step away all the same
+            self._outer, self._directory = outer._outer, outer._at(directory)
 
     def _at(self, name: str) -> str:
         return f"{self._directory}/{name}" if name else self._directory
 
-    def exists(self) -> bool:
-        """Whether the directory is there."""
-        parent, _, name = self._directory.rpartition("/")
-        return name in self._outer.names(parent)
+    def exists(self, directory: str = "") -> bool:
+        """See Storage.exists."""
+        return self._outer.exists(self._at(directory))
 
     def make(self, directories: Sequence[str]) -> None:
         """See Storage.make."""
+        was_empty = self._outer.exists(self._directory) and not self._outer.names(self._directory)
         self._outer.make([self._directory, *(self._at(name) for name in directories)])
+        if was_empty:
+            self._outer.sync_directory(self._parent())
+
+    def _parent(self) -> str:
+        return self._directory.rpartition("/")[0]
 
     def names(self, directory: str = "") -> list[str]:
         """See Storage.names."""
@@ -75,10 +82,14 @@ class Subdirectory:
         """See Storage.remove_if_empty."""
         self._outer.remove_if_empty(self._at(directory))
 
-    def free_bytes(self) -> int:
+    def free_bytes(self, directory: str = "") -> int:
         """See Storage.free_bytes."""
-        return self._outer.free_bytes()
+        return self._outer.free_bytes(self._at(directory))
 
     def remove(self) -> None:
         """See Storage.remove."""
-        self._outer.remove_directory(self._directory)
+        parent, name = self._parent(), self._directory.rpartition("/")[2]
+        doomed = f"{parent}/{doomed_name(name)}" if parent else doomed_name(name)
+        self._outer.rename(self._directory, doomed)
+        self._outer.sync_directory(parent)
+        self._outer.remove_directory(doomed)

@@ -23,12 +23,14 @@ _SIZES = {"": 1, "b": 1} | {
     for suffix, base in (("ib", 1024), ("b", 1000))
 }
 _MILLISECONDS = {"ms": 1, "": 1000, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_NUMBER = r"\d{1,30}(?:\.\d{1,30})?(?![\d.])"  # more digits than any of these has; a float can hold it
+_PART = re.compile(rf"({_NUMBER})\s*([A-Za-z]*)\s*")  # one of a duration
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 
 
 def parse_size(text: str) -> int:
     """Return a size such as 64MiB, 1GB or 512 in bytes."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    match = re.fullmatch(rf"\s*({_NUMBER})\s*([A-Za-z]*)\s*", text)
     factor = _SIZES.get(match[2].lower()) if match else None
     if match is None or factor is None:
         raise ArgumentTypeError(f"{text!r} is not a size; write bytes as 512, 64MiB (1024) or 1GB (1000)")
@@ -40,17 +42,16 @@ def parse_size(text: str) -> int:
 
 def parse_duration(text: str) -> float:
     """Return a duration such as 90s, 15m, 1h30m or 7d in seconds; a bare number is seconds."""
-    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
-    whole = re.fullmatch(r"\s*(?:\d+(?:\.\d+)?\s*[A-Za-z]*\s*)+", text)
-    if not whole or any(unit.lower() not in _MILLISECONDS for _, unit in parts):
+    parts = _PART.findall(text)
+    if not parts or _PART.sub("", text).strip() or any(unit.lower() not in _MILLISECONDS for _, unit in parts):
         raise ArgumentTypeError(f"{text!r} is not a duration; write 90s, 15m, 1h30m, 7d, or seconds")
     return float(sum(Fraction(number) * _MILLISECONDS[unit.lower()] for number, unit in parts) / 1000)
 
 
 def parse_time(text: str) -> int:
     """Return ISO 8601 (UTC where no zone stands) or digits (microseconds) as microseconds since the epoch."""
-    if re.fullmatch(r"\s*[+-]?\d+\s*", text):
-        moment_us = int(text)
+    if re.fullmatch(r"\s*[+-]?\d{1,30}\s*", text):
+        moment_us = int(text.strip())  # which takes away more than int() passes over
         if not -(2**63) <= moment_us < 2**63:
             raise ArgumentTypeError(f"{text!r} does not fit 64 bits of microseconds")
         return moment_us
@@ -65,9 +66,10 @@ def parse_time(text: str) -> int:
 
 def parse_offset(text: str) -> int:
     """Return an offset: a whole number from 0 up."""
-    if not re.fullmatch(r"\d+", text.strip()):
+    digits = text.strip()
+    if not re.fullmatch(r"\d{1,30}", digits):
         raise ArgumentTypeError(f"{text!r} is not an offset; offsets are whole numbers from 0 up")
-    return int(text)
+    return int(digits)
 
 
 parse_count = parse_offset

@@ -118,10 +118,10 @@ class FaultyStorage:
 
     # --- the storage's own calls ----------------------------------------------------------------------------------
 
-    def exists(self) -> bool:
+    def exists(self, directory: str = "") -> bool:
         """See Storage.exists."""
-        self.meet("exists", "")
-        return self._inner.exists()
+        self.meet("exists", directory)
+        return self._inner.exists(directory)
 
     def make(self, directories: Sequence[str]) -> None:
         """See Storage.make."""
@@ -193,10 +193,10 @@ class FaultyStorage:
         self.meet("remove_if_empty", directory)
         self._inner.remove_if_empty(directory)
 
-    def free_bytes(self) -> int:
+    def free_bytes(self, directory: str = "") -> int:
         """See Storage.free_bytes."""
-        self.meet("free_bytes", "")
-        return self._inner.free_bytes()
+        self.meet("free_bytes", directory)
+        return self._inner.free_bytes(directory)
 
     def remove(self) -> None:
         """See Storage.remove."""

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import pytest
 
-from seglog.errors import StorageError
+from seglog.errors import NotALog, StorageError
 from seglog.storage import File, Storage
 
 
@@ -54,6 +54,40 @@ class StorageContract:
         made.create("tmp/file").pwrite(b"kept", 0)
         made.make(["tmp", "readers"])
         assert made.open("tmp/file").pread(9, 0) == b"kept"
+
+    def test_it_exists_by_the_names_of_its_directories(self, storage: Storage) -> None:
+        assert not storage.exists("deep/er")
+        storage.make(["deep/er"])
+        assert storage.exists("deep/er")
+        assert storage.exists("deep")
+        assert not storage.exists("dee")
+        assert storage.names() == ["deep"]
+
+    def test_a_file_is_no_directory(self, made: Storage) -> None:
+        made.create("file")
+        with pytest.raises(NotALog):
+            made.exists("file")
+        assert made.identity("file/deeper") is None
+
+    def test_an_empty_directory_that_was_there_may_be_made(self, storage: Storage) -> None:
+        storage.make([])
+        storage.make([])
+        assert storage.exists()
+        assert storage.names() == []
+
+    def test_a_directory_is_made_before_what_is_in_it(self, made: Storage) -> None:
+        made.create("file")
+        calls: tuple[Callable[[str], object], ...] = (
+            made.create,
+            made.try_lock,
+            lambda name: made.rename("file", name),
+            lambda name: made.link("file", name),
+        )
+        for call in calls:
+            with pytest.raises(StorageError) as error:
+                call("absent/file")
+            assert error.value.errno == errno.ENOENT
+        assert made.names("absent") == []
 
     def test_names_are_those_of_one_directory(self, made: Storage) -> None:
         made.create("b")
@@ -108,6 +142,39 @@ class StorageContract:
         with pytest.raises(StorageError) as error:
             made.rename("absent", "file")
         assert error.value.errno == errno.ENOENT
+
+    def test_a_directory_is_renamed_with_all_that_is_in_it(self, made: Storage) -> None:
+        made.make(["old/deep", "older"])
+        made.create("old/file").pwrite(b"1", 0)
+        made.create("old/deep/file").pwrite(b"2", 0)
+        made.create("older/file").pwrite(b"3", 0)
+        made.rename("old", "new")
+        assert not made.exists("old")
+        assert made.names("new") == ["deep", "file"]
+        found = [made.open(name).pread(9, 0) for name in ("new/file", "new/deep/file", "older/file")]
+        assert found == [b"1", b"2", b"3"]
+
+    def test_a_directory_never_replaces_what_is_there(self, made: Storage) -> None:
+        made.make(["old", "full"])
+        made.create("full/file")
+        made.create("file")
+        for taken, number in (("full", errno.ENOTEMPTY), ("file", errno.ENOTDIR)):
+            with pytest.raises(StorageError) as error:
+                made.rename("old", taken)
+            assert error.value.errno == number
+        assert made.names("full") == ["file"]
+        assert made.exists("old")
+
+    def test_what_is_open_and_locked_goes_along_with_its_directory(self, made: Storage) -> None:
+        made.make(["old"])
+        file, lock = made.create("old/file"), made.try_lock("old/LOCK")
+        assert lock is not None
+        made.rename("old", "new")
+        file.pwrite(b"kept", 0)
+        assert made.open("new/file").pread(9, 0) == b"kept"
+        assert made.try_lock("new/LOCK") is None
+        lock.release()
+        assert made.try_lock("new/LOCK") is not None
 
     def test_a_link_is_a_second_name_of_the_same_bytes(self, made: Storage) -> None:
         made.create("file").pwrite(b"old", 0)
@@ -175,10 +242,11 @@ class StorageContract:
         for name in ("full", "empty", "missing"):
             made.remove_if_empty(name)
         assert made.names("full") == ["1"]
-        assert "empty" not in made.names()
+        assert not made.exists("empty")
 
     def test_space_is_left(self, made: Storage) -> None:
         assert made.free_bytes() > 0
+        assert made.free_bytes("tmp") > 0
 
     def test_remove_leaves_nothing_and_may_be_made_again(self, made: Storage) -> None:
         made.create("file")

@@ -14,7 +14,6 @@ Locks, in the order in which they are taken: `_structure` (creating, altering, d
 from __future__ import annotations
 
 import errno
-import os
 import threading
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -29,6 +28,8 @@ from seglog.errors import (
     TopicExists,
     TopicNotFound,
 )
+from seglog.log.opening import storage_at
+from seglog.storage import Subdirectory
 from seglog.topic import deletion, description
 from seglog.topic.groups import Groups
 from seglog.topic.names import checked_name, is_name
@@ -36,11 +37,13 @@ from seglog.topic.root import OFFSETS, open_to_read, open_to_write, refuse_other
 from seglog.topic.topic import Topic
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable
     from types import TracebackType
 
     from seglog.config import LogConfig, Retention
     from seglog.log.log import Log
+    from seglog.storage import Storage
     from seglog.topic.groups.consumer import Consumer, Start
 
 
@@ -51,14 +54,19 @@ class Broker:
     """
 
     def __init__(
-        self, root: str | os.PathLike[str], *, mode: Literal["a", "r"] = "a", clock: Clock = system_clock
+        self,
+        root: str | os.PathLike[str] | Storage,
+        *,
+        mode: Literal["a", "r"] = "a",
+        clock: Clock = system_clock,
     ) -> None:
         """Open it. mode "a": create the directory if need be, hold it alone (LogLocked); "r": read beside who does.
 
-        A topic is opened when it is first asked for. LogNotFound (mode "r") where there is no such directory, NotALog
-        where it is a topic or a log itself, or a file.
+        root: a path or a Storage. A topic is opened when it is first asked for. LogNotFound (mode "r") where there is
+        no such directory, NotALog where it is a topic or a log itself, or a file.
         """
-        self.root = Path(os.path.abspath(root))  # noqa: PTH100 - Path.absolute keeps "..", resolve follows links
+        self._storage = storage_at(root)
+        self.root = Path(self._storage.path)
         self.recovered: tuple[str, ...] = ()
         self._mode: Literal["a", "r"] = mode
         self._clock = clock
@@ -68,13 +76,14 @@ class Broker:
         self._failed: dict[str, SeglogError] = {}
         self._coming: str | None = None  # what is being created: nobody's yet, though it may be there already
         self._closed = False
-        refuse_other(self.root, mode)
+        refuse_other(self._storage, mode)
         with ExitStack() as resources:
-            self._offsets = resources.enter_context((open_to_write if mode == "a" else open_to_read)(self.root, clock))
+            open_offsets = open_to_write if mode == "a" else open_to_read
+            self._offsets = resources.enter_context(open_offsets(self._storage, clock))
             resources.callback(self._close_topics)
             self._groups = self._load_groups()
             if mode == "a":
-                deletion.clear(self.root)
+                deletion.clear(self._storage)
                 self.recovered = self._groups.settle()
             self._resources = resources.pop_all()
 
@@ -83,8 +92,7 @@ class Broker:
     def topics(self) -> list[str]:
         """Return the names of all topics, in order."""
         self._check_open()
-        found = [path.name for path in description.below(self.root) if is_name(path.name)]
-        return [name for name in found if name != self._coming]
+        return [name for name in description.below(self._storage) if is_name(name) and name != self._coming]
 
     def topic(self, name: str) -> Topic:
         """Return a topic, opened as the broker is; the same object until it is closed or deleted.
@@ -95,7 +103,7 @@ class Broker:
         with self._guard:
             self._check_open()
             known = self._open.get(name)
-            if known is not None and not known.closed and self._is_present(known):
+            if known is not None and not known.closed and self._is_present(name, known):
                 return known
             if name == self._coming:
                 raise TopicNotFound(name)
@@ -111,12 +119,12 @@ class Broker:
         checked_name(name, "topic")
         with self._structure:
             self._check_writable("create_topic")
-            if description.is_topic(self.root / name):
+            if description.is_topic(self._at(name)):
                 raise TopicExists(name)
             self._forget_offsets(name)  # of one that was deleted, if that failed half-way
             self._coming = name
             try:
-                created = Topic.create(self.root / name, partitions=partitions, config=config, clock=self._clock)
+                created = Topic.create(self._at(name), partitions=partitions, config=config, clock=self._clock)
                 with self._guard:
                     self._open[name] = created
             finally:
@@ -139,27 +147,27 @@ class Broker:
             checked_name(name, "topic")
             doomed = self._take_away(name)
             self._forget_offsets(name)
-        deletion.remove(doomed)
+        deletion.remove(self._storage, doomed)
 
     def _forget_offsets(self, name: str) -> None:
         """Forget what was committed of a topic, durably: another of its name must not begin there."""
         self._groups.forget_topic(name)
         self._offsets.sync()
 
-    def _take_away(self, name: str) -> Path:
-        """Take a topic's directory away, and close the topic; return where the directory is now.
+    def _take_away(self, name: str) -> str:
+        """Take a topic's directory away, and close the topic; return what the directory is called now.
 
         It is closed before another of its name can come, which must not be written to by this one.
         """
-        path, topic = self.root / name, None
+        topic = None
         try:
             with self._guard:
-                if not description.is_topic(path):
+                if not description.is_topic(self._at(name)):
                     raise TopicNotFound(name)
                 try:
-                    return deletion.take_away(path)
+                    return deletion.take_away(self._storage, name)
                 finally:
-                    if not description.is_topic(path):
+                    if not description.is_topic(self._at(name)):
                         topic = self._open.pop(name, None)
                         self._failed.pop(name, None)
         finally:
@@ -167,26 +175,29 @@ class Broker:
                 with suppress(SeglogError):  # it syncs what nobody wants any more
                     topic.close()
 
+    def _at(self, name: str) -> Subdirectory:
+        """Return the directory of a topic."""
+        return Subdirectory(self._storage, name)
+
     def _open_topic(self, name: str) -> Topic:
-        path = self.root / name
-        if not description.is_topic(path):
+        if not description.is_topic(self._at(name)):
             raise TopicNotFound(name)
         stale = self._open.pop(name, None)
         if stale is not None:
             stale.close()
         try:
-            self._open[name] = Topic.open(path, mode=self._mode, clock=self._clock)
+            self._open[name] = Topic.open(self._at(name), mode=self._mode, clock=self._clock)
         except SeglogError as error:
             self._failed[name] = error
             raise
         self._failed.pop(name, None)
         return self._open[name]
 
-    def _is_present(self, topic: Topic) -> bool:
+    def _is_present(self, name: str, topic: Topic) -> bool:
         """Whether an open topic is the one that stands on the disk; beside a writer it may be another by now."""
         if self._mode == "a":
             return True
-        return description.is_topic(topic.path) and description.read(topic.path).id == topic.id
+        return description.is_topic(self._at(name)) and description.read(self._at(name)).id == topic.id
 
     # --- groups -------------------------------------------------------------------------------------------------
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from seglog.errors import CorruptLog, InvalidArgument, InvalidType, NotALog
 from seglog.log.opening import open_log
+from seglog.storage import Subdirectory, is_directory, is_doomed
 from seglog.topic import description as topic_json
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from seglog.storage import Storage
 
 
 def check_partitions(partitions: object) -> None:
@@ -24,39 +25,46 @@ def check_partitions(partitions: object) -> None:
         raise InvalidArgument(f"partitions is {partitions}; it must be between 1 and {topic_json.MAX_PARTITIONS}")
 
 
-def check_is_new(root: Path) -> None:
+def check_is_new(root: Storage) -> None:
     """Raise InvalidArgument where a topic is already."""
     if topic_json.is_topic(root):
-        raise InvalidArgument(f"{root} already is a topic; Topic.open opens it")
+        raise InvalidArgument(f"{root.path} already is a topic; Topic.open opens it")
 
 
-def claim_directory(root: Path) -> None:
+def claim_directory(root: Storage) -> None:
     """Make `root` an empty directory, clearing what an interrupted create left and nothing else."""
-    if root.exists() and not root.is_dir():
-        raise NotALog(f"{root} is a file; a topic is a directory")
-    root.mkdir(parents=True, exist_ok=True)
-    topic_json.sync_directory(root.resolve().parent)
+    try:
+        root.exists()
+    except NotALog as error:
+        raise NotALog(f"{root.path} is a file; a topic is a directory") from error
+    root.make([])
     check_is_new(root)
-    entries = sorted(entry for entry in root.iterdir() if entry.name != topic_json.TEMPORARY_NAME)
-    for entry in entries:
-        if not (entry.name.isdecimal() and entry.is_dir()):
-            raise NotALog(f"{root} holds {entry.name!r}, which is no partition; create the topic elsewhere")
-    for entry in entries:
-        _clear_leftover(entry)
+    names = [name for name in root.names() if name != topic_json.TEMPORARY_NAME]
+    doomed = [name for name in names if is_doomed(name)]
+    partitions = [name for name in names if name not in doomed]
+    for name in partitions:
+        if not (name.isdecimal() and is_directory(root, name)):
+            raise NotALog(f"{root.path} holds {name!r}, which is no partition; create the topic elsewhere")
+    for name in doomed:  # a clearing that was interrupted as well
+        root.remove_directory(name)
+    for name in partitions:
+        _clear_leftover(root, name)
 
 
-def _clear_leftover(directory: Path) -> None:
+def _clear_leftover(root: Storage, name: str) -> None:
     """Remove a partition that never was a topic's. One that holds records is somebody's log: NotALog."""
-    log = open_log(directory, mode="a")
+    log = open_log(Subdirectory(root, name), mode="a")
     if log.next_offset != log.config.initial_offset:
         log.close()
-        raise NotALog(f"{directory} is a log with records but {directory.parent} is no topic; it was left alone")
+        raise NotALog(f"{log.path} is a log with records but {root.path} is no topic; it was left alone")
     log.remove()
 
 
-def existing_partition(root: Path, number: int) -> Path:
+def existing_partition(root: Storage, number: int) -> Subdirectory:
     """Return the directory of a partition. Opening for writing creates, so a lost one has to be noticed before."""
-    directory = root / str(number)
-    if not directory.is_dir() or not any(directory.iterdir()):
-        raise CorruptLog(f"{root}: partition {number} is missing; restore {directory} or the records in it are lost")
-    return directory
+    partition = Subdirectory(root, str(number))
+    if not is_directory(partition) or not partition.names():
+        raise CorruptLog(
+            f"{root.path}: partition {number} is missing; restore {partition.path} or the records in it are lost"
+        )
+    return partition

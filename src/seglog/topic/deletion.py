@@ -5,45 +5,46 @@ A directory on its way out is called `.deleted-<id>`, which is no topic's name. 
 
 from __future__ import annotations
 
-import shutil
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from seglog.errors import SeglogError
-from seglog.storage import LocalStorage
+from seglog.errors import SeglogError, StorageError
+from seglog.storage import Subdirectory
 from seglog.topic import description
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from seglog.storage import Storage
 
 PREFIX = ".deleted-"
 
 
-def take_away(path: Path) -> Path:
-    """Rename a topic's directory, durably, and return the new path.
+def take_away(root: Storage, name: str) -> str:
+    """Rename a topic's directory below `root`, durably, and return the new name.
 
     StorageError: it is still there, or it is gone and nobody knows whether it stays so; either way it is whole.
     """
-    doomed = path.with_name(PREFIX + _identity(path))
-    storage = LocalStorage(path.parent)
-    storage.rename(path.name, doomed.name)
-    storage.sync_directory()
+    doomed = PREFIX + _identity(root, name)
+    root.rename(name, doomed)
+    root.sync_directory()
     return doomed
 
 
-def remove(doomed: Path) -> None:
+def remove(root: Storage, doomed: str) -> None:
     """Remove what was taken away; what the system refuses to let go of stays for the next opening."""
-    shutil.rmtree(doomed, ignore_errors=True)
+    with suppress(StorageError):
+        root.remove_directory(doomed)
 
 
-def clear(root: Path) -> None:
+def clear(root: Storage) -> None:
     """Remove all that was taken away from below a directory."""
-    for doomed in root.glob(PREFIX + "*"):
-        remove(doomed)
+    for name in root.names():
+        if name.startswith(PREFIX):
+            remove(root, name)
 
 
-def _identity(path: Path) -> str:
+def _identity(root: Storage, name: str) -> str:
     """Return a topic's id, or, where that cannot be read, its name: it is to be deleted all the same."""
     try:
-        return description.read(path).id
+        return description.read(Subdirectory(root, name)).id
     except SeglogError:
-        return path.name
+        return name

@@ -1,23 +1,32 @@
 """`topic.json`: what makes a directory of logs a topic. Written last when a topic is created, so it is the
 commit.
 
-    {"format_version": 1, "id": "<32 hex digits>", "name": "orders", "partitions": 4}
+    {"check": "<XXH64 of the others as one line of JSON>",
+     "format_version": 1, "id": "<32 hex digits>", "name": "orders", "partitions": 4}
+
+Files from before the check have none; where there is one it must hold.
 
 This module reads and writes that one file; it never opens a partition.
 """
 
 from __future__ import annotations
 
+import errno
 import json
-import os
 import uuid
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from seglog.errors import CorruptLog, FormatVersionError, LogNotFound, NotALog
+from xxhash import xxh64_hexdigest
+
+from seglog.errors import CorruptLog, FormatVersionError, LogNotFound, NotALog, StorageError
+from seglog.log.opening import storage_at
+from seglog.storage import is_directory
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import os
+
+    from seglog.storage import Storage
 
 FORMAT_VERSION = 1
 FILE_NAME = "topic.json"
@@ -42,45 +51,53 @@ class Description:
         return cls(name=name, partitions=partitions, id=uuid.uuid4().hex)
 
 
-def is_topic(root: Path) -> bool:
-    """Tell whether `root` is a topic: only its `topic.json` decides."""
-    return (root / FILE_NAME).is_file()
+def is_topic(place: str | os.PathLike[str] | Storage) -> bool:
+    """Tell whether a topic is at a path or in a Storage: only its `topic.json` decides."""
+    return storage_at(place).identity(FILE_NAME) is not None
 
 
-def below(root: Path) -> list[Path]:
-    """Return the topics right in a directory, in order of their names; none where there is no directory."""
-    if not root.is_dir():
-        return []
-    return [entry for entry in sorted(root.iterdir()) if entry.is_dir() and is_topic(entry)]
+def below(place: str | os.PathLike[str] | Storage) -> list[str]:
+    """Return the names of the topics' directories right in a directory, in order; none where there is no directory.
+
+    What begins with "." is none of them: a broker's own, or a topic on its way out.
+    """
+    root = storage_at(place)
+    names = root.names() if is_directory(root) else []
+    return [name for name in names if not name.startswith(".") and root.identity(f"{name}/{FILE_NAME}") is not None]
 
 
-def read(root: Path) -> Description:
-    """Return the description of the topic at `root`.
+def read(place: str | os.PathLike[str] | Storage) -> Description:
+    """Return the description of the topic at a path or in a Storage.
 
     Raises LogNotFound, NotALog (no `topic.json`), FormatVersionError (a newer one) or CorruptLog (damaged).
     """
-    path = root / FILE_NAME
+    root = storage_at(place)
     try:
-        text = path.read_bytes()
-    except FileNotFoundError as error:
+        file = root.open(FILE_NAME)
+        text = file.pread(file.size(), 0)
+    except StorageError as error:
+        if error.errno == errno.ENOTDIR:
+            raise NotALog(f"{root.path} is a file, not a topic") from error
+        if error.errno != errno.ENOENT:
+            raise
         if not root.exists():
-            raise LogNotFound(f"{root}: there is no topic here") from error
-        raise NotALog(f"{root} holds no {FILE_NAME}, so it is no topic; Topic.create makes one") from error
-    except NotADirectoryError as error:
-        raise NotALog(f"{root} is a file, not a topic") from error
-    return _parse(text, path)
+            raise LogNotFound(f"{root.path}: there is no topic here") from error
+        raise NotALog(f"{root.path} holds no {FILE_NAME}, so it is no topic; Topic.create makes one") from error
+    return _parse(text, file.path)
 
 
-def _parse(text: bytes, path: Path) -> Description:
+def _parse(text: bytes, path: str) -> Description:
     try:
         values = json.loads(text)
         version = values["format_version"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptLog(f"{path} is damaged: {error}; restore it from a backup, it is written once") from error
     if type(version) is int and version > FORMAT_VERSION:
         raise FormatVersionError(
             f"{path} has format version {version}, this seglog reads up to {FORMAT_VERSION}; upgrade seglog"
         )
+    if type(values) is dict and "check" in values and values.pop("check") != _check(values):
+        raise CorruptLog(f"{path} is damaged: its check does not hold; restore it from a backup, it is written once")
     expected = {"format_version": int, "id": str, "name": str, "partitions": int}
     if {name: type(value) for name, value in values.items()} != expected or version < 1:
         raise CorruptLog(f"{path} is damaged: it should hold exactly {', '.join(expected)}")
@@ -89,22 +106,20 @@ def _parse(text: bytes, path: Path) -> Description:
     return Description(**values)
 
 
-def write(root: Path, description: Description) -> None:
-    """Make `root` a topic, durably: a temporary file, fsync, rename, fsync of the directory."""
-    temporary = root / TEMPORARY_NAME
-    text = json.dumps(asdict(description), indent=2, sort_keys=True) + "\n"
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(root / FILE_NAME)
-    sync_directory(root)
+def _check(values: dict[str, Any]) -> str:
+    return xxh64_hexdigest(json.dumps(values, sort_keys=True).encode())
 
 
-def sync_directory(directory: Path) -> None:
-    """Make the names in `directory` durable."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def write(place: str | os.PathLike[str] | Storage, description: Description) -> None:
+    """Make it a topic, durably: a temporary file, synced, then its name, synced.
+
+    StorageError from the last sync: it may be a topic or not.
+    """
+    root = storage_at(place)
+    file = root.create(TEMPORARY_NAME, replace=True)
+    values = asdict(description)
+    text = json.dumps({**values, "check": _check(values)}, indent=2, sort_keys=True) + "\n"
+    file.pwrite(text.encode(), 0)
+    file.datasync()
+    root.rename(TEMPORARY_NAME, FILE_NAME)
+    root.sync_directory()

@@ -1,4 +1,4 @@
-"""From a path to the logs behind it: of a topic, of a directory of topics, or a log alone. Opens none of them.
+"""From a place to the logs behind it: of a topic, of a directory of topics, or a log alone. Opens none of them.
 
 A log alone is partition 0 of a topic named like its directory; whoever names partitions means these names.
 """
@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seglog.errors import LogNotFound, NotALog
 from seglog.format import filename
+from seglog.log.opening import storage_at
+from seglog.storage import Subdirectory, is_directory
 from seglog.topic import description
 
 if TYPE_CHECKING:
     import os
+
+    from seglog.storage import Storage
 
 Partition = tuple[str, int]
 """A topic's name and the number of one of its partitions."""
@@ -35,46 +38,49 @@ class Place:
         return self.topic, self.partition
 
 
-def logs_at(path: str | os.PathLike[str]) -> list[Place]:
+def logs_at(place: str | os.PathLike[str] | Storage) -> list[Place]:
     """Return the logs of a log, a topic or a directory of topics, in order of topic and partition.
 
     LogNotFound where nothing is, NotALog for a file or something else; what reading a topic.json raises.
     """
-    root = Path(path).absolute()
+    root = storage_at(place)
     topics = topics_at(root)
     if topics:
         return [place for name in sorted(topics) for place in topics[name]]
     if not root.exists():
-        raise LogNotFound(errno.ENOENT, "there is neither a log nor a topic here", str(root))
-    raise NotALog(errno.ENOTDIR, "this is neither a log, a topic nor a directory of topics", str(root))
+        raise LogNotFound(errno.ENOENT, "there is neither a log nor a topic here", root.path)
+    raise NotALog(errno.ENOTDIR, "this is neither a log, a topic nor a directory of topics", root.path)
 
 
-def topics_at(root: Path) -> dict[str, list[Place]]:
+def topics_at(place: str | os.PathLike[str] | Storage) -> dict[str, list[Place]]:
     """Return every topic's partitions: of a topic, a log or a directory of topics; none where there are none.
 
     NotALog where two topics have one name.
     """
+    root = storage_at(place)
     if description.is_topic(root):
         return dict([_topic(root)])
     if is_log(root):
-        return {root.name: [Place(root.name, 0, str(root))]}
+        name = root.path.rpartition("/")[2]
+        return {name: [Place(name, 0, root.path)]}
     found: dict[str, list[Place]] = {}
     for directory in description.below(root):
-        name, partitions = _topic(directory)
+        name, partitions = _topic(Subdirectory(root, directory))
         if name in found:
-            other = Path(found[name][0].path).parent
-            raise NotALog(f"two topics at {root} are called {name!r}: {other} and {directory}")
+            other = found[name][0].path.rpartition("/")[0]
+            raise NotALog(f"two topics at {root.path} are called {name!r}: {other} and {root.path}/{directory}")
         found[name] = partitions
     return found
 
 
-def is_log(root: Path) -> bool:
+def is_log(place: str | os.PathLike[str] | Storage) -> bool:
     """Whether a directory is a log by itself, in whatever state."""
-    if (root / filename.MANIFEST).is_file() or (root / filename.MANIFEST_PREVIOUS).is_file():
+    root = storage_at(place)
+    if any(root.identity(name) is not None for name in (filename.MANIFEST, filename.MANIFEST_PREVIOUS)):
         return True
-    return root.is_dir() and any(filename.parse_segment_file(entry.name) for entry in root.iterdir())
+    return is_directory(root) and any(filename.parse_segment_file(name) for name in root.names())
 
 
-def _topic(root: Path) -> tuple[str, list[Place]]:
+def _topic(root: Storage) -> tuple[str, list[Place]]:
     topic = description.read(root)
-    return topic.name, [Place(topic.name, number, str(root / str(number))) for number in range(topic.partitions)]
+    return topic.name, [Place(topic.name, number, f"{root.path}/{number}") for number in range(topic.partitions)]

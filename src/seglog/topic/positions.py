@@ -40,7 +40,7 @@ def from_json(text: str, what: str) -> dict[str, dict[int, int]]:
     """
     try:
         return from_values(json.loads(text))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InvalidArgument(f'{what} must be JSON such as {{"topic": {{"0": 23}}}}, not {text!r}') from error
 
 

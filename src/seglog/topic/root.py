@@ -11,46 +11,47 @@ from typing import TYPE_CHECKING
 from seglog.config import LogConfig, Retention
 from seglog.errors import InvalidArgument, LogLocked, LogNotFound, NotALog
 from seglog.log.opening import open_log
-from seglog.storage import MemoryStorage
+from seglog.storage import MemoryStorage, Subdirectory
 from seglog.topic import description
 from seglog.topic.places import is_log
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from seglog.clock import Clock
     from seglog.log.log import Log
+    from seglog.storage import Storage
 
 OFFSETS = ".groups"
 OFFSETS_CONFIG = LogConfig(segment_bytes=16 * 1024 * 1024, retention=Retention(compact=True))
 
 
-def refuse_other(root: Path, mode: str) -> None:
+def refuse_other(root: Storage, mode: str) -> None:
     """Raise InvalidArgument for a mode that is none, NotALog or LogNotFound where no broker can be opened."""
     if mode not in ("a", "r"):
         raise InvalidArgument(f'mode is {mode!r}; it must be "a" (read and write) or "r" (read only)')
-    if root.exists() and not root.is_dir():
-        raise NotALog(errno.ENOTDIR, "this is a file; a broker is a directory of topics", str(root))
-    if mode == "r" and not root.exists():
-        raise LogNotFound(errno.ENOENT, "there is no broker here", str(root))
-    kind = "topic" if description.is_topic(root) else "log" if root.exists() and is_log(root) else None
+    try:
+        there = root.exists()
+    except NotALog as error:
+        raise NotALog(errno.ENOTDIR, "this is a file; a broker is a directory of topics", root.path) from error
+    if mode == "r" and not there:
+        raise LogNotFound(errno.ENOENT, "there is no broker here", root.path)
+    kind = "topic" if description.is_topic(root) else "log" if is_log(root) else None
     if kind is not None:
-        raise NotALog(errno.ENOTDIR, f"this is a {kind} itself; a broker is a directory of topics", str(root))
+        raise NotALog(errno.ENOTDIR, f"this is a {kind} itself; a broker is a directory of topics", root.path)
 
 
-def open_to_write(root: Path, clock: Clock) -> Log:
+def open_to_write(root: Storage, clock: Clock) -> Log:
     """Open the log of groups, created where it is missing. LogLocked, naming the root."""
     try:
-        return open_log(root / OFFSETS, OFFSETS_CONFIG, clock=clock)
+        return open_log(Subdirectory(root, OFFSETS), OFFSETS_CONFIG, clock=clock)
     except LogLocked as error:
         message = "a broker (a server, perhaps) has these topics open for writing already"
-        raise LogLocked(errno.EWOULDBLOCK, message, str(root)) from error
+        raise LogLocked(errno.EWOULDBLOCK, message, root.path) from error
 
 
-def open_to_read(root: Path, clock: Clock) -> Log:
+def open_to_read(root: Storage, clock: Clock) -> Log:
     """Open it for reading; where topics were made without a broker, one without records that is nowhere."""
     try:
-        return open_log(root / OFFSETS, mode="r", clock=clock)
+        return open_log(Subdirectory(root, OFFSETS), mode="r", clock=clock)
     except LogNotFound:
         nothing = MemoryStorage()
         open_log(nothing, OFFSETS_CONFIG, clock=clock).close()

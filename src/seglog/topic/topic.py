@@ -7,14 +7,15 @@ knows nothing of record bytes, segments, consumers or brokers.
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from seglog.clock import system_clock
 from seglog.errors import InvalidArgument
-from seglog.log.opening import open_log
-from seglog.storage import LocalStorage
+from seglog.log.opening import open_log, storage_at
+from seglog.storage import Storage, Subdirectory
 from seglog.topic import creation
 from seglog.topic import description as topic_json
 from seglog.topic.appending import Appending
@@ -22,7 +23,6 @@ from seglog.topic.once import WINDOW, OnceWindow
 from seglog.topic.publishing import Publishing
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
 
@@ -55,6 +55,7 @@ class Topic:
     def __init__(
         self,
         path: Path,
+        storage: Storage,
         description: Description,
         logs: list[Log],
         resources: ExitStack,
@@ -63,19 +64,19 @@ class Topic:
         unfinished: bool = False,
         once_window: OnceWindow = WINDOW,
     ) -> None:
-        """unfinished: whether batches may wait that an interrupted `publish` committed."""
+        """path: as callers see it; unfinished: whether batches may wait that an interrupted `publish` committed."""
         self.path = path
         self.closed = False
         self._description = description
         self._logs = logs
         self._resources = resources
         self._appending = Appending(logs, once_window)
-        self._publishing = Publishing(LocalStorage(path), logs, clock, waiting=unfinished)
+        self._publishing = Publishing(storage, logs, clock, waiting=unfinished)
 
     @classmethod
     def create(
         cls,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | Storage,
         *,
         partitions: int,
         config: LogConfig | None = None,
@@ -85,47 +86,51 @@ class Topic:
     ) -> Topic:
         """Create a topic of `partitions` logs (1 to 10,000) with one config and open it for writing.
 
-        name: as readers see it (default: the directory's name). What an interrupted create left is cleared
-        first. Raises InvalidArgument (a bad count; a topic is already here), NotALog (something else is
+        path: or a Storage. name: as readers see it (default: the directory's name). What an interrupted create left is
+        cleared first. Raises InvalidArgument (a bad count; a topic is already here), NotALog (something else is
         here), LogLocked.
         """
-        root, clock = Path(path), clock or system_clock
+        root, clock = storage_at(path), clock or system_clock
         creation.check_partitions(partitions)
         creation.claim_directory(root)
+        shown = _path_of(path, root)
         with ExitStack() as resources:
             logs = [
-                resources.enter_context(open_log(root / str(partition), config, mode="a", clock=clock))
+                resources.enter_context(open_log(Subdirectory(root, str(partition)), config, mode="a", clock=clock))
                 for partition in range(partitions)
             ]
             # The locks are held by now, so of two that create at once only one comes here.
             creation.check_is_new(root)
-            description = topic_json.Description.new(name or root.resolve().name, partitions)
+            description = topic_json.Description.new(name or shown.resolve().name, partitions)
             topic_json.write(root, description)
-            return cls(root, description, logs, resources.pop_all(), clock, once_window=once_window)
+            return cls(shown, root, description, logs, resources.pop_all(), clock, once_window=once_window)
 
     @classmethod
     def open(
         cls,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | Storage,
         *,
         mode: Mode = "a",
         clock: Clock | None = None,
         once_window: OnceWindow = WINDOW,
     ) -> Topic:
-        """Open an existing topic; it is never created. mode "a": for writing (takes every partition's lock),
-        "r".
+        """Open an existing topic at a path or in a Storage; it is never created. mode "a": for writing (takes every
+        partition's lock), "r".
 
         Raises LogNotFound, NotALog, FormatVersionError, CorruptLog (damaged, a partition is missing),
         LogLocked.
         """
-        root, clock = Path(path), clock or system_clock
+        root, clock = storage_at(path), clock or system_clock
+        shown = _path_of(path, root)
         description = topic_json.read(root)
         with ExitStack() as resources:
             logs = [
                 resources.enter_context(open_log(creation.existing_partition(root, partition), mode=mode, clock=clock))
                 for partition in range(description.partitions)
             ]
-            topic = cls(root, description, logs, resources, clock, unfinished=mode == "a", once_window=once_window)
+            topic = cls(
+                shown, root, description, logs, resources, clock, unfinished=mode == "a", once_window=once_window
+            )
             topic._publishing.finish_waiting()
             topic._resources = resources.pop_all()
             return topic
@@ -297,3 +302,8 @@ class Topic:
 
     def __repr__(self) -> str:
         return f"Topic({str(self.path)!r}, name={self.name!r}, partitions={self.partitions})"
+
+
+def _path_of(place: str | os.PathLike[str] | Storage, root: Storage) -> Path:
+    """Return a path as it was given; of another Storage what it is called."""
+    return Path(place) if isinstance(place, (str, os.PathLike)) else Path(root.path)

@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xxhash import xxh64_hexdigest
 
 from seglog.errors import CorruptLog, FormatVersionError, SeglogError
-from seglog.log.staging import StagedSegment, checked_name
+from seglog.log.staging import StagedSegment, checked_batch, checked_name
 from seglog.storage import must_sync
 
 if TYPE_CHECKING:
@@ -60,16 +60,23 @@ class Transaction:
                 f"{path} is damaged: it names a batch that was committed but not yet added to every partition. "
                 "Restore it, or move it away to give up what is missing of that batch"
             )
-        values = json.loads(body)
-        if values["format"] != VERSION:
+        try:
+            return cls._from_json(json.loads(body))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            # the check holds: somebody meant what stands there
             raise FormatVersionError(
-                f"{path}: a transaction of format version {values['format']}; this seglog reads version {VERSION}. "
-                "Install a newer seglog; nothing was changed"
-            )
+                f"{path}: a transaction that this seglog, which reads format version {VERSION}, does not know "
+                f"({error}). Install a newer seglog; nothing was changed"
+            ) from error
+
+    @classmethod
+    def _from_json(cls, values: dict[str, Any]) -> Transaction:
+        if values["format"] != VERSION:
+            raise ValueError(f"it is of format version {values['format']}")
         staged = {
             int(number): [StagedSegment.from_json(one) for one in share] for number, share in values["staged"].items()
         }
-        return cls(query=values["query"], batch=values["batch"], staged=staged)
+        return cls(query=values["query"], batch=checked_batch(values["batch"]), staged=staged)
 
 
 def commit(topic: Storage, transaction: Transaction) -> None:
@@ -78,6 +85,7 @@ def commit(topic: Storage, transaction: Transaction) -> None:
     StorageError: nothing changed. LogPoisoned: nobody knows; opening the topic again tells.
     """
     topic.make([DIRECTORY])
+    must_sync(topic.sync_directory)  # whoever made it may have died before its name was on the medium
     temporary = f"{DIRECTORY}/{_TEMPORARY}"
     file = topic.create(temporary, replace=True)
     file.pwrite(transaction.encode(), 0)

@@ -66,6 +66,12 @@ MEMBER = b'{"topics":["t"],"session_timeout":1,"local":false,"owns":{"t":[0]}}'
         (b'["group","g"]', b'{"generation":1,"members":{"a":' + MEMBER + b'},"moving":[["t",0,"x",1]]}'),
         (b'["group","g"]', b'{"generation":1,"members":{"a":{}},"moving":[]}'),
         (b'["later","g"]', b"{}"),
+        (b"[" * 3000, b"{}"),
+        (b'["group","g"]', b'{"generation":1,"members":{"a":' + MEMBER.replace(b"1", b"NaN", 1) + b'},"moving":[]}'),
+        (
+            b'["group","g"]',
+            b'{"generation":1,"members":{"a":' + MEMBER.replace(b"1", b"9" * 400, 1) + b'},"moving":[]}',
+        ),
     ],
 )
 def test_what_is_damaged_or_unknown_is_named_when_the_log_is_opened(hall, key, value):

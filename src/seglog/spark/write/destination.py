@@ -173,7 +173,7 @@ def _topic_at(root: Path) -> Destination:
 
 
 def _topics_below(root: Path) -> list[Destination]:
-    return [_topic_at(directory) for directory in description.below(root)]
+    return [_topic_at(root / directory) for directory in description.below(root)]
 
 
 def _log_at(root: Path) -> Destination:

@@ -11,6 +11,7 @@ since]. The log is compacted by key: of every key the latest record counts.
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, NamedTuple
 
 from seglog.config import MAX_OFFSET
@@ -56,7 +57,7 @@ def decode(key: bytes | None, value: bytes | None) -> Entry:
         if kind == "group":
             (group,) = names
             return GroupRecord(_text(group), None if values is None else _crew(values))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
         raise ValueError(f"the key {key!r} or its value is damaged ({type(error).__name__}: {error})") from error
     raise ValueError(f"the key {key!r} is of a kind that this seglog does not know")
 
@@ -96,7 +97,7 @@ def _crew(values: Any) -> Crew:
 
 def _enrolled(said: Any) -> Enrolled:
     timeout, local = said["session_timeout"], said["local"]
-    if type(timeout) not in (int, float) or type(local) is not bool:
+    if type(timeout) not in (int, float) or not math.isfinite(timeout) or type(local) is not bool:
         raise TypeError("a member's session is not what one is")
     return Enrolled(tuple(_text(topic) for topic in said["topics"]), float(timeout), local)
 

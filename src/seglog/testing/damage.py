@@ -1,0 +1,222 @@
+"""Damage to files, one after the other: what a medium, or whoever copies files about, can do to a log of a few KiB.
+
+Bytes in, bytes out: every generator yields `Damage`s of files that are given as name -> bytes, and says in each one's
+name how to repeat it. What must be true of a damaged log is known to the tests; here only records can be told apart
+from other bytes, so that whole ones are moved about.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
+from typing import NamedTuple
+
+from seglog.errors import CorruptLog
+from seglog.format import filename
+from seglog.format.manifest import Manifest, decode
+from seglog.format.store import HEADER_BYTES
+from seglog.segment.scan import StoreWalk
+from seglog.segment.sealed import rules_of
+from seglog.storage import MemoryStorage
+
+Files = Mapping[str, bytes]
+"""The files of one log: name -> content."""
+
+BLOCK_BYTES = 512
+LONGER_BY = (1, 15, 16, 64, BLOCK_BYTES, 4096)
+UNHURT = (f"{filename.TMP}/", "readers/", filename.LOCK)
+"""What opening a log makes anew: nothing in it is worth damaging."""
+
+
+class Damage(NamedTuple):
+    """What is done to a log. changes: file -> its new content, None where it is removed."""
+
+    name: str
+    changes: Mapping[str, bytes | None]
+
+    def done_to(self, files: Files) -> dict[str, bytes]:
+        """Return the files as they are afterwards."""
+        after = {**files, **self.changes}
+        return {name: data for name, data in after.items() if data is not None}
+
+
+class Span(NamedTuple):
+    """Where a whole record stands: start <= position < stop."""
+
+    file: str
+    offset: int
+    start: int
+    stop: int
+
+
+# --- files in memory --------------------------------------------------------------------------------------------------
+
+
+def files_of(storage: MemoryStorage) -> dict[str, bytes]:
+    """Return a log's files as they stand, also while it is open."""
+    found: dict[str, bytes] = {}
+    pending = [("", name) for name in storage.names()]
+    while pending:
+        directory, name = pending.pop()
+        path = f"{directory}{name}"
+        if storage.identity(path) is None:
+            pending += [(f"{path}/", below) for below in storage.names(path)]
+        elif not path.startswith(UNHURT):
+            file = storage.open(path)
+            found[path] = file.pread(file.size(), 0)
+    return found
+
+
+def storage_of(files: Files) -> MemoryStorage:
+    """Return a storage in memory that holds these files."""
+    storage = MemoryStorage()
+    storage.make(())
+    for name, data in files.items():
+        storage.create(name).pwrite(data, 0)
+    return storage
+
+
+def spans_of(files: Files) -> list[Span]:
+    """Return where every record stands that the log's manifest counts in; damage ends a store."""
+    spans = []
+    storage = storage_of(files)
+    for entry in manifest_of(files).segments:
+        store = storage.open(entry.name())
+        end = entry.bytes or store.size()
+        walk = StoreWalk(store, rules_of(entry), position=HEADER_BYTES, end=end, expected=entry.base_offset)
+        spans += [Span(entry.name(), one.offset, walk.position - length, walk.position) for one, _, length in walk]
+    return spans
+
+
+def manifest_of(files: Files) -> Manifest:
+    """Return what MANIFEST says."""
+    if filename.MANIFEST not in files:
+        raise CorruptLog(f"{filename.MANIFEST} is not among the files")
+    return decode(files[filename.MANIFEST], filename.MANIFEST)
+
+
+def kind_of(file: str) -> str:
+    """Return what kind of file it is: "MANIFEST", "store", "index" ..."""
+    return file.rpartition(".")[2] if file[0].isdecimal() else file
+
+
+# --- one file ---------------------------------------------------------------------------------------------------------
+
+
+def bits(file: str, data: bytes) -> Iterator[Damage]:
+    """Flip every bit of every byte, one at a time."""
+    for position, bit in ((position, bit) for position in range(len(data)) for bit in range(8)):
+        flipped = bytes([data[position] ^ 1 << bit])
+        content = data[:position] + flipped + data[position + 1 :]
+        yield Damage(f"{file}: bit {bit} of byte {position} flipped", {file: content})
+
+
+def lengths(file: str, data: bytes, *, seed: int = 0) -> Iterator[Damage]:
+    """Cut the file to every length, and lengthen it: by zeros, by garbage, by what it begins with."""
+    for length in range(len(data)):
+        yield Damage(f"{file}: cut to {length} bytes", {file: data[:length]})
+    for more in LONGER_BY:
+        garbage = _garbage(more, seed)
+        for what, tail in (("zeros", bytes(more)), ("garbage", garbage), ("its own bytes", data[:more])):
+            name = f"{file}: {more} bytes longer by {what}, seed {seed}"
+            yield Damage(name, {file: data + tail})
+
+
+def blocks(file: str, data: bytes, *, size: int = BLOCK_BYTES, seed: int = 0) -> Iterator[Damage]:
+    """Replace every aligned block: by zeros, by garbage, by every other block of the file."""
+    starts = range(0, len(data), size)
+    for start in starts:
+        old = data[start : start + size]
+        others = [(f"the one at {other}", data[other : other + size]) for other in starts if other != start]
+        garbage = _garbage(len(old), seed + start)
+        for what, new in [("zeros", bytes(len(old))), (f"garbage, seed {seed}", garbage), *others]:
+            content = data[:start] + new[: len(old)].ljust(len(old), b"\0") + data[start + size :]
+            yield Damage(f"{file}: {size}-byte block at {start} replaced by {what}", {file: content})
+
+
+def _garbage(length: int, seed: int) -> bytes:
+    return random.Random(seed).randbytes(length)
+
+
+# --- whole records ----------------------------------------------------------------------------------------------------
+
+
+def rearranged(files: Files, spans: Sequence[Span]) -> Iterator[Damage]:
+    """Swap every two records of a store, drop, double and repeat each, and put each in the place of every other one."""
+    for span in spans:
+        data = files[span.file]
+        record, rest = data[span.start : span.stop], data[span.stop :]
+        where = f"{span.file}: the record of offset {span.offset}"
+        yield Damage(f"{where} taken out, the rest moved up", {span.file: data[: span.start] + rest})
+        yield Damage(f"{where} doubled, the rest moved down", {span.file: data[: span.stop] + record + rest})
+        yield Damage(f"{where} repeated at the end", {span.file: data + record})
+    for one, other in permutations(spans, 2):
+        yield _copied(files, one, files, other, "the record")
+        if one.file == other.file and one.start < other.start:
+            yield _swapped(files[one.file], one, other)
+
+
+def from_elsewhere(files: Files, spans: Sequence[Span], others: Files, their: Sequence[Span]) -> Iterator[Damage]:
+    """Put every record of another log in the place of every one of this log, and behind its stores."""
+    for theirs in their:
+        for mine in spans:
+            yield _copied(others, theirs, files, mine, "the other log's record")
+        record = others[theirs.file][theirs.start : theirs.stop]
+        for file in sorted({span.file for span in spans}):
+            name = f"{file}: the other log's record of offset {theirs.offset} in {theirs.file} added at the end"
+            yield Damage(name, {file: files[file] + record})
+
+
+def _copied(source: Files, one: Span, target: Files, other: Span, what: str) -> Damage:
+    """Write a record over another: as long as it is, whatever it covers; a shorter one leaves the other's end."""
+    record, data = source[one.file][one.start : one.stop], target[other.file]
+    content = data[: other.start] + record + data[other.start + len(record) :]
+    name = f"{other.file}: {what} of offset {one.offset} in {one.file} written over that of offset {other.offset}"
+    return Damage(name, {other.file: content})
+
+
+def _swapped(data: bytes, one: Span, other: Span) -> Damage:
+    first, second = data[one.start : one.stop], data[other.start : other.stop]
+    content = data[: one.start] + second + data[one.stop : other.start] + first + data[other.stop :]
+    return Damage(f"{one.file}: the records of offsets {one.offset} and {other.offset} swapped", {one.file: content})
+
+
+# --- whole files ------------------------------------------------------------------------------------------------------
+
+
+def removed(files: Files) -> Iterator[Damage]:
+    """Remove every file, one at a time."""
+    for name in files:
+        yield Damage(f"{name}: removed", {name: None})
+
+
+def exchanged(files: Files) -> Iterator[Damage]:
+    """Swap every two files of a kind, and put each in the place of the other."""
+    for one, other in permutations(sorted(files), 2):
+        if kind_of(one) == kind_of(other):
+            yield Damage(f"{other}: replaced by {one}", {other: files[one]})
+            if one < other:
+                yield Damage(f"{one}: swapped with {other}", {one: files[other], other: files[one]})
+
+
+def replaced(files: Files, others: Files, whose: str) -> Iterator[Damage]:
+    """Put every file of others, of the same name or the same place among its kind, where this log has another content.
+
+    whose: what those are, "an older version" for one. Files that only they have come back under their names.
+    """
+    for name, data in others.items():
+        if files.get(name) != data:
+            yield Damage(f"{name}: {'replaced by' if name in files else 'back from'} {whose}", {name: data})
+    by_kind = _in_order(others)
+    for kind, mine in _in_order(files).items():
+        for name, theirs in zip(mine, by_kind.get(kind, []), strict=False):
+            if theirs != name and files[name] != others[theirs]:
+                yield Damage(f"{name}: replaced by {theirs} of {whose}", {name: others[theirs]})
+
+
+def _in_order(files: Files) -> dict[str, list[str]]:
+    kinds: dict[str, list[str]] = {}
+    for name in sorted(files):
+        kinds.setdefault(kind_of(name), []).append(name)
+    return kinds

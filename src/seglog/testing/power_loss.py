@@ -1,0 +1,188 @@
+"""Cutting the power at every moment of what is done to a log, and opening what is left by the real recovery.
+
+Every state a disk may be left in (`crash_states`) is opened, read and compared with the ledger's standing at that
+moment, appended to, closed and opened again; and while some of them are opened, the power is cut again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from unittest.mock import patch
+
+from seglog.clock import Clock
+from seglog.log.log import Log
+from seglog.log.opening import open_log
+from seglog.segment.report import RecoveryEvent
+from seglog.storage import Storage
+from seglog.testing.crash_states import Moment, State, moments
+from seglog.testing.disk import Disk, Image
+from seglog.testing.disk_storage import DiskStorage
+from seglog.testing.ledger import Content, Ledger, Outcome, Standing, content_of
+
+Step = Callable[[Storage, Ledger], None]
+
+
+@dataclass
+class Counts:
+    """What was proven. moments: at which the power was cut; states: different ones that were opened; judged: how often
+    one was compared with a standing; recoveries: openings in which the power was cut again.
+    """
+
+    moments: int = 0
+    states: int = 0
+    judged: int = 0
+    recoveries: int = 0
+    violations: list[str] = field(default_factory=list)
+
+
+class Left(NamedTuple):
+    """What a cut has left, and what may be found in it."""
+
+    image: Image
+    standing: Standing
+
+
+class PowerLoss:
+    """Proves what a step does to a log. Counts go on over several proofs; `seen` are the keys of all states opened.
+
+    sample: how many combinations are tried at a moment that has too many to try all; seed: of that sample;
+    again: the power is cut again in the opening of every so many-th state.
+    """
+
+    def __init__(self, *, sample: int, seed: int = 0, again: int = 50) -> None:
+        self.sample = sample
+        self.seed = seed
+        self.again = again
+        self.counts = Counts()
+        self.seen: set[int] = set()
+        self._source = random.Random(seed)
+
+    def prove(self, prepare: Step, run: Step) -> None:
+        """Cut the power at every moment of `run`, on the log that `prepare` made and the medium holds."""
+        with repeatable():
+            disk, ledger = Disk(), Ledger()
+            prepare(DiskStorage(disk), ledger)
+            self._prove_on(Left(disk.image(), ledger.standing), run)
+
+    def prove_chain(self, prepare: Step, runs: Iterable[Step]) -> None:
+        """As `prove` of the first run; each later one goes on from a state that a cut in the one before has left."""
+        with repeatable():
+            disk, ledger = Disk(), Ledger()
+            prepare(DiskStorage(disk), ledger)
+            left = Left(disk.image(), ledger.standing)
+            for run in runs:
+                left = self._prove_on(left, run)
+
+    def _prove_on(self, left: Left, run: Step) -> Left:
+        disk = Disk(left.image, recording=True)
+        disk.note(left.standing)
+        run(DiskStorage(disk), Ledger(disk.note, left.standing, power_lost=True))
+        return self._cut(disk, depth=1, sample=self.sample)
+
+    def _cut(self, disk: Disk, *, depth: int, sample: int) -> Left:
+        """Open every state of a recorded disk, each once, and judge it by each standing it may be met with.
+
+        Returns any one of them.
+        """
+        found: dict[int, Content | str] = {}
+        left, judged = Left(disk.begun, Standing()), 0
+        for moment in moments(disk):
+            assert isinstance(moment.note, Standing)
+            self.counts.moments += 1
+            for state in moment.states(sample, self.seed):
+                if state.key not in found:
+                    found[state.key] = self._open(state)
+                    if depth and len(found) % self.again == 1:
+                        self._cut_again(state, moment.note, depth)
+                self._judge(found[state.key], moment, state)
+                judged += 1
+                if self._source.random() * judged < 1:  # any of them, with the same chance
+                    left = Left(state.image, moment.note)
+        return left
+
+    def _open(self, state: State) -> Content | str:
+        """Return what a state holds, or what is wrong with it whatever may be expected."""
+        if state.key not in self.seen:
+            self.seen.add(state.key)
+            self.counts.states += 1
+        try:
+            return survive(state.image)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is a violation, told with its state
+            return f"{type(error).__name__}: {error}"
+
+    def _judge(self, found: Content | str, moment: Moment, state: State) -> None:
+        self.counts.judged += 1
+        assert isinstance(moment.note, Standing)
+        reasons = [found] if isinstance(found, str) else moment.note.objections(found, power_lost=True)
+        if reasons:
+            self.counts.violations.append(f"at {moment.at}, state {state.key:016x}: {'; '.join(reasons)}")
+
+    def _cut_again(self, state: State, standing: Standing, depth: int) -> None:
+        """Cut the power while a state is opened, and once it is: what the opening served must be there."""
+        disk = Disk(state.image, recording=True)
+        ledger = Ledger(disk.note, standing, power_lost=True)
+        disk.note(standing)
+        try:
+            log = open_log(DiskStorage(disk), clock=ticking())
+            ledger.settle(log)
+        except Exception:  # noqa: BLE001 - counted where the state itself is opened
+            return
+        self.counts.recoveries += 1
+        self._cut(disk, depth=depth - 1, sample=max(8, self.sample // 8))
+
+
+@contextmanager
+def repeatable() -> Iterator[None]:
+    """Let identities (salts, log ids, names of stages) be the same in every run: equal states are known as such."""
+    source = random.Random(0)
+
+    def token_hex(nbytes: int | None = None) -> str:
+        return source.randbytes(nbytes or 32).hex()
+
+    with patch.object(secrets, "randbits", source.getrandbits), patch.object(secrets, "token_hex", token_hex):
+        yield
+
+
+def ticking() -> Clock:
+    """Return a clock that moves by a second whenever it is looked at: segments age, and no two times are alike."""
+    ticks = itertools.count(1_700_000_000)
+    return lambda: next(ticks) * 1_000_000
+
+
+def survive(image: Image) -> Content:
+    """Open what a crash has left, and return what it holds; AssertionError or an error of ours where it is not sound.
+
+    It takes an append at its end, its second opening finds nothing to recover, and no file is left that nobody names.
+    """
+    storage = DiskStorage(Disk(image))
+    with open_log(storage, clock=ticking()) as log:
+        content = content_of(log)
+        damage = list(_damage(log))
+        assert not damage, damage
+        offset = log.append(b"and on", key=b"and")
+        assert offset == content.next_offset, f"an append at {content.next_offset} got {offset}"
+        written, expires = log.read(offset), log.config.retention.bytes is not None
+    with open_log(storage, clock=ticking()) as log:
+        assert log.recovery.clean, log.recovery.events
+        grown = Outcome(content.start, (*content.records, written), content.next_offset + 1, expires=expires)
+        objection = grown.objection(content_of(log), grown.next_offset)
+        assert objection is None, f"opened again, {objection}"
+        problems = [problem for problem in log.verify().problems if problem.kind != "index"]  # lookups are derived
+        assert not problems, problems
+        live = {segment.name for segment in log.segments}
+        stores = {name for name in storage.names() if name.endswith(".store")}
+        assert stores == live, f"{stores - live} belong to nobody"
+    return content
+
+
+def _damage(log: Log) -> Iterator[RecoveryEvent]:
+    """Give what recovery took for damage of durable bytes. Bytes cut are none: they may arrive in any order."""
+    for event in log.recovery.events:
+        if event.kind in ("header", "manifest") or (event.kind == "damage" and not event.bytes):
+            yield event

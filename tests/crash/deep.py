@@ -1,0 +1,176 @@
+"""The long proofs: rounds with ever new seeds until every target is reached. Can be stopped at any time and goes on.
+
+    python -m tests.crash.deep [--only PROOF ...] [--hours H] [--workers N] [--report]
+
+Each round is a process's work of seconds to a minute; what it counted is kept in .proofs/deep, a line a round. A round
+that finds a violation is kept with its seed, which repeats it, and the run ends with status 1. `make deep` runs all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from importlib import import_module
+from typing import NamedTuple
+
+import numpy as np
+
+from tests.proofs import DIRECTORY, described, tell
+
+Counts = dict[str, int]
+ROOT = DIRECTORY / "deep"
+
+
+class Proof(NamedTuple):
+    """A proof with a long version. module: has `one_round(seed, root)`; until: the count that has a target."""
+
+    name: str
+    module: str
+    until: str
+    target: int
+
+
+PROOFS = [
+    Proof("crash states", "tests.crash.test_power_loss", "states", 10_000_000),
+    Proof("crash states of topics", "tests.crash.test_topic_power_loss", "states", 200_000),
+    Proof("kill -9", "tests.crash.test_kill", "kills", 5_000),
+    Proof("refused calls", "tests.crash.test_faults", "runs", 200_000),
+    Proof("system calls gone wrong", "tests.crash.test_system_faults", "runs", 50_000),
+    Proof("damage", "tests.crash.test_damage", "damages", 1_000_000),
+    Proof("machines", "tests.crash.test_machine", "examples", 10_000),
+    Proof("fuzzers", "tests.fuzz.test_fuzz", "seconds", 3 * 3600),
+]
+
+
+class Round(NamedTuple):
+    """One round of a proof, done. failure: its traceback, empty where all held."""
+
+    proof: str
+    seed: int
+    seconds: float
+    counts: Counts
+    failure: str
+
+
+def run_round(proof: Proof, seed: int) -> Round:
+    """Run one round in this process."""
+    root = ROOT / proof.name.replace(" ", "-")
+    root.mkdir(parents=True, exist_ok=True)
+    began, counts, failure = time.monotonic(), Counts(), ""
+    try:
+        counts = import_module(proof.module).one_round(seed, root)
+    except Exception:  # noqa: BLE001 - whatever it is, it is the finding, kept with its seed
+        failure = traceback.format_exc()
+    return Round(proof.name, seed, time.monotonic() - began, counts, failure)
+
+
+class Ledger:
+    """The rounds done so far, in .proofs/deep/rounds.jsonl."""
+
+    def __init__(self) -> None:
+        self._file = ROOT / "rounds.jsonl"
+        lines = self._file.read_text().splitlines() if self._file.exists() else []
+        self.rounds = [Round(**json.loads(line)) for line in lines]
+
+    def add(self, done: Round) -> None:
+        """Keep a round."""
+        self.rounds.append(done)
+        with self._file.open("a") as file:
+            file.write(json.dumps(done._asdict()) + "\n")
+
+    def next_seed(self, proof: Proof) -> int:
+        """Return a seed that no round of a proof has had. CI's seeds are small: these begin behind them."""
+        return 1 + max((done.seed for done in self.rounds if done.proof == proof.name), default=999)
+
+    def counts(self, proof: Proof) -> Counts:
+        """Return the sums over a proof's rounds; equal states met in several rounds count once."""
+        total = Counts(rounds=0)
+        for done in self.rounds:
+            if done.proof == proof.name:
+                total["rounds"] += 1
+                for name, value in done.counts.items():
+                    total[name] = total.get(name, 0) + value
+        if proof.until == "states" and "states" in total:
+            total["states"] = distinct_states(proof)
+        return total
+
+
+def distinct_states(proof: Proof) -> int:
+    """Return how many different states the rounds have opened: each keeps the keys of its own."""
+    keys = [np.load(path) for path in (ROOT / proof.name.replace(" ", "-")).glob("states-*.npy")]
+    return int(np.unique(np.concatenate(keys)).size) if keys else 0
+
+
+def due(ledger: Ledger, proofs: list[Proof], started: dict[str, int]) -> Iterator[tuple[Proof, int]]:
+    """Give (proof, seed) of rounds to run, always of the proof that is farthest from its target; ends at the last."""
+    reached = {proof.name: ledger.counts(proof).get(proof.until, 0) for proof in proofs}
+    seeds = {proof.name: ledger.next_seed(proof) for proof in proofs}
+    while True:
+        reached |= started
+        waiting = [proof for proof in proofs if reached[proof.name] < proof.target]
+        if not waiting:
+            return
+        proof = min(waiting, key=lambda one: reached[one.name] / one.target)
+        yield proof, seeds[proof.name]
+        seeds[proof.name] += 1
+
+
+def work(ledger: Ledger, proofs: list[Proof], workers: int, seconds: float) -> None:
+    """Run rounds on several processes until the targets or the time are reached."""
+    end, reached = time.monotonic() + seconds, dict[str, int]()
+    rounds, running = due(ledger, proofs, reached), set[Future[Round]]()
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        while True:
+            while len(running) < workers and time.monotonic() < end and (task := next(rounds, None)):
+                running.add(pool.submit(run_round, *task))
+            if not running:
+                return
+            finished, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in finished:
+                ledger.add(done := future.result())
+                proof = next(one for one in proofs if one.name == done.proof)
+                reached[done.proof] = ledger.counts(proof).get(proof.until, 0)
+                outcome = "VIOLATION" if done.failure else described(done.counts)
+                print(f"{done.proof}, seed {done.seed}, {done.seconds:.0f} s: {outcome}", flush=True)
+
+
+def report(ledger: Ledger, proofs: list[Proof]) -> int:
+    """Print and keep what all rounds came to; return 1 where one has failed."""
+    failures = [done for done in ledger.rounds if done.failure]
+    for proof in proofs:
+        counts = ledger.counts(proof)
+        share = counts.get(proof.until, 0) / proof.target
+        broken = sum(done.proof == proof.name for done in failures)
+        print(f"{proof.name}: {described(counts)}; {share:.1%} of {proof.target:,} {proof.until}, {broken} violations")
+        if counts["rounds"]:
+            tell("long: " + proof.name, **{**counts, "violations": broken})
+    for done in failures:
+        print(f"\n{done.proof}, seed {done.seed}:\n{done.failure}")
+    return 1 if failures else 0
+
+
+def main() -> int:
+    """Run rounds and report."""
+    parser = argparse.ArgumentParser(prog="python -m tests.crash.deep", description=main.__doc__)
+    parser.add_argument("--only", action="append", choices=[proof.name for proof in PROOFS])
+    parser.add_argument("--hours", type=float, default=float("inf"))
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--report", action="store_true", help="only print what was reached so far")
+    options = parser.parse_args()
+    proofs = [proof for proof in PROOFS if not options.only or proof.name in options.only]
+    ROOT.mkdir(parents=True, exist_ok=True)
+    ledger = Ledger()
+    if not options.report:
+        work(ledger, proofs, options.workers, options.hours * 3600)
+    return report(ledger, proofs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

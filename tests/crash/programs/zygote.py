@@ -1,0 +1,252 @@
+"""One warm process that forks others: what it has imported and compiled they need not, so that each costs milliseconds.
+
+It opens no log of a disk and has one thread. `Zygote` is what its parent, a test, holds: a child's lines come through a
+pipe, words to it go through another. A child has a session of its own, and dies with the zygote, which dies with the
+test: by the kernel (PDEATHSIG) and at the end of its socket. Knows no ledger.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+ROOT = Path(__file__).parents[3]
+PATIENCE_SECONDS = 60
+MESSAGE_BYTES = 65536
+_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Be killed when the parent goes."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return what programs of this folder are started with: they find it, and no library of theirs makes threads."""
+    paths = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    quiet = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_PROCESS")}
+    return {**kept, **quiet, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **more}
+
+
+# --- in the child -----------------------------------------------------------------------------------------------------
+
+
+class Say:
+    """Writes lines of JSON to a pipe, each in one call: what is whole was said."""
+
+    def __init__(self, descriptor: int, heard: int) -> None:
+        self._descriptor = descriptor
+        self.heard = heard
+
+    def __call__(self, **line: Any) -> None:
+        data = json.dumps(line).encode() + b"\n"
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+    def wait(self) -> str:
+        """Wait for a word of the parent; "" at the end."""
+        return os.read(self.heard, 64).decode()
+
+
+class Program(Protocol):
+    """A module of this folder that a child runs."""
+
+    def run(self, say: Say, request: dict[str, Any]) -> None:
+        """Do what it is for, until it is done or killed."""
+        ...
+
+
+def _child(request: dict[str, Any], out: int, heard: int) -> None:
+    os.setsid()
+    die_with_parent()
+    say = Say(out, heard)
+    program: Program = importlib.import_module(f"tests.crash.programs.{request['program']}")
+    program.run(say, request)
+
+
+def _fork(request: dict[str, Any], out: int, heard: int, inherited: socket.socket) -> int:
+    tasks = Path("/proc/self/task")
+    assert not tasks.exists() or len(list(tasks.iterdir())) == 1, "a zygote with threads must not fork"
+    pid = os.fork()
+    if pid:
+        os.close(out)
+        os.close(heard)
+        return pid
+    code = 1
+    try:
+        inherited.close()
+        _child(request, out, heard)
+        code = 0
+    except BaseException:  # noqa: BLE001 - whatever it is, its parent must hear of it
+        Say(out, heard)(failed=traceback.format_exc())
+    finally:
+        os._exit(code)
+
+
+def _warm() -> None:
+    from seglog.log.opening import open_log  # noqa: PLC0415 - a test that imports this module needs none of it
+    from seglog.server.warm import compile_kernels  # noqa: PLC0415 - as above
+    from seglog.storage import MemoryStorage  # noqa: PLC0415 - as above
+    from seglog.topic.broker import Broker  # noqa: F401, PLC0415 - loaded, so that children need not
+    from tests.crash.programs import broker_writer, log_reader, log_story, log_writer, tokens  # noqa: F401, PLC0415 - as above
+
+    compile_kernels()
+    with open_log(MemoryStorage(), log_writer.config_of({"segment_bytes": 1024, "keys": 3})) as log:
+        for first in range(0, 200, 20):
+            log.append_batch(tokens.table_of(range(first, first + 20), 3))
+        log.compact(roll=True)
+        log.to_arrow()
+        assert log.verify().ok
+
+
+def main() -> None:
+    """Serve requests: a line of JSON and two descriptors to fork, or the pid of a child to wait for."""
+    die_with_parent()
+    _warm()
+    with socket.socket(fileno=int(sys.argv[1])) as control:
+        control.sendall(b"ready")
+        while True:
+            message, descriptors, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 2)
+            if not message:
+                return
+            request = json.loads(message)
+            if "reap" in request:
+                _, status = os.waitpid(request["reap"], 0)
+                answer = os.waitstatus_to_exitcode(status)
+            else:
+                out, heard = descriptors
+                answer = _fork(request, out, heard, control)
+            control.sendall(json.dumps(answer).encode())
+
+
+# --- in the test ------------------------------------------------------------------------------------------------------
+
+
+class Child:
+    """A forked process as its parent sees it. It is ended at the latest with the zygote's `with`."""
+
+    def __init__(self, zygote: Zygote, pid: int, lines: int, words: int) -> None:
+        self._zygote = zygote
+        self._lines = lines
+        self._words = words
+        self._rest = b""
+        self.pid = pid
+        self.status: int | None = None
+
+    def say(self, word: str) -> None:
+        """Send it a word."""
+        os.write(self._words, word.encode())
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """Yield its whole lines to the end; AssertionError for what went wrong there, and where it says nothing."""
+        while True:
+            line, found, rest = self._rest.partition(b"\n")
+            if found:
+                self._rest = rest
+                said = json.loads(line)
+                assert "failed" not in said, said["failed"]
+                yield said
+                continue
+            ready, _, _ = select.select([self._lines], [], [], PATIENCE_SECONDS)
+            assert ready, f"process {self.pid} has said nothing for {PATIENCE_SECONDS} s"
+            data = os.read(self._lines, MESSAGE_BYTES)
+            if not data:
+                return
+            self._rest += data
+
+    def answer(self, word: str) -> dict[str, Any]:
+        """Send a word and return the next line."""
+        self.say(word)
+        line = next(self.lines(), None)
+        assert line is not None, f"process {self.pid} has ended"
+        return line
+
+    def kill(self) -> None:
+        """Kill it as the kernel does, with all it has started."""
+        with contextlib.suppress(ProcessLookupError):  # before its setsid there is no such group
+            os.killpg(self.pid, signal.SIGKILL)
+        os.kill(self.pid, signal.SIGKILL)  # not reaped yet, so this is nobody else
+
+    def reap(self) -> int:
+        """Wait until it is gone with all its locks; return how it ended, -9 for a kill."""
+        if self.status is None:
+            self.status = self._zygote.ask({"reap": self.pid})
+        return self.status
+
+    def close(self) -> None:
+        """End it if need be, and let go of its pipes."""
+        if self.status is None:
+            self.kill()
+            self.reap()
+        os.close(self._lines)
+        os.close(self._words)
+
+
+class Zygote:
+    """Starts children. A context manager: all of them end with it."""
+
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair()
+        self._control.settimeout(PATIENCE_SECONDS)
+        self._children: list[Child] = []
+        command = [sys.executable, "-m", "tests.crash.programs.zygote", str(theirs.fileno())]
+        self._process = subprocess.Popen(command, env=environment(), pass_fds=[theirs.fileno()], start_new_session=True)
+        theirs.close()
+        try:
+            assert self._control.recv(5) == b"ready", "the zygote has ended"
+        except BaseException:
+            self._end()
+            raise
+
+    def ask(self, request: dict[str, Any], *descriptors: int) -> int:
+        """Send one request and return its answer."""
+        socket.send_fds(self._control, [json.dumps(request).encode()], descriptors)
+        return int(self._control.recv(64))
+
+    def fork(self, program: str, **request: Any) -> Child:
+        """Start a program of this folder."""
+        lines, out = os.pipe()
+        heard, words = os.pipe()
+        pid = self.ask({"program": program, **request}, out, heard)
+        os.close(out)
+        os.close(heard)
+        self._children.append(Child(self, pid, lines, words))
+        return self._children[-1]
+
+    def forget(self, child: Child) -> None:
+        """Let go of a child that is not needed any more."""
+        self._children.remove(child)
+        child.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            for child in self._children:
+                child.close()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._control.close()
+        self._process.kill()
+        self._process.wait()
+
+
+if __name__ == "__main__":
+    main()

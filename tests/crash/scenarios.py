@@ -1,0 +1,289 @@
+"""What the proofs put a log through: each scenario makes a log, and then does one thing to it, opening included."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+import seglog
+from seglog.log.repair import repair_storage
+from seglog.log.staging import Stage
+from seglog.storage import Storage
+from seglog.testing.ledger import Ledger, table
+from seglog.testing.power_loss import Step, ticking
+
+SMALL = seglog.LogConfig(segment_bytes=512, index_interval_bytes=64)
+ROOMY = seglog.LogConfig(segment_bytes=4096, index_interval_bytes=64)
+EACH = seglog.LogConfig(segment_bytes=512, index_interval_bytes=64, flush_records=1)
+BUFFERED = seglog.LogConfig(segment_bytes=512, index_interval_bytes=64, buffer_bytes=200)
+EXPIRING = seglog.LogConfig(segment_bytes=512, retention=seglog.Retention(bytes=600))
+KEYED = seglog.LogConfig(
+    segment_bytes=512, index_interval_bytes=64, retention=seglog.Retention(compact=True, delete_retention=0)
+)
+KEYS = (b"a", b"b", b"c", b"d")
+
+
+class Scenario(NamedTuple):
+    """prepare: makes the log that each run begins with, all of it durable; run: what is under proof.
+
+    Both open the log themselves, and tell the ledger of every call before it begins and after it has returned.
+    """
+
+    name: str
+    prepare: Step
+    run: Step
+
+
+def opened(storage: Storage, ledger: Ledger, config: seglog.LogConfig | None = None) -> seglog.Log:
+    """Open the log: what is found is what is known, and opening has made it durable."""
+    log = seglog.open(storage, config, clock=ticking())
+    ledger.settle(log)
+    return log
+
+
+def nothing(storage: Storage, ledger: Ledger) -> None:
+    """No log at all."""
+
+
+def filled(config: seglog.LogConfig, records: int = 12, *, keys: bool = False) -> Step:
+    """Return a step that makes a log of so many records, synced and closed."""
+
+    def prepare(storage: Storage, ledger: Ledger) -> None:
+        with opened(storage, ledger, config) as log:
+            for number in range(records):
+                ledger.append(log, key=KEYS[number % 3] if keys else None, tombstone=keys and number % 7 == 5)
+            ledger.sync(log)
+
+    return prepare
+
+
+def create(storage: Storage, ledger: Ledger) -> None:
+    with opened(storage, ledger, SMALL) as log:
+        ledger.append(log, 2)
+
+
+def append_and_sync(storage: Storage, ledger: Ledger) -> None:
+    log = opened(storage, ledger)
+    ledger.append(log, 2)
+    ledger.sync(log)
+    ledger.append(log, 3)
+    ledger.sync(log)
+
+
+def append_long(storage: Storage, ledger: Ledger) -> None:
+    log = opened(storage, ledger)
+    for size in (700, 30, 1300):
+        ledger.append(log, size=size)
+    ledger.sync(log)
+
+
+def append_each_durable(storage: Storage, ledger: Ledger) -> None:
+    log = opened(storage, ledger)
+    ledger.append(log, 12)
+
+
+def append_buffered(storage: Storage, ledger: Ledger) -> None:
+    log = opened(storage, ledger)
+    ledger.append(log, 9)
+    ledger.sync(log)
+    ledger.append(log, 3)
+
+
+def append_stream(storage: Storage, ledger: Ledger) -> None:
+    log = opened(storage, ledger)
+    ledger.append(log)
+    ledger.append_stream(log, size=90)
+    ledger.sync(log)
+    ledger.append_stream(log, size=400)
+    ledger.append(log)
+
+
+def append_batch(storage: Storage, ledger: Ledger) -> None:
+    log = opened(storage, ledger)
+    ledger.append_batch(log, 4)
+    ledger.sync(log)
+    ledger.append_batch(log, 5)
+
+
+def append_large_batch(storage: Storage, ledger: Ledger) -> None:
+    log = opened(storage, ledger)
+    ledger.append_batch(log, 17, pieces=True)
+    ledger.append(log)
+
+
+def roll(storage: Storage, ledger: Ledger) -> None:
+    log = opened(storage, ledger)
+    before = len(log.segments)
+    ledger.append(log, 12)
+    assert len(log.segments) >= before + 2
+
+
+def truncate_to(share: float) -> Step:
+    """Return a step that cuts a log at a share of its records, and goes on."""
+
+    def truncate(storage: Storage, ledger: Ledger) -> None:
+        log = opened(storage, ledger)
+        ledger.append(log, 2)
+        ledger.truncate(log, int(ledger.next_offset * share))
+        ledger.append(log, 2)
+
+    return truncate
+
+
+def expire(storage: Storage, ledger: Ledger) -> None:
+    log = opened(storage, ledger, EXPIRING)
+    start = ledger.known.start
+    ledger.expire(log)
+    assert ledger.known.start > start
+    ledger.append(log)
+
+
+def compact(storage: Storage, ledger: Ledger) -> None:
+    log = opened(storage, ledger)
+    before = len(ledger.known.records)
+    ledger.compact(log, roll=True)
+    assert len(ledger.known.records) < before
+    ledger.append(log, key=b"a")
+    ledger.append(log, key=b"b", tombstone=True)
+    ledger.compact(log, roll=True)
+    ledger.append(log, key=b"d")
+
+
+def publish(storage: Storage, ledger: Ledger) -> None:
+    log = opened(storage, ledger)
+    ledger.append(log)
+    records = [ledger.make() for _ in range(14)]
+    with Stage(storage, "q-0") as stage:
+        stage.append_batch(table(records))
+        staged = stage.finish()
+    ledger.publish(log, staged, records)
+    ledger.append(log)
+
+
+def close(storage: Storage, ledger: Ledger) -> None:
+    log = opened(storage, ledger)
+    ledger.append(log, 2)
+    log.close()
+    ledger.begin(ledger.known)
+    with opened(storage, ledger) as log:
+        assert log.recovery.clean
+        ledger.append(log)
+
+
+def reopen(storage: Storage, ledger: Ledger) -> None:
+    opened(storage, ledger).close()
+
+
+def alter(storage: Storage, ledger: Ledger) -> None:
+    log = opened(storage, ledger)
+    log.alter_retention(seglog.Retention(bytes=10_000))
+    ledger.append(log)
+    log.pin("reader", 3)
+    log.unpin("reader")
+    ledger.append(log)
+
+
+def without_lookups(storage: Storage, ledger: Ledger) -> None:
+    filled(SMALL)(storage, ledger)
+    for name in storage.names():
+        if name.endswith((".index", ".times", ".offsets")):
+            storage.unlink(name)
+
+
+def remake_lookups(storage: Storage, ledger: Ledger) -> None:
+    with opened(storage, ledger) as log:
+        assert log.offset_at(0) == 0
+        ledger.append(log)
+
+
+def damaged_lookups(storage: Storage, ledger: Ledger) -> None:
+    filled(SMALL)(storage, ledger)
+    for name in storage.names():
+        if name.endswith(".index"):
+            file = storage.open(name, writable=True)
+            file.pwrite(b"\xff" * 7, file.size() - 9)
+
+
+def repair(storage: Storage, ledger: Ledger) -> None:
+    with suppress(seglog.LogLocked):
+        repair_storage(storage, clock=ticking())
+    with opened(storage, ledger) as log:
+        ledger.append(log)
+
+
+SCENARIOS = [
+    Scenario("create", nothing, create),
+    Scenario("append and sync", filled(ROOMY, 3), append_and_sync),
+    Scenario("append across blocks", filled(ROOMY, 2), append_long),
+    Scenario("append, each durable", filled(EACH, 2), append_each_durable),
+    Scenario("append, buffered", filled(BUFFERED, 2), append_buffered),
+    Scenario("append a stream", filled(ROOMY, 2), append_stream),
+    Scenario("append a batch", filled(ROOMY, 3), append_batch),
+    Scenario("append a batch of many segments", filled(SMALL, 2), append_large_batch),
+    Scenario("roll", filled(SMALL, 3), roll),
+    Scenario("truncate to nothing", filled(SMALL), truncate_to(0)),
+    Scenario("truncate across segments", filled(SMALL, 14), truncate_to(0.4)),
+    Scenario("truncate within the active segment", filled(ROOMY), truncate_to(0.8)),
+    Scenario("expire", filled(SMALL, 20), expire),
+    Scenario("compact", filled(KEYED, 18, keys=True), compact),
+    Scenario("publish", filled(SMALL, 3), publish),
+    Scenario("close", filled(SMALL, 3), close),
+    Scenario("reopen", filled(SMALL), reopen),
+    Scenario("alter retention, pin", filled(SMALL), alter),
+    Scenario("make lookups anew", without_lookups, remake_lookups),
+    Scenario("repair", damaged_lookups, repair),
+]
+
+
+# --- any operations, in any order ----------------------------------------------------------------------------------
+
+CONFIGS = [SMALL, ROOMY, EACH, BUFFERED, EXPIRING, KEYED]
+
+
+def any_steps(config: seglog.LogConfig, seed: int, calls: int = 7) -> Step:
+    """Return a step of calls drawn by a seed."""
+
+    def run(storage: Storage, ledger: Ledger) -> None:
+        source, log = random.Random(seed), opened(storage, ledger, config)
+        for _ in range(source.randrange(1, calls)):
+            source.choice(_calls(config))(log, ledger, source)
+            if source.random() < 0.1:
+                if source.random() < 0.5:
+                    log.close()
+                else:
+                    ledger.died()
+                del log
+                log = opened(storage, ledger)
+
+    return run
+
+
+Call = Callable[[seglog.Log, Ledger, random.Random], None]
+
+
+def _calls(config: seglog.LogConfig) -> list[Call]:
+    calls: list[Call] = [
+        lambda log, ledger, source: ledger.append(
+            log, source.randrange(1, 5), key=source.choice(KEYS), size=source.choice([0, 20, 200, 600])
+        ),
+        lambda log, ledger, source: ledger.append_batch(
+            log, source.randrange(1, 6), key=source.choice(KEYS), pieces=True
+        ),
+        lambda log, ledger, source: ledger.append_batch(log, source.randrange(6, 20), key=b"k", pieces=True),
+        lambda log, ledger, source: ledger.sync(log),
+        lambda log, ledger, source: ledger.truncate(
+            log, source.randrange(max(ledger.known.start, ledger.next_offset - 9), ledger.next_offset + 1)
+        ),
+    ]
+    if config.retention.compact:
+        calls += [
+            lambda log, ledger, source: ledger.append(log, key=source.choice(KEYS), tombstone=True),
+            lambda log, ledger, source: ledger.compact(log, roll=source.random() < 0.7),
+        ]
+    else:
+        calls += [lambda log, ledger, source: ledger.append_stream(log, size=source.choice([0, 30, 300, 1100]))]
+    if config.retention.bytes is not None:
+        calls += [lambda log, ledger, source: ledger.expire(log)]
+    return calls

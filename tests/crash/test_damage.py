@@ -1,0 +1,162 @@
+"""Every bit, every length, every block of a small log; records and files in the wrong places: never a wrong byte.
+
+What must be true is in `damaged`; here stands what is done, how much of it fits into CI, and the long version.
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seglog.testing import damage as harm
+from seglog.testing.damage import Damage, Files
+from tests.crash.damaged import WORDS, Examination, Shape, Subject, Wrong, make
+from tests.proofs import Tell
+
+ROOM_BYTES = 1024**3
+"""Address space that examining a log of a few KiB may take: no length in a damaged file may be believed."""
+LONGEST_SECONDS = 20
+REPAIRED = 7
+"""One damage in so many is repaired in CI, all in the long version."""
+
+STRUCTURE = ("MANIFEST", "MANIFEST.prev")
+ONE_FILE = ("store", "index", "offsets", "times", *STRUCTURE)
+SHAPES = (
+    Shape(),
+    Shape(compacted="a b c a: b- c . d a", dense="e f- g: h", durable="i", unsynced="", cut=1),
+    Shape(compacted="a a a b", dense="c d", durable="e: f- . g", unsynced="h i j", cut=0),
+)
+
+
+@contextmanager
+def bounds() -> Iterator[None]:
+    """Let nothing take GiB of memory, and nothing go on for ever: no damage is worth more than some seconds of CPU."""
+
+    def too_long(*_: Any) -> None:
+        raise Wrong(f"it takes more than {LONGEST_SECONDS} s")
+
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    before = signal.signal(signal.SIGVTALRM, too_long)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + ROOM_BYTES, hard))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def sweep(
+    subject: Subject, damages: Iterable[Damage], *, repaired: int = REPAIRED, quick: bool = False
+) -> Counter[str]:
+    """Examine every damage; return how they ended. Wrong, with the names of the first ones, if anything is."""
+    counts = Counter(dict.fromkeys(("damages", *WORDS, "repaired", "violations"), 0))
+    wrong: list[str] = []
+    with bounds():
+        for damage in damages:
+            signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST_SECONDS)
+            examination = Examination(subject, damage)
+            try:
+                counts[examination.run_quickly() if quick else examination.run()] += 1
+                if (counts["damages"] + 1) % repaired == 0:
+                    counts[examination.repair()] += 1
+            except Exception as error:  # noqa: BLE001 - whatever is raised here is the finding
+                wrong.append(f"{damage.name}: {type(error).__name__}: {error}")
+            counts["damages"] += 1
+    counts["violations"] = len(wrong)
+    if wrong:
+        raise Wrong("\n".join([f"{len(wrong)} of {counts['damages']}:", *wrong[:20]]))
+    return counts
+
+
+def of_one_file(file: str, data: bytes, *, seed: int = 0) -> Iterator[Damage]:
+    """Yield all that can be done to one file alone, but flipped bits."""
+    yield from harm.lengths(file, data, seed=seed)
+    yield from harm.blocks(file, data, seed=seed)
+    yield from harm.blocks(file, data, size=64, seed=seed)
+
+
+def of_kind(files: Files, kind: str) -> list[tuple[str, bytes]]:
+    return [(name, data) for name, data in files.items() if harm.kind_of(name) == kind]
+
+
+def of_files(subject: Subject, other: Subject) -> Iterator[Damage]:
+    """Yield what can be done with whole files: lost, exchanged, older ones and another log's in their place."""
+    yield from harm.removed(subject.files)
+    yield from harm.exchanged(subject.files)
+    for number, older in enumerate(subject.older):
+        yield from harm.replaced(subject.files, older, f"an older version, {number}")
+    yield from harm.replaced(subject.files, other.files, "another log")
+
+
+@pytest.fixture(scope="module")
+def subject() -> Subject:
+    return make()
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("kind", ONE_FILE)
+def test_any_flipped_bit(subject: Subject, kind: str, tell: Tell) -> None:
+    damages = chain.from_iterable(harm.bits(name, data) for name, data in of_kind(subject.files, kind))
+    counts = sweep(subject, damages, quick=kind in STRUCTURE, repaired=10**9 if kind in STRUCTURE else 31)
+    tell("damage", what="flipped bits", file=kind, **counts)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("kind", ONE_FILE)
+def test_any_length_and_any_block(subject: Subject, kind: str, tell: Tell) -> None:
+    damages = chain.from_iterable(of_one_file(name, data) for name, data in of_kind(subject.files, kind))
+    counts = sweep(subject, islice(damages, 0, None, 11 if kind in STRUCTURE else 1), repaired=31)
+    tell("damage", what="lengths and blocks", file=kind, **counts)
+
+
+@pytest.mark.proof
+def test_any_record_in_another_ones_place(subject: Subject, tell: Tell) -> None:
+    other = make(seed=5)
+    damages = [
+        *harm.rearranged(subject.files, subject.spans),
+        *harm.from_elsewhere(subject.files, subject.spans, other.files, other.spans),
+    ]
+    tell("damage", what="moved records", file="store", **sweep(subject, damages, repaired=31))
+
+
+@pytest.mark.proof
+def test_any_file_lost_exchanged_or_outdated(subject: Subject, tell: Tell) -> None:
+    counts = sweep(subject, of_files(subject, make(seed=5)), repaired=10**9)
+    tell("damage", what="whole files", file="all", **counts)
+
+
+@pytest.mark.parametrize("kind", ONE_FILE)
+def test_a_bit_here_and_there(subject: Subject, kind: str) -> None:
+    """The same as the proofs, in the fast suite: one bit in 97."""
+    damages = chain.from_iterable(harm.bits(name, data) for name, data in of_kind(subject.files, kind))
+    assert sweep(subject, islice(damages, 0, None, 997 if kind in STRUCTURE else 97))["damages"] > 0
+
+
+def one_round(seed: int, root: Path) -> dict[str, int]:
+    """Damage one more log: one bit in 24, one length in 8, others each round, and all the rest; repair each of them.
+
+    root is not used: all of it is in memory.
+    """
+    subject, other = make(SHAPES[seed % len(SHAPES)], seed=seed), make(seed=seed + 5)
+    files = subject.files.items()
+    flipped = chain.from_iterable(harm.bits(name, data) for name, data in files)
+    damages = chain(
+        islice(flipped, seed % 24, None, 24),
+        islice(chain.from_iterable(of_one_file(name, data, seed=seed) for name, data in files), seed % 8, None, 8),
+        harm.rearranged(subject.files, subject.spans),
+        of_files(subject, other),
+    )
+    try:
+        return dict(sweep(subject, damages, repaired=1))
+    except Wrong as error:
+        raise Wrong(f"seed {seed}: {error}") from error

@@ -1,0 +1,200 @@
+"""Anything a writer may do, in any order, while processes die, the power is cut and bytes rot: a log and a keyed log
+against a ledger.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+import seglog
+from seglog.log.repair import repair_storage
+from seglog.testing.crash_states import present
+from seglog.testing.disk import Disk
+from seglog.testing.disk_storage import DiskStorage
+from seglog.testing.ledger import Ledger, content_of
+from seglog.testing.power_loss import ticking
+from tests.crash.scenarios import KEYED, KEYS, SMALL
+
+SIZES = st.sampled_from([0, 20, 90, 300, 600])
+
+
+class LogMachine(RuleBasedStateMachine):
+    """A log on a disk whose power may be cut."""
+
+    config = SMALL
+    keys: st.SearchStrategy[bytes | None] = st.sampled_from([None, *KEYS])
+
+    @initialize(flush=st.sampled_from([None, 1, 3]))
+    def begin(self, flush: int | None) -> None:
+        self.config = seglog.LogConfig(
+            segment_bytes=512, index_interval_bytes=64, flush_records=flush, retention=self.config.retention
+        )
+        self.ledger = Ledger()
+        self.start(Disk(recording=True))
+
+    def start(self, disk: Disk) -> None:
+        """Open the log on a disk; what the ledger does not expect there raises."""
+        self.disk, self.storage = disk, DiskStorage(disk)
+        self.log = seglog.open(self.storage, self.config, clock=ticking())
+        self.ledger.settle(self.log)
+
+    def teardown(self) -> None:
+        if hasattr(self, "log"):
+            self.log.close()
+
+    # --- what a writer does -------------------------------------------------------------------------------------
+
+    @rule(key=keys, size=SIZES, records=st.integers(1, 3))
+    def append(self, key: bytes | None, size: int, records: int) -> None:
+        self.ledger.append(self.log, records, key=key or self.a_key, size=size)
+
+    @rule(key=keys, records=st.integers(1, 12))
+    def append_batch(self, key: bytes | None, records: int) -> None:
+        self.ledger.append_batch(self.log, records, key=key or self.a_key, pieces=True)
+
+    @rule(size=SIZES)
+    def append_stream(self, size: int) -> None:
+        self.ledger.append_stream(self.log, size=size, key=self.a_key)
+
+    @rule()
+    def sync(self) -> None:
+        self.ledger.sync(self.log)
+
+    @rule(back=st.integers(0, 12))
+    def truncate(self, back: int) -> None:
+        self.ledger.truncate(self.log, max(self.ledger.known.start, self.ledger.next_offset - back))
+
+    @rule()
+    def close_and_open(self) -> None:
+        self.log.close()
+        self.ledger.begin(self.ledger.known)
+        self.start(self.disk)
+        assert self.log.recovery.clean
+
+    # --- what befalls it ----------------------------------------------------------------------------------------
+
+    @rule()
+    def kill(self) -> None:
+        """The process dies: all that was written stays."""
+        self.log = None
+        self.ledger.begin(self.ledger.known)
+        self.start(self.disk)
+
+    @rule(seed=st.integers(0, 2**32))
+    def cut_the_power(self, seed: int) -> None:
+        """Any part of what was not synced is lost."""
+        self.log = None
+        left = present(self.disk).any_state(random.Random(seed))
+        self.ledger.died()
+        self.start(Disk(left.image, recording=True))
+
+    @precondition(lambda self: len(self.log.segments) > 1)
+    @rule(seed=st.integers(0, 2**32))
+    def let_a_lookup_rot(self, seed: int) -> None:
+        """A bit of something derived flips: it costs nothing."""
+        self.log.close()
+        source = random.Random(seed)
+        names = [name for name in self.storage.names() if name.endswith((".index", ".times", ".offsets"))]
+        self.flip(source.choice(names), source)
+        self.ledger.begin(self.ledger.known)
+        self.start(self.disk)
+
+    @precondition(lambda self: len(self.log.segments) > 1)
+    @rule(seed=st.integers(0, 2**32))
+    def let_a_record_rot_and_repair(self, seed: int) -> None:
+        """A bit of a sealed store flips: an error there, all else stays, and is there after a repair, too."""
+        source = random.Random(seed)
+        segment = source.choice(self.log.segments[:-1])
+        self.log.close()
+        self.flip(segment.name, source)
+        within = {
+            one.offset for one in self.ledger.known.records if segment.base_offset <= one.offset < segment.next_offset
+        }
+        with seglog.open(self.storage, clock=ticking()) as log:
+            damaged = {offset for offset in sorted(within) if not self.is_sound(log, offset)}
+            assert len(damaged) <= 1, damaged
+        assert not seglog.open(self.storage, mode="r").verify().ok
+        repair_storage(self.storage, clock=ticking())
+        known = self.ledger.known
+        left = tuple(record for record in known.records if record.offset not in damaged)
+        self.ledger.begin(replace(known, records=left, loose=known.loose - damaged))
+        self.start(self.disk)
+        assert self.log.verify().ok
+
+    def is_sound(self, log: seglog.Log, offset: int) -> bool:
+        """Whether a record is there as it was; an error is no answer, a wrong record would be one."""
+        try:
+            found = log.read(offset)
+        except seglog.CorruptRecord:
+            return False
+        assert found in self.ledger.known.records
+        return True
+
+    def flip(self, name: str, source: random.Random) -> None:
+        file = self.storage.open(name, writable=True)
+        position = source.randrange(file.size())
+        file.pwrite(bytes([file.pread(1, position)[0] ^ 1 << source.randrange(8)]), position)
+        file.datasync()
+
+    # --- what holds always --------------------------------------------------------------------------------------
+
+    @property
+    def a_key(self) -> bytes | None:
+        return None
+
+    @invariant()
+    def it_holds_what_is_known(self) -> None:
+        if getattr(self, "log", None) is not None:
+            found = content_of(self.log)
+            assert (found.start, found.records, found.next_offset) == (
+                self.ledger.known.start,
+                self.ledger.known.records,
+                self.ledger.known.next_offset,
+            )
+
+
+class KeyedMachine(LogMachine):
+    """A log that keeps the latest record per key."""
+
+    config = KEYED
+
+    @property
+    def a_key(self) -> bytes | None:
+        return KEYS[0]
+
+    @rule(key=st.sampled_from(KEYS))
+    def delete(self, key: bytes) -> None:
+        self.ledger.append(self.log, key=key, tombstone=True)
+
+    @rule(roll=st.booleans())
+    def compact(self, roll: bool) -> None:
+        self.ledger.compact(self.log, roll=roll)
+
+
+def machine(kind: type[LogMachine], examples: int, steps: int) -> Any:
+    case = kind.TestCase
+    case.settings = settings(
+        max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+    return case
+
+
+TestLogInTrouble = machine(LogMachine, 15, 20)
+TestKeyedLogInTrouble = machine(KeyedMachine, 15, 20)
+
+
+@pytest.mark.proof
+class TestLogInMuchTrouble(machine(type("LogMachineLong", (LogMachine,), {}), 150, 40)):  # type: ignore[misc] # made here
+    """The same, longer."""
+
+
+@pytest.mark.proof
+class TestKeyedLogInMuchTrouble(machine(type("KeyedMachineLong", (KeyedMachine,), {}), 150, 40)):  # type: ignore[misc] # made here
+    """The same, longer."""

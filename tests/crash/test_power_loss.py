@@ -1,0 +1,66 @@
+"""The power is cut at every moment of every operation: whatever the medium was left with, the next opening finds all
+that was durable, nothing that was never appended, and a log that is sound and goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from seglog.testing.power_loss import PowerLoss
+from tests.crash.scenarios import CONFIGS, SCENARIOS, Scenario, any_steps, nothing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.proofs import Tell
+
+SAMPLE = 150
+LINKS = 4
+PROOF = "crash states"
+
+
+def counted(proof: PowerLoss) -> dict[str, int]:
+    """Return the counts; AssertionError with the first violations if there are any."""
+    assert not proof.counts.violations, f"seed {proof.seed}: {proof.counts.violations[:5]}"
+    return {**asdict(proof.counts), "violations": 0}
+
+
+def one_round(seed: int, root: Path) -> dict[str, int]:
+    """Chains of operations drawn by a seed, each going on from what a cut in the one before has left; every fifth round
+    one of the scenarios instead, with a larger sample. The keys of the states are kept in `root`.
+    """
+    proof = PowerLoss(sample=60, seed=seed, again=40)
+    if seed % 5 == 4:
+        scenario = SCENARIOS[seed // 5 % len(SCENARIOS)]
+        proof.sample = 600
+        proof.prove(scenario.prepare, scenario.run)
+    else:
+        config = CONFIGS[seed % len(CONFIGS)]
+        proof.prove_chain(nothing, [any_steps(config, seed * LINKS + link) for link in range(LINKS)])
+    np.save(root / f"states-{seed}.npy", np.fromiter(proof.seen, np.uint64))
+    return counted(proof)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_a_power_cut_within_each_operation_loses_nothing_durable(scenario: Scenario) -> None:
+    proof = PowerLoss(sample=0, again=10_000)
+    proof.prove(scenario.prepare, scenario.run)
+    counted(proof)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_every_state_that_a_power_cut_may_leave(scenario: Scenario, tell: Tell) -> None:
+    proof = PowerLoss(sample=SAMPLE)
+    proof.prove(scenario.prepare, scenario.run)
+    tell(PROOF, scenario=scenario.name, **counted(proof))
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("seed", range(24))
+def test_power_cuts_one_after_another_in_operations_of_any_order(seed: int, tell: Tell, tmp_path: Path) -> None:
+    tell(PROOF, scenario=f"any operations, seed {seed}", **one_round(seed, tmp_path))

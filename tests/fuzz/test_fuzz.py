@@ -1,0 +1,49 @@
+"""Whatever bytes come, from a disk or a network: an answer, or an error of ours. Found once, never again."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.fuzz.runner import HERE, TARGETS, committed, fuzz, load, story
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.proofs import Tell
+
+PROOF_SECONDS = 6
+SEED = 20_240_501
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_inputs_that_are_sound_and_those_that_once_showed_a_defect_break_nothing(name: str) -> None:
+    target = load(name)
+    for data in (*target.seeds(), *committed(name)):
+        target.target(data)
+
+
+def test_every_committed_input_is_some_targets() -> None:
+    assert {path.stem for path in (HERE / "corpus").iterdir()} <= set(TARGETS)
+
+
+def test_an_input_is_replayed_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "input"
+    file.write_bytes(b"00000000000000000000-1.store")
+    command = [sys.executable, "-m", "tests.fuzz", "names", "--replay", str(file)]
+    assert subprocess.run(command, check=False, timeout=60).returncode == 0
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="there is no atheris: it is for Linux alone")
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_input_that_a_fuzzer_finds_breaks_anything(name: str, tmp_path: Path, tell: Tell) -> None:
+    outcome = fuzz(name, tmp_path, seconds=PROOF_SECONDS, seed=SEED)
+    assert not outcome.found, story(outcome)
+    assert outcome.executions
+    tell("fuzzing", target=name, executions=outcome.executions, crashes=len(outcome.found))
