@@ -45,3 +45,9 @@ def test_every_example_of_the_page_on_the_server_runs_as_it_stands(serve, tmp_pa
     assert shown.startswith('{"write_index": 0}{"highest_index": 1, "lowest_index": 0}Hello World')
     assert '"value":"{\\"qty\\": 3}"' in shown
     assert "b'one'\n0\n1\n" in shown  # read back; nothing left to consume; one in the broker without a server
+
+
+def test_what_the_page_on_reliability_shows_an_operator_is_what_is_shown(tmp_path):
+    text = (DOCS / "reliability.md").read_text()
+    expected = "".join(re.findall(r"```text\n(.*?)```", text, flags=re.DOTALL))
+    assert run_page("reliability.md", tmp_path) == expected

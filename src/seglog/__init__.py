@@ -65,7 +65,8 @@ if TYPE_CHECKING:
 
     from seglog.client import AsyncClient as AsyncClient
     from seglog.client import Client as Client
-    from seglog.log.check import Progress, VerifyReport
+    from seglog.log.check import Progress
+    from seglog.log.findings import VerifyReport
     from seglog.log.repair import RepairReport
     from seglog.storage import Storage
     from seglog.topic import Topic

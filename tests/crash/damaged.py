@@ -64,6 +64,15 @@ class Subject:
             if after.get(span.file, b"")[span.start : span.stop] != self.files[span.file][span.start : span.stop]
         }
 
+    def moved(self, damage: Damage) -> bool:
+        """Return whether a whole record stands before its place, where it verifies like one that follows a gap."""
+        after = damage.done_to(self.files)
+        return any(
+            -1 < after.get(span.file, b"").find(self.files[span.file][span.start : span.stop]) < span.start
+            for span in self.spans
+            if span.file in damage.changes
+        )
+
     def must_be_found(self, damage: Damage) -> bool:
         """Whether `verify` may not pass over it: MANIFEST, or a byte of a store that belongs to the log for good."""
         after = damage.done_to(self.files)
@@ -139,6 +148,7 @@ class Examination:
         self.damage = damage
         self.files = damage.done_to(subject.files)
         self.hurt = subject.hurt(damage)
+        self.moved = subject.moved(damage)
         self.refused = False
         self.raised = False
 
@@ -148,17 +158,18 @@ class Examination:
         self._for_writing()
         return WORDS[0] if self.refused else WORDS[1] if self.raised else WORDS[2]
 
-    def run_quickly(self) -> str:
-        """The same for files of which no record is read: every one is there, by a scan, in both modes."""
+    def run_lightly(self) -> str:
+        """The same by points and by a scan past damage alone, with nothing appended; half as much in each mode."""
         for mode in ("r", "a"):
             with self._open(harm.storage_of(self.files), mode) or nullcontext() as log:
-                if log is None or list(log.scan()) != list(self.subject.records.values()):
-                    raise Wrong(f'mode "{mode}" does not give all records')
-                told = not log.recovery.clean
-        if told != (filename.MANIFEST in self.damage.changes):
-            raise Wrong("what became of MANIFEST is told wrongly")
+                if log is None:
+                    self.refused = True
+                    continue
+                content = self.content(log, light=True)
+                told = mode == "r" or not log.recovery.clean
+            self._judge(content, told=told)
         self._verify(None)
-        return WORDS[2]
+        return WORDS[0] if self.refused else WORDS[1] if self.raised else WORDS[2]
 
     def repair(self) -> str:
         """Repair it: all that was readable is there, what is damaged is a gap, and what was replaced is kept."""
@@ -255,7 +266,7 @@ class Examination:
             raise Wrong("it opened once, and not again")
         with log:
             known = {**self.subject.records, **({} if added is None else {added.offset: added})}
-            again = self.content(log, known)
+            again = self.content(log, known, light=True)
         if again != expected:
             raise Wrong(f"a second opening shows {_differences(expected, again)}")
 
@@ -295,8 +306,11 @@ class Examination:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def content(self, log: seglog.Log, known: Mapping[int, Record] | None = None) -> Content:
-        """Return what every offset gives; Wrong where the ways of reading do not agree, or give what never was."""
+    def content(self, log: seglog.Log, known: Mapping[int, Record] | None = None, *, light: bool = False) -> Content:
+        """Return what every offset gives; Wrong where the ways of reading do not agree, or give what never was.
+
+        light: by fewer ways.
+        """
         known = self.subject.records if known is None else known
         content: Content = {}
         for offset in range(self.subject.end + 3):
@@ -306,25 +320,23 @@ class Examination:
                 content[offset] = None
             elif failed and offset in known and isinstance(failed[0], OffsetCompacted):
                 raise Wrong(f"offset {offset} is said to be compacted away")
-        self._in_a_row(log, content, known)
-        self._ranges(log, content, known)
-        self._times(log, content, known)
+        self._in_a_row(log, content, known, light=light)
+        if not light:
+            self._ranges(log, content, known)
+            self._times(log, content, known)
         return content
 
-    def _in_a_row(self, log: seglog.Log, content: Content, known: Mapping[int, Record]) -> None:
+    def _in_a_row(self, log: seglog.Log, content: Content, known: Mapping[int, Record], *, light: bool) -> None:
         """scan, scan past damage, batches and tail give the same, in order, up to the first damage at the least."""
         readable = [offset for offset, record in content.items() if record is not None]
         damage = min((offset for offset, record in content.items() if record is None), default=2**63)
         sound = [offset for offset in readable if offset < min([damage, *self.hurt])]
-        moved = "record" in self.damage.name  # what stands behind a record of a later offset is passed over, and told
+        moved = self.moved  # what stands behind a record of a later offset is passed over, and told
         untouched = set() if moved else set(readable) - self.hurt
         errors: list[Any] = []
-        ways = {
-            "scan": log.scan(),
-            "scan past damage": log.scan(on_corrupt=errors.append),
-            "batches": _rows(log),
-            "tail": _polled(log, most=1024 if moved else 1),
-        }
+        ways = {"scan past damage": log.scan(on_corrupt=errors.append)}
+        if not light:
+            ways |= {"scan": log.scan(), "batches": _rows(log), "tail": _polled(log)}
         for way, records in ways.items():
             got: list[int] = []
             with _ours() as failed:
@@ -347,7 +359,7 @@ class Examination:
 
     def _ranges(self, log: seglog.Log, content: Content, known: Mapping[int, Record]) -> None:
         """A range of one offset holds its record or none; an error where nobody can tell."""
-        ways = [log.scan, partial(_rows, log)] if "record" in self.damage.name else [log.scan]
+        ways = [log.scan, partial(_rows, log)] if self.moved else [log.scan]
         for offset, way in product(range(log.lowest_offset, log.next_offset), ways):
             got: list[Record] = []
             with _ours() as failed:
@@ -402,9 +414,9 @@ def _rows(log: seglog.Log, start: int | None = None, stop: int | None = None) ->
             yield Record(offset, stamp, key, value, tuple((one["key"], one["value"]) for one in headers or ()))
 
 
-def _polled(log: seglog.Log, *, most: int) -> Iterator[Record]:
+def _polled(log: seglog.Log) -> Iterator[Record]:
     tail = log.tail(log.lowest_offset)
-    while records := tail.poll(most):  # one that meets damage gives nothing of what stands before it
+    while records := tail.poll(5):
         yield from records
 
 

@@ -73,7 +73,7 @@ def read_all(storage: Storage, ledger: Ledger) -> None:
     assert log.to_arrow(values="binary")["value"].to_pylist() == [record.value for record in records]
     assert log.offset_at(records[5].timestamp) == records[5].offset
     assert log.records_from(0) == len(records)
-    assert [one for one in log.verify().problems if one.kind != "index"] == []
+    assert {one.kind for one in log.verify().problems} <= {"index", "refused"}
     ledger.append(log)
 
 
@@ -109,8 +109,10 @@ def rotten(storage: Storage, ledger: Ledger) -> None:
 
 
 def salvage(storage: Storage, ledger: Ledger) -> None:
-    repair_storage(storage, clock=ticking())
-    ledger.append(opened(storage, ledger))
+    """What the system refuses to read is not judged, and so not repaired: that is for the next repair."""
+    report = repair_storage(storage, clock=ticking())
+    if any(action.kind == "salvage" for action in report.actions):
+        ledger.append(opened(storage, ledger))
 
 
 MORE = [

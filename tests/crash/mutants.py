@@ -3,8 +3,8 @@
     python -m tests.crash.mutants [PART OF A PATH ...] [--list] [--again]
 
 The lines are found in the source, so that a new one is under proof from the day it is written. A copy of the source is
-changed, one line at a time, and the tests of `SUITES` run on it until one fails. What was caught before, by the same
-source and tests, is not run again.
+changed, one line at a time, and the tests run on it, the likeliest first, until one fails. What was caught before, with
+the same module, is not run again.
 """
 
 from __future__ import annotations
@@ -32,12 +32,27 @@ SYNCS = {"datasync", "_datasync", "fsync", "fdatasync", "sync_directory", "must_
 RENAMES = {"rename", "replace", "link"}
 LOCKS = {"flock", "try_lock"}
 CHECKSUMS = re.compile(r"_?(check|checksum|digest|intdigest|hexdigest|salt|xxh64\w*)")
-SUITES = [
-    ["tests/crash/test_power_loss.py", "tests/crash/test_crash_states.py"],
-    ["tests/recovery", "tests/format", "tests/storage", "tests/kernels"],
-    ["tests/log", "tests/keyed", "tests/topic", "tests/segment"],
-]
-SECONDS = 900
+CUTS, TOPIC_CUTS = "tests/crash/test_power_loss.py", "tests/crash/test_topic_power_loss.py"
+LIKELY = {
+    "storage": ["tests/storage", "tests/crash/test_system_faults.py", "tests/log/test_bad_places.py"],
+    "format": ["tests/format", "tests/recovery/test_torn.py", "tests/recovery/test_rotten.py"],
+    "kernels": ["tests/kernels"],
+    "keyed": [CUTS, "tests/keyed"],
+    "topic": [TOPIC_CUTS, "tests/topic"],
+    "log/pins": ["tests/log/test_pins.py", "tests/recovery/test_pin_faults.py"],
+    "log/leases": [
+        "tests/recovery/test_followers.py",
+        "tests/recovery/test_concurrency.py",
+        "tests/log/test_readers.py",
+    ],
+    "log/staging": [CUTS, "tests/recovery/test_publish_faults.py", "tests/log/test_publish.py"],
+    "log/repair": [CUTS, "tests/recovery/test_rotten.py", "tests/log/test_live_repair.py", "tests/recovery"],
+    "log": [CUTS, "tests/recovery/test_order_of_writes.py", "tests/recovery/test_concurrency.py", "tests/recovery"],
+    "segment": [CUTS, "tests/segment", "tests/recovery"],
+}
+"""Where a mutant is most likely noticed, by the beginning of its path; the longest one counts."""
+REST = [f"tests/{room}" for room in ("storage", "format", "kernels", "segment", "recovery", "keyed", "log", "topic")]
+SECONDS = 1800
 
 
 class Mutant(NamedTuple):
@@ -114,13 +129,28 @@ def mutants(wanted: list[str]) -> list[Mutant]:
     return found
 
 
+def suites(mutant: Mutant) -> list[list[str]]:
+    """Return the tests that may notice a mutant, the likeliest first, each to be run when those before have passed."""
+    best = max((start for start in LIKELY if mutant.path.startswith(start)), key=len)
+    return [*([suite] for suite in LIKELY[best]), REST]
+
+
+def is_sound(copy: Path, found: list[Mutant]) -> bool:
+    """Whether the tests pass on the source as it is: else their failures would say nothing."""
+    wanted = {suite for mutant in found for one in suites(mutant) for suite in one}
+    failed = _first_failure(copy, sorted(wanted))
+    if failed is not None:
+        print(f"without any change {failed} fails: mend that first")
+    return failed is None
+
+
 def caught_by(mutant: Mutant, copy: Path) -> str | None:
     """Run the tests on the source without the line; return the first that fails, None if none does."""
     changed = copy / "src" / "seglog" / mutant.path
     whole = changed.read_text()
     changed.write_text(mutant.code)
     try:
-        for suite in SUITES:
+        for suite in suites(mutant):
             failed = _first_failure(copy, suite)
             if failed is not None:
                 return failed
@@ -202,6 +232,8 @@ def check(found: list[Mutant], caught: dict[str, str]) -> int:
             shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
         for part in ("pyproject.toml", "README.md"):
             shutil.copy(ROOT / part, copy / part)
+        if not is_sound(copy, found):
+            return 2
         for mutant in found:
             mark = fingerprint(mutant)
             by = caught.get(mark) or caught_by(mutant, copy)

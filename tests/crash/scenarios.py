@@ -283,7 +283,7 @@ def _calls(config: seglog.LogConfig) -> list[Call]:
             lambda log, ledger, source: ledger.compact(log, roll=source.random() < 0.7),
         ]
     else:
-        calls += [lambda log, ledger, source: ledger.append_stream(log, size=source.choice([0, 30, 300, 1100]))]
+        calls += [lambda log, ledger, source: ledger.append_stream(log, size=source.choice([0, 30, 150]))]
     if config.retention.bytes is not None:
         calls += [lambda log, ledger, source: ledger.expire(log)]
     return calls

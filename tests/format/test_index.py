@@ -100,6 +100,15 @@ def test_a_damaged_sparse_index_says_nothing(kind: str) -> None:
     assert decode((encode_offsets if kind == "times" else encode_times)(PACKED, 4096)) is None
 
 
+@pytest.mark.parametrize("kind", ["times", "offsets"])
+def test_a_sparse_index_is_bound_to_its_store(kind: str) -> None:
+    encode, decode = (encode_times, decode_times) if kind == "times" else (encode_offsets, decode_offsets)
+    data = encode(PACKED, 64, 5)
+    assert decode(data, 5) is not None
+    assert decode(data, 6) is None
+    assert decode(encode(PACKED, 64), 5) == decode(data, 5), "older files name no store"
+
+
 # --- marks --------------------------------------------------------------------------------------------------------
 
 

@@ -302,7 +302,7 @@ def test_a_rate_is_kept(shop: Any) -> None:
 def test_20_free_space_is_looked_at_before_anything_is_written(shop: Any, monkeypatch: Any) -> None:
     with shop.open() as log:
         shop.put(log, STORY)
-        monkeypatch.setattr(type(log._storage), "free_bytes", lambda self: 100)
+        monkeypatch.setattr(type(log._storage), "free_bytes", lambda self, directory="": 100)
         with pytest.raises(StorageError, match="100 are free") as caught:
             log.compact()
         assert caught.value.errno == errno.ENOSPC

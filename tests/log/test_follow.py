@@ -46,6 +46,43 @@ def test_a_tail_takes_as_many_as_asked_for(pair: Any) -> None:
     assert [[record.offset for record in tail.poll(3)] for _ in range(4)] == [[2, 3, 4], [5, 6, 7], [8, 9], []]
 
 
+@pytest.mark.parametrize("most", [1, 3, 100])
+def test_a_tail_hands_out_what_stands_before_damage_and_then_raises(pair: Any, most: int) -> None:
+    writer, follower = pair
+    for number in range(5):
+        writer.append(b"value %d" % number)
+    writer.sync()
+    store = writer._storage.open(writer.segments[0].name, writable=True)
+    store.pwrite(b"X", store.pread(store.size(), 0).index(b"value 3"))
+    tail, seen = follower.tail(0), []
+    while len(seen) < 3:
+        seen += [record.value for record in tail.poll(most)]
+    assert seen == [b"value 0", b"value 1", b"value 2"]
+    for _ in range(3):
+        with pytest.raises(seglog.CorruptRecord) as caught:
+            tail.poll(most)
+        assert caught.value.offset == 3
+
+
+@pytest.mark.parametrize("most", [1, 2, 100])
+def test_a_tail_is_not_led_past_a_record_by_one_that_was_moved_before_it(place: Any, most: int) -> None:
+    """In a segment with gaps it verifies there, and looks as if compaction had taken those between."""
+    with seglog.open(place, LogConfig(segment_bytes=4096)) as log:
+        for offset in (1, 3, 5, 7):
+            log.append_at(offset, seglog.Record(offset, 0, None, b"value %d" % offset))
+        log.truncate(7)  # seals the segment
+        log.append(b"next")
+        store = log._storage.open(log.segments[-2].name, writable=True)
+        first, length = 64, (store.size() - 64) // 4
+        records = [store.pread(length, first + number * length) for number in range(3)]
+        store.pwrite(records[0] + records[2] + records[1], first)
+        tail, seen = log.tail(0), []
+        with pytest.raises(seglog.CorruptRecord):
+            while True:
+                seen += [record.offset for record in tail.poll(most)]
+        assert seen in ([1], [1, 5])
+
+
 def test_following_gives_what_is_there_and_ends_after_its_timeout(pair: Any) -> None:
     writer, follower = pair
     for _ in range(30):

@@ -140,6 +140,7 @@ def test_12_the_lookup_of_one_segment_in_place_of_another(scene: Any) -> None:
     shutil.copy(scene.file(0, "times"), scene.file(1, "times"))
     with seglog.open(scene.path) as log:
         assert [log.read(offset).value for offset in range(20)] == VALUES
+        assert [log.offset_at(offset) for offset in range(20)] == list(range(20))
 
 
 # --- 13: a stale index ----------------------------------------------------------------------------------------------
@@ -184,6 +185,20 @@ def test_13_nor_does_a_manifest_that_is_rebuilt_after_a_truncate(scene: Any, cut
     with seglog.open(scene.path) as log:
         assert [record.value for record in log.scan()] == expected
         assert log.next_offset == cut + 1
+
+
+@pytest.mark.parametrize("mode", ["r", "a"])
+def test_13_nor_does_a_manifest_from_before_it_that_was_copied_back(scene: Any, mode: Any) -> None:
+    scene.fill(VALUES[:10])
+    outdated = (scene.path / "MANIFEST").read_bytes()
+    with seglog.open(scene.path) as log:
+        log.truncate(6)
+        log.append(b"again", timestamp=6)
+    (scene.path / "MANIFEST").write_bytes(outdated)
+    with seglog.open(scene.path, mode=mode) as log:
+        assert [record.value for record in log.scan()] == [*VALUES[:6], b"again"]
+        (event,) = log.recovery.events
+        assert (event.kind, "older than the log" in event.detail) == ("manifest", True)
 
 
 def test_13_bytes_behind_a_cut_never_come_back(scene: Any) -> None:

@@ -186,6 +186,46 @@ def test_08_a_record_with_a_true_checksum_at_a_wrong_place_is_detected(scene: An
         assert not log.verify().ok
 
 
+def test_08_a_scan_past_a_record_that_was_taken_out_gives_all_that_moved_up(scene: Any) -> None:
+    scene.fill(VALUES, SMALL)
+    out, data = scene.places(1)[1], scene.file(1).read_bytes()
+    scene.file(1).write_bytes(data[: out.position] + data[out.position + out.length :])
+    scene.file(1, "index").unlink()
+    with seglog.open(scene.path) as log:
+        read_all_but(log, {out.offset}, VALUES)
+        errors: list[seglog.CorruptRecord] = []
+        offsets = [record.offset for record in log.scan(on_corrupt=errors.append)]
+        assert offsets == [offset for offset in range(20) if offset != out.offset]
+        assert [error.offset for error in errors] == [out.offset]
+
+
+def test_08_a_repair_keeps_what_stands_behind_a_record_in_another_ones_place(scene: Any) -> None:
+    scene.fill(VALUES, SMALL)
+    covered, later = scene.places(1)[1], scene.places(1)[4]
+    data = scene.file(1).read_bytes()
+    scene.overwrite(scene.file(1), covered.position, data[later.position : later.position + later.length])
+    report = seglog.repair(scene.path)
+    assert report.records_lost == 1
+    with seglog.open(scene.path) as log:
+        assert [record.offset for record in log.scan()] == [number for number in range(20) if number != covered.offset]
+        assert log.verify().ok
+
+
+def test_08_a_repair_lets_go_of_another_file_in_the_active_stores_place_and_keeps_it(scene: Any, tmp_path: Any) -> None:
+    scene.fill(VALUES, SMALL)
+    other = type(scene)(tmp_path / "other")
+    other.fill(VALUES, SMALL)
+    foreign, base = other.file().read_bytes(), scene.entry().base_offset
+    scene.file().write_bytes(foreign)
+    report = seglog.repair(scene.path)
+    assert [action.kind for action in report.actions if action.kind != "reindex"] == ["drop"]
+    assert foreign in [file.read_bytes() for file in (scene.path / "quarantine").iterdir()]
+    with seglog.open(scene.path) as log:
+        assert [record.value for record in log.scan()] == VALUES[:base]
+        assert log.append(b"next") == 20, "no offset that was given out is given again"
+        assert log.verify().ok
+
+
 @pytest.mark.parametrize("number", [1, -1], ids=["sealed", "active"])
 def test_08_another_file_under_the_name_of_a_store_is_refused_and_left_alone(
     scene: Any, tmp_path: Any, number: int

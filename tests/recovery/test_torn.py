@@ -239,6 +239,38 @@ def test_05_no_way_of_reading_hides_that_a_store_ends_too_early(scene: Any, left
         assert not log.verify().ok
 
 
+@pytest.mark.parametrize("then", ["active", "sealed", "cut"])
+def test_05_a_search_for_the_time_of_a_damaged_record_does_not_pass_it_by(scene: Any, then: str) -> None:
+    times, config = [10, 20, 90, 30, 40], seglog.LogConfig(index_interval_bytes=64, segment_bytes=1024)
+    with seglog.open(scene.path, config) as log:
+        for time in times:
+            log.append(b"value " * 10, timestamp=time)
+    scene.flip(scene.file(), scene.places()[2].position + 40)
+    with seglog.open(scene.path) as log:
+        if then == "sealed":
+            while len(log.segments) == 1:
+                log.append(b"value " * 10, timestamp=5)
+        if then == "cut":
+            log.truncate(4)
+        log.append(b"last", timestamp=100)
+        assert [log.offset_at(time) for time in (10, 20)] == [0, 1]
+        for late in (21, 90):
+            with pytest.raises(seglog.CorruptRecord) as caught:
+                log.offset_at(late)
+            assert caught.value.offset == 2
+
+
+def test_05_a_record_in_the_place_of_a_lost_one_before_it_stays_readable(scene: Any) -> None:
+    scene.fill_and_crash(VALUES[:3], VALUES[3:5])
+    lost, data = scene.places()[2], scene.file().read_bytes()
+    scene.file().write_bytes(data[: lost.position] + data[lost.position + lost.length :])
+    with seglog.open(scene.path) as log:
+        read_all_but(log, {2}, VALUES[:5])
+    seglog.repair(scene.path)
+    with seglog.open(scene.path) as log:
+        assert [record.offset for record in log.scan()] == [0, 1, 3, 4]
+
+
 def test_05_a_damaged_header_is_reported_and_nothing_is_lost(scene: Any) -> None:
     scene.fill(VALUES[:5])
     for position in range(0, 64, 5):

@@ -17,6 +17,7 @@ import pytest
 from seglog.errors import LogPoisoned, NotALog, StorageError
 from seglog.storage import LocalStorage, Subdirectory, must_sync
 from seglog.testing.faulty import Fault, FaultyStorage
+from seglog.testing.system import FaultySystem
 
 # Newer Pythons warn of any fork of a process with threads; that is just what is tried here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -104,6 +105,17 @@ def test_no_descriptor_left_is_an_error_of_ours(storage: LocalStorage) -> None:
         for descriptor in taken:
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_what_was_synced_went_to_the_system_as_a_sync(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path / "log")
+    with FaultySystem(tmp_path) as system:
+        storage.make([])
+        file = storage.create("file")
+        file.datasync()
+        assert system.calls[-1] == ("fdatasync", "log/file")
+        storage.sync_directory()
+        assert ("fsync", "log") in system.calls[-2:]
 
 
 def test_a_directory_that_may_not_be_entered_is_an_error_of_ours(tmp_path: Path) -> None:

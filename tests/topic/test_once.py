@@ -373,7 +373,7 @@ BATCH = {
 
 
 @pytest.mark.parametrize("others", [0, 3], ids=["at once", "others first"])
-@pytest.mark.parametrize("keep", [0.0, 0.6])
+@pytest.mark.parametrize("keep", [0.0, pytest.param(0.6, marks=pytest.mark.proof)])
 def test_a_batch_is_completed_whenever_the_process_died(laboratory: Any, keep: float, others: int) -> None:
     parted = 0
     for run in laboratory.runs(lambda topic: topic.append_batch(pa.table(BATCH), once="a"), Fault(keep=keep)):

@@ -11,7 +11,7 @@ import builtins
 import dataclasses
 import json
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -91,16 +91,16 @@ class SegmentEntry:
         values["salt"] = int(values["salt"], 16)
         if "digest" in values:
             values["digest"] = int(values["digest"], 16)
-        values["horizons"] = tuple((end, horizon) for end, horizon in values.get("horizons", ()))
+        values["horizons"] = tuple(map(tuple, values.get("horizons", ())))
         entry = cls(**values)
         entry._check_kinds()
         return entry
 
     def _check_kinds(self) -> None:
         """Raise TypeError for a value that is not of its field's type: only this module sees what JSON can hold."""
-        for name, value in self.__dict__.items():
-            if type(value) not in _KINDS[name]:
-                raise TypeError(f"{name} is {value!r}")
+        wrong = _of_wrong_kind(tuple(map(type, self.__dict__.values())))
+        if wrong is not None:
+            raise TypeError(f"{wrong} is {self.__dict__[wrong]!r}")
         for end, horizon in self.horizons:
             _of_kind(int, end)
             _of_kind(int, horizon)
@@ -109,6 +109,12 @@ class SegmentEntry:
 _KINDS: dict[str, tuple[type, ...]] = {
     one.name: (int, type(None)) if one.default is None else (int,) for one in dataclasses.fields(SegmentEntry)
 } | {"dense": (bool,), "decay": (float, int, type(None)), "horizons": (tuple,)}
+
+
+@cache
+def _of_wrong_kind(kinds: tuple[type, ...]) -> str | None:
+    """Return the first field of a segment's entry that cannot be of the type given for it; few tuples ever come."""
+    return next((name for name, kind in zip(_KINDS, kinds, strict=True) if kind not in _KINDS[name]), None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from seglog.errors import StorageError
 from seglog.format import filename, manifest
 from seglog.format.manifest import Manifest, Retired, SegmentEntry
 from seglog.log.leases import oldest_leased_version
+from seglog.log.quarantine import link_aside
 from seglog.log.view import Views
 from seglog.storage import Storage, must_sync
 
@@ -102,16 +103,18 @@ def write_manifest(storage: Storage, new: Manifest, *, replaces_damaged: bool = 
         raise
     must_sync(file.datasync)
     if replaces_damaged:
-        _keep_evidence(storage, new.version)
+        _keep_evidence(storage)
     else:
         _keep_previous(storage)
     storage.rename(temporary, filename.MANIFEST)
     must_sync(storage.sync_directory)
 
 
-def _keep_evidence(storage: Storage, version: int) -> None:
+def _keep_evidence(storage: Storage) -> None:
+    """Give it its second name durably, before the first one is taken away."""
     if storage.identity(filename.MANIFEST) is not None:
-        storage.rename(filename.MANIFEST, f"{filename.QUARANTINE}/{filename.MANIFEST}.{version}")
+        link_aside(storage, filename.MANIFEST)
+        must_sync(lambda: storage.sync_directory(filename.QUARANTINE))
 
 
 def _keep_previous(storage: Storage) -> None:

@@ -6,7 +6,7 @@ Works on a storage rather than on an open log, so that it can tell what is wrong
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 
 from xxhash import xxh64
 
@@ -16,6 +16,7 @@ from seglog.format import filename
 from seglog.format.codec import HEAD_BYTES, ZERO_HEAD
 from seglog.format.index import (
     DENSE_HEADER_BYTES,
+    ENTRY_BYTES,
     decode_durable_records,
     decode_offsets,
     decode_times,
@@ -24,6 +25,7 @@ from seglog.format.index import (
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.log.catalog import read_manifest
+from seglog.log.findings import Gap, Problem, VerifyReport
 from seglog.log.rebuild import read_or_rebuild
 from seglog.segment.resync import Found, find_record
 from seglog.segment.sealed import read_whole, rules_of
@@ -33,65 +35,47 @@ from seglog.storage import File, Storage
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Problem:
-    """One damage. kind: manifest, missing (a store), foreign (another file in its place), short, header, record,
-    figures (the manifest's figures do not fit the records) or index (a lookup; derived, costs no data). offset,
-    position: where, if it is about records; records: how many are unreadable from there on, as far as can be told.
+def verify_storage(storage: Storage, progress: Progress | None = None, *, go_on: bool = False) -> VerifyReport:
+    """Check a log in place; CorruptLog only where there is nothing that could be a log.
+
+    A store that the system does not let be read is a StorageError; with go_on a problem ("refused"), and the rest is
+    checked all the same.
     """
-
-    kind: str
-    path: str
-    detail: str
-    offset: int | None = None
-    position: int | None = None
-    records: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerifyReport:
-    """What a verification found: problems in order of place, readable records, bytes read, segments.
-
-    tail_bytes: bytes behind the last whole record of the active store: an append under way, or one that a crash cut off
-    and the next opening will set aside. They were never acknowledged and are no problem.
-    """
-
-    problems: tuple[Problem, ...]
-    records: int
-    bytes: int
-    segments: int
-    tail_bytes: int
-
-    @property
-    def ok(self) -> bool:
-        """Whether there is no problem."""
-        return not self.problems
-
-
-def verify_storage(storage: Storage, progress: Progress | None = None) -> VerifyReport:
-    """Check a log in place; CorruptLog only where there is nothing that could be a log."""
     problems: list[Problem] = []
-    manifest = _manifest(storage, problems)
+    manifest = _manifest(storage, problems, go_on=go_on)
     sizes = storage.sizes()
     total = sum(sizes.get(entry.name(), 0) for entry in manifest.segments)
     done = records = tail = 0
+    gaps: list[Gap] = []
     for entry in manifest.segments:
         check = SegmentCheck(storage, entry)
-        for position in check.run():
+        for position in check.run_on() if go_on else check.run():
             if progress is not None:
                 progress(done + position, total)
         problems += check.problems
+        gaps += check.gaps
         records += check.tally.records
         tail += check.tail_bytes
         done += sizes.get(entry.name(), 0)
     return VerifyReport(
-        problems=tuple(problems), records=records, bytes=done, segments=len(manifest.segments), tail_bytes=tail
+        problems=tuple(problems),
+        records=records,
+        bytes=done,
+        segments=len(manifest.segments),
+        tail_bytes=tail,
+        unreadable=tuple(gaps),
     )
 
 
-def _manifest(storage: Storage, problems: list[Problem]) -> Manifest:
+def _manifest(storage: Storage, problems: list[Problem], *, go_on: bool) -> Manifest:
     path = f"{storage.path}/{filename.MANIFEST}"
-    manifest, event = read_or_rebuild(storage, system_clock)
+    try:
+        manifest, event = read_or_rebuild(storage, system_clock)
+    except StorageError:  # of a store, perhaps, that cannot be asked whether the manifest is its own
+        believed = read_manifest(storage) if go_on else None
+        if believed is None:
+            raise
+        manifest, event = believed, None
     if event is not None:
         problems.append(Problem(kind="manifest", path=path, detail=event.detail))
     elif manifest.rebuilt:
@@ -101,20 +85,31 @@ def _manifest(storage: Storage, problems: list[Problem]) -> Manifest:
 
 
 class SegmentCheck:
-    """The check of one segment: `run` reads it through, `problems` and `tally` hold what it found."""
+    """The check of one segment: `run` reads it through; `problems`, `gaps` and `tally` hold what it found."""
 
     def __init__(self, storage: Storage, entry: SegmentEntry) -> None:
         self.storage = storage
         self.entry = entry
         self.path = f"{storage.path}/{entry.name()}"
         self.problems: list[Problem] = []
+        self.gaps: list[Gap] = []
         self.tally = Tally(4096)
         self.tail_bytes = 0
         self._digest = xxh64()
         self._indexed = True
+        self._reached = HEADER_BYTES
+        self._expected = entry.base_offset
+
+    def run_on(self) -> Iterator[int]:
+        """As `run`; where the system refuses, that is a problem of this segment."""
+        try:
+            yield from self.run()
+        except StorageError as error:
+            if not self._has_left():
+                self._lose_rest("refused", f"the system does not let it be read ({error.strerror or error})")
 
     def run(self) -> Iterator[int]:
-        """Check, yielding the position reached now and then."""
+        """Check, yielding the position reached now and then. StorageError where the system refuses."""
         try:
             store = self.storage.open(self.entry.name())
         except StorageError:
@@ -123,7 +118,7 @@ class SegmentCheck:
             if self._has_left():
                 return
             span = f"offsets {self.entry.base_offset} up to {self.entry.next_offset or 'the end'}"
-            self._problem("missing", f"the store of {span} is missing")
+            self._lose_rest("missing", f"the store of {span} is missing")
             return
         self._check_header(store)
         if any(problem.kind == "foreign" for problem in self.problems):
@@ -138,7 +133,7 @@ class SegmentCheck:
         """Whether the log has let go of the segment since its manifest was read: a writer may be at work."""
         try:
             manifest = read_manifest(self.storage)
-        except CorruptLog:
+        except (CorruptLog, StorageError):
             return False
         return manifest is not None and all(entry.file != self.entry.file for entry in manifest.segments)
 
@@ -151,12 +146,36 @@ class SegmentCheck:
             Problem(kind=kind, path=self.path, detail=detail, offset=offset, position=position, records=records)
         )
 
+    def _lose_rest(self, kind: str, detail: str) -> None:
+        """Note a problem that takes every record from here on."""
+        lost, stop = self._left(), self._known_end()
+        self.gaps.append(Gap(path=self.path, first=self._expected, stop=stop))
+        position = self._reached if lost and kind == "refused" else None
+        path, offset = self.path, self._expected if lost else None
+        self.problems.append(
+            Problem(kind=kind, path=path, detail=detail, offset=offset, position=position, records=lost)
+        )
+
+    def _left(self) -> int:
+        """Return how many records are known to stand from here on."""
+        if self.entry.dense:
+            return max((self._known_end() or 0) - self._expected, 0)
+        return max((self.entry.records or 0) - self.tally.records, 0)
+
+    def _known_end(self) -> int | None:
+        """Return the offset behind the last record known of, None where nothing is: of an active store by its index."""
+        if self.entry.sealed or not self.entry.dense:
+            return self.entry.next_offset
+        size = self.storage.sizes().get(self.entry.name(filename.INDEX), 0)
+        indexed = max(size - DENSE_HEADER_BYTES, 0) // ENTRY_BYTES
+        return self.entry.base_offset + indexed if indexed else None
+
     def _check_header(self, store: File) -> None:
         header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
         if header is None:
             self._problem("header", "the store's header is damaged", position=0)
         elif header.salt != self.entry.salt:
-            self._problem("foreign", "this is another file than the manifest names (its salt differs)", position=0)
+            self._lose_rest("foreign", "this is another file than the manifest names (its salt differs)")
 
     def _end(self, store: File) -> int:
         size = store.size()
@@ -177,6 +196,7 @@ class SegmentCheck:
                 self._digest.update(block.entries)
                 self._compare_index(block.next_offset - block.records, block.entries)
                 position, expected, reason = block.position, block.next_offset, block.reason
+                self._reached, self._expected = position, expected
                 yield position
             if reason is None:
                 break
@@ -190,10 +210,21 @@ class SegmentCheck:
                 break
             offset, lost = (expected, self._lost(expected, found)) if self.entry.dense else (None, 1)
             self._problem("record", reason, offset=offset, position=position, records=lost)
+            stop = found.offset if found else self.entry.next_offset or expected + lost
+            self.gaps.append(Gap(path=self.path, first=expected, stop=stop))
             if found is None:
                 break
             position, expected = found
+        self._check_cut(expected)
         self._check_acknowledged(expected)
+
+    def _check_cut(self, expected: int) -> None:
+        """Add to a short store, which ends behind a whole record, what is missing of it."""
+        self._expected, stop = expected, self.entry.next_offset
+        last = self.problems[-1] if self.problems else None
+        if last is not None and last.kind == "short" and stop is not None and expected < stop:
+            self.problems[-1] = replace(last, offset=expected, records=self._left())
+            self.gaps.append(Gap(path=self.path, first=expected, stop=stop))
 
     def _lost(self, expected: int, found: Found | None) -> int:
         """Return how many offsets damage in a dense segment takes: up to the record found, or all that were known."""
@@ -224,6 +255,7 @@ class SegmentCheck:
         if missing > 0 and not any(problem.kind == "record" for problem in self.problems):
             what = f"{missing} records known to be on the medium are gone"
             self.problems.append(Problem(kind="record", path=self.path, detail=what, offset=expected, records=missing))
+            self.gaps.append(Gap(path=self.path, first=expected, stop=expected + missing))
 
     def _check_figures(self) -> None:
         """Compare what was read with what the manifest says of a sealed segment."""

@@ -29,7 +29,8 @@ from seglog.segment.report import RecoveryReport
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from seglog.log.check import Progress, VerifyReport
+    from seglog.log.check import Progress
+    from seglog.log.findings import VerifyReport
     from seglog.log.view import View
     from seglog.storage import Storage
 

@@ -7,14 +7,16 @@ batches) comes from MANIFEST.prev.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import errno
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from seglog.clock import Clock
 from seglog.config import LogConfig
-from seglog.errors import CorruptLog
+from seglog.errors import CorruptLog, StorageError
 from seglog.format import filename
+from seglog.format.index import DENSE_HEADER_BYTES, decode_durable_records
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.log.catalog import read_manifest
@@ -24,7 +26,7 @@ from seglog.segment.lookup import SparseLookup
 from seglog.segment.reader import SegmentReader
 from seglog.segment.report import RecoveryEvent
 from seglog.segment.resync import find_record
-from seglog.segment.sealed import rules_of
+from seglog.segment.sealed import read_whole, rules_of
 from seglog.segment.survey import Tally, survey
 from seglog.storage import File, Storage
 
@@ -50,12 +52,58 @@ def read_or_rebuild(
         manifest, why = None, str(error)
     if manifest is None:
         return rebuild_manifest(storage, config, clock, why)
-    newer = _newer_store(storage, manifest)
-    if newer is None:
+    objection = _objection(storage, manifest)
+    if objection is None:
         return manifest, None
     if storage.identity(filename.MANIFEST) != identity:  # a writer is at work: look at what it has made
         return read_or_rebuild(storage, clock, config)
-    return rebuild_manifest(storage, config, clock, f"MANIFEST is older than the log: it does not know of {newer}")
+    return rebuild_manifest(storage, config, clock, objection)
+
+
+def _objection(storage: Storage, manifest: Manifest) -> str | None:
+    """Return why a manifest that can be read is not this log's own of today, None where it is."""
+    if _is_foreign(storage, manifest):
+        return "MANIFEST is that of another log"
+    newer = _newer_store(storage, manifest)
+    return None if newer is None else f"MANIFEST is older than the log: it does not know of {newer}"
+
+
+def _is_foreign(storage: Storage, manifest: Manifest) -> bool:
+    """Whether a manifest was put in another one's place: no store is of its log, and they are proven to be of theirs.
+
+    The proof is MANIFEST.prev, or an index that fits its store. Without one, the stores may be what is out of place.
+    """
+    if _log_id(storage, manifest.active.name()) == manifest.log_id:
+        return False  # what nearly every opening finds: one head was read
+    whose = {name: _log_id(storage, name) for name, _ in _stores(storage.names())}
+    if manifest.log_id in whose.values():
+        return False
+    previous = _previous(storage)
+    if previous is not None:
+        return previous.log_id in whose.values()
+    return any(log_id is not None and _has_own_index(storage, name) for name, log_id in whose.items())
+
+
+def _log_id(storage: Storage, name: str) -> int | None:
+    """Return which log a store says it is of, None where it is missing or does not say."""
+    try:
+        store = storage.open(name)
+    except StorageError as error:
+        if error.errno == errno.ENOENT:
+            return None
+        raise
+    header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
+    return None if header is None else header.log_id
+
+
+def _has_own_index(storage: Storage, name: str) -> bool:
+    """Whether the index beside a store was made for it: its check binds the store's salt."""
+    parsed, store = filename.parse_segment_file(name), storage.open(name)
+    header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
+    if parsed is None or header is None:
+        return False
+    index = read_whole(storage, filename.segment_file(parsed.base_offset, parsed.number, filename.INDEX))
+    return decode_durable_records(index[:DENSE_HEADER_BYTES], parsed.base_offset, header.salt) is not None
 
 
 def _newer_store(storage: Storage, manifest: Manifest) -> str | None:
@@ -64,23 +112,25 @@ def _newer_store(storage: Storage, manifest: Manifest) -> str | None:
     No record enters an active store before the manifest that names it; what compaction or a repair wrote may wait for
     its manifest with all its records, but then every store that it replaces is still there.
     """
-    numbers = {parsed.number: name for name, parsed in _stores(storage)}
-    lost = any(entry.file not in numbers for entry in manifest.segments)
+    known, names = {entry.name() for entry in manifest.segments}, storage.names()
+    lost = not known.issubset(names)
     staged: set[object] | None = None
-    for number in sorted(number for number in numbers if number >= manifest.next_file):
-        store = storage.open(numbers[number])
+    for name, parsed in _stores(one for one in names if one not in known):
+        if parsed.number < manifest.next_file:
+            continue
+        store = storage.open(name)
         header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
         if header is None or header.log_id != manifest.log_id or (header.span and not lost):
             continue
         staged = staged_identities(storage) if staged is None else staged
-        if store.size() > HEADER_BYTES and storage.identity(numbers[number]) not in staged:
-            return numbers[number]
+        if store.size() > HEADER_BYTES and storage.identity(name) not in staged:
+            return name
     return None
 
 
-def _stores(storage: Storage) -> Iterator[tuple[str, filename.SegmentFile]]:
-    for name in storage.names():
-        parsed = filename.parse_segment_file(name)
+def _stores(names: Iterable[str]) -> Iterator[tuple[str, filename.SegmentFile]]:
+    for name in names:
+        parsed = filename.parse_segment_file(name) if name.endswith(filename.STORE) else None
         if parsed is not None and parsed.kind == filename.STORE:
             yield name, parsed
 
@@ -95,19 +145,21 @@ def rebuild_manifest(
     if not found:
         raise CorruptLog(f"{storage.path}: {why}, and no store is left to rebuild it from")
     start = previous.start if previous else 0
-    segments = [entry for entry in _arrange(found) if entry.next_offset is None or entry.next_offset > start]
+    lost = _lost_active(storage, found, clock())
+    arranged = _arrange(found, lost)
+    segments = [entry for entry in arranged if entry.next_offset is None or entry.next_offset > start]
     manifest = Manifest(
         log_id=previous.log_id if previous else found[0].log_id,
         version=previous.version + 2 if previous else 1,
         epoch=previous.epoch + 1 if previous else 0,
-        next_file=max(candidate.entry.file for candidate in found) + 1,
+        next_file=max(entry.file for entry in (*arranged, *(candidate.entry for candidate in found))) + 1,
         start=max(start, segments[0].base_offset),
         config=previous.config if previous else config or LogConfig(),
         segments=tuple(segments),
         published=dict(previous.published) if previous else {},
         rebuilt=True,
     )
-    detail = f"{why}; rebuilt from {len(segments)} stores"
+    detail = f"{why}; rebuilt from {len(segments) - (lost is not None)} stores"
     detail += " and MANIFEST.prev" if previous or config else "; its config is lost, defaults stand in for it"
     detail += "".join(f"; no store holds offsets {start} up to {stop}" for start, stop in _gaps(segments))
     return manifest, RecoveryEvent(kind="manifest", path=f"{storage.path}/{filename.MANIFEST}", detail=detail)
@@ -124,7 +176,7 @@ def _previous(storage: Storage) -> Manifest | None:
 
 def _candidates(storage: Storage, known: dict[int, SegmentEntry], now: int) -> Iterator[_Candidate]:
     """Yield every store whose identity is known, with the figures its records give."""
-    for name, parsed in _stores(storage):
+    for name, parsed in _stores(storage.names()):
         store = storage.open(name)
         header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
         entry = known.get(parsed.number)
@@ -166,6 +218,7 @@ def _counted(entry: SegmentEntry, store: File, now: int) -> SegmentEntry:
         found = find_record(store, rules, position=end + 1, end=size, least=expected + 1)
         if found is None:
             break
+        tally.pass_damage()
         position, expected = found
     return replace(
         entry,
@@ -181,8 +234,30 @@ def _counted(entry: SegmentEntry, store: File, now: int) -> SegmentEntry:
     )
 
 
-def _arrange(found: list[_Candidate]) -> list[SegmentEntry]:
-    """Return the live entries in order of offset, the last one active: later files win where two overlap."""
+def _lost_active(storage: Storage, found: list[_Candidate], now: int) -> SegmentEntry | None:
+    """Return an entry of a store behind all others of which only the index is left, None where there is none.
+
+    Its offsets were given out: the log must not go on before them. Nobody knows its salt, nor needs it.
+    """
+    end = max(candidate.entry.next_offset or 0 for candidate in found)
+    there = {candidate.entry.file for candidate in found}
+    behind = [
+        parsed
+        for name, size in storage.sizes().items()
+        if size > DENSE_HEADER_BYTES and (parsed := filename.parse_segment_file(name)) is not None
+        if parsed.kind == filename.INDEX and parsed.base_offset >= end and parsed.number not in there
+    ]
+    if not behind:
+        return None
+    last = max(behind)
+    return SegmentEntry(base_offset=last.base_offset, file=last.number, salt=0, created=now)
+
+
+def _arrange(found: list[_Candidate], lost: SegmentEntry | None) -> list[SegmentEntry]:
+    """Return the live entries in order of offset, the last one active: later files win where two overlap.
+
+    lost: an active one that is known to have stood behind them.
+    """
     claims: list[tuple[int, float]] = []
     live: list[SegmentEntry] = []
     for candidate in sorted(found, key=lambda one: -one.entry.file):
@@ -195,6 +270,8 @@ def _arrange(found: list[_Candidate]) -> list[SegmentEntry]:
         claims.append((entry.base_offset, entry.base_offset + candidate.span if candidate.span else float("inf")))
         live.append(entry)
     live.sort(key=lambda entry: entry.base_offset)
+    if lost is not None:
+        return [*live, lost]
     last = live[-1]
     live[-1] = SegmentEntry(
         base_offset=last.base_offset, file=last.file, salt=last.salt, created=last.created, dense=last.dense

@@ -10,7 +10,6 @@ import errno
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import count
 
 from seglog.clock import Clock, system_clock
 from seglog.errors import LogLocked, StorageError
@@ -19,34 +18,45 @@ from seglog.format.codec import HEAD_BYTES, encode_headers
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES
 from seglog.log.catalog import Catalog, write_manifest
-from seglog.log.check import Problem, Progress, VerifyReport, verify_storage
+from seglog.log.check import Progress, verify_storage
+from seglog.log.findings import Problem, VerifyReport
+from seglog.log.quarantine import copy_aside, link_aside
 from seglog.log.rebuild import read_or_rebuild
 from seglog.segment.active import ActiveSegment, create_segment
 from seglog.segment.recovery import TailRecovery
 from seglog.segment.resync import find_record
 from seglog.segment.scan import Rules, StoreWalk
-from seglog.segment.sealed import rules_of, write_lookups
+from seglog.segment.sealed import read_whole, rules_of, write_lookups
 from seglog.storage import File, Storage, must_sync
 
 
 @dataclass(frozen=True, kw_only=True)
 class RepairAction:
     """One thing a repair does. kind: drop (a store that is missing, or another file, leaves the log), salvage (readable
-    records are copied), reindex (a lookup is made anew) or accept (a rebuilt manifest).
+    records are copied), reindex (a lookup is made anew), accept (a rebuilt manifest) or leave (nothing is done: what
+    the system does not let be read may be sound). detail: what is the matter; outcome: what is done about it.
     """
 
     kind: str
     path: str
     detail: str
+    outcome: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class RepairReport:
-    """What a repair did, or would do. records_lost: of known number; quarantined: names below quarantine/."""
+    """What a repair did, or would do. records_lost: of known number; quarantined: names of the files that keep what was
+    replaced, most of them below quarantine/.
+    """
 
     actions: tuple[RepairAction, ...]
     records_lost: int
     quarantined: tuple[str, ...]
+
+    @property
+    def left(self) -> bool:
+        """Whether something stays as it is, for somebody to see to by hand."""
+        return any(action.kind == "leave" for action in self.actions)
 
 
 def repair_storage(
@@ -54,7 +64,8 @@ def repair_storage(
 ) -> RepairReport:
     """Repair a log that no writer has open (LogLocked), even one that cannot be opened. dry_run changes nothing."""
     if dry_run:
-        report = verify_storage(storage, progress)
+        read_or_rebuild(storage, clock)  # refused here, too, where the newest store cannot be read
+        report = verify_storage(storage, progress, go_on=True)
         actions, lost = plan(report)
         return RepairReport(actions=actions, records_lost=lost, quarantined=())
     storage.make(filename.DIRECTORIES)
@@ -62,8 +73,12 @@ def repair_storage(
     if lock is None:
         raise LogLocked(errno.EWOULDBLOCK, "the log is open for writing; close it, or call its repair()", storage.path)
     try:
-        report = verify_storage(storage, progress)
-        return Repair(storage, _catalog(storage, clock), clock, report).run()
+        for name in storage.names(filename.TMP):  # of a repair that was cut short: it may be a live file's second name
+            storage.unlink(f"{filename.TMP}/{name}")
+        report, kept = verify_storage(storage, progress, go_on=True), list[str]()
+        repair = Repair(storage, _catalog(storage, clock, kept), clock, report)
+        repair.quarantined += kept
+        return repair.run()
     finally:
         lock.release()
 
@@ -72,23 +87,34 @@ def plan(report: VerifyReport) -> tuple[tuple[RepairAction, ...], int]:
     """Return what a repair would do about the problems found, and how many records are known to be lost."""
     actions, lost = [], 0
     for path, problems in _by_path(report.problems).items():
-        kinds = {problem.kind for problem in problems}
+        kind = _kind_of({problem.kind for problem in problems})
         details = "; ".join(problem.detail for problem in problems)
-        if "foreign" in kinds:
-            kept = f"{details}: the log goes on without it, the file goes to quarantine/"
-            actions.append(RepairAction(kind="drop", path=path, detail=kept))
-        elif "missing" in kinds:
-            actions.append(RepairAction(kind="drop", path=path, detail=f"{details}: the log goes on without it"))
-        elif kinds & {"short", "header", "record", "figures"}:
-            lost += sum(problem.records for problem in problems)
-            count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-            what = f"{count} ({details}): readable records are copied, the store goes to quarantine/"
-            actions.append(RepairAction(kind="salvage", path=path, detail=what))
-        elif "manifest" in kinds:
-            actions.append(RepairAction(kind="accept", path=path, detail=details))
-        else:
-            actions.append(RepairAction(kind="reindex", path=path, detail=details))
+        gaps = ", ".join(str(gap) for gap in report.unreadable if gap.path == path)
+        outcome = _OUTCOMES[kind].format(gaps=f"; {gaps} cannot be read any more" if gaps else "")
+        count = "" if len(problems) == 1 else f"{len(problems)} problems: "
+        actions.append(RepairAction(kind=kind, path=path, detail=f"{count}{details}", outcome=outcome))
+        lost += sum(problem.records for problem in problems) if kind in ("drop", "salvage") else 0
     return tuple(actions), lost
+
+
+_OUTCOMES = {
+    "leave": "it is left as it is; see to the permissions or the device, or restore the file, then repair again",
+    "drop": "the log goes on without it; what there is of it goes to quarantine/{gaps}",
+    "salvage": "readable records are copied to a new store, the old one goes to quarantine/{gaps}",
+    "accept": "the manifest is accepted as it was rebuilt",
+    "reindex": "it is made anew from the store, the old one goes to quarantine/",
+}
+
+
+def _kind_of(kinds: set[str]) -> str:
+    """Return what is done about a file with such problems."""
+    if "refused" in kinds:
+        return "leave"
+    if kinds & {"foreign", "missing"}:
+        return "drop"
+    if kinds & {"short", "header", "record", "figures"}:
+        return "salvage"
+    return "accept" if "manifest" in kinds else "reindex"
 
 
 def _by_path(problems: tuple[Problem, ...]) -> dict[str, list[Problem]]:
@@ -98,10 +124,13 @@ def _by_path(problems: tuple[Problem, ...]) -> dict[str, list[Problem]]:
     return grouped
 
 
-def _catalog(storage: Storage, clock: Clock) -> Catalog:
+def _catalog(storage: Storage, clock: Clock, kept: list[str]) -> Catalog:
+    """Return the catalog of a log; where its manifest had to be rebuilt, `kept` gets the names of what it replaced."""
     manifest, event = read_or_rebuild(storage, clock)
     if event is not None:
+        before = set(storage.names(filename.QUARANTINE))
         write_manifest(storage, manifest, replaces_damaged=True)
+        kept += [f"{filename.QUARANTINE}/{name}" for name in storage.names(filename.QUARANTINE) if name not in before]
     numbers = [parsed.number for name in storage.names() if (parsed := filename.parse_segment_file(name)) is not None]
     return Catalog(storage, manifest, clock, next_file=max(numbers, default=0) + 1)
 
@@ -121,13 +150,15 @@ class Repair:
 
     def run(self) -> RepairReport:
         """Carry it out: new stores first, then one manifest."""
-        if self.actions:
-            manifest = self.catalog.current
+        if any(action.kind != "leave" for action in self.actions):
+            manifest, torn = self.catalog.current, self._torn()
+            self._keep_lookups(manifest)
             segments = [*self._sealed(manifest), self._active(manifest.active)]
             replaced = {entry.file for entry in manifest.segments} - {entry.file for entry in segments}
             retired = [entry for entry in manifest.segments if entry.file in replaced]
             must_sync(self.storage.sync_directory)
             self._quarantine(retired)
+            self.quarantined += sorted(self._torn() - torn)
             self.catalog.install(segments, retire=retired, rebuilt=False)
             self.catalog.collect()
         return RepairReport(actions=self.actions, records_lost=self.lost, quarantined=tuple(self.quarantined))
@@ -182,24 +213,33 @@ class Repair:
             dense=dense,
         )
 
-    def _quarantine(self, retired: list[SegmentEntry]) -> None:
-        """Give every replaced store a second name below quarantine/, so that retiring it destroys nothing."""
-        for entry in retired:
-            if self.storage.identity(entry.name()) is not None:
-                self.quarantined.append(self._second_name(entry.name()))
+    def _keep_lookups(self, manifest: Manifest) -> None:
+        """Copy the lookups of whatever is changed to quarantine/: of a lost store they are all that is left.
+
+        A copy, since recovery may write to the index of an active store in its place.
+        """
+        for entry in manifest.segments:
+            if self._kind(entry) in ("drop", "salvage", "reindex"):
+                for kind in (filename.INDEX, filename.OFFSETS, filename.TIMES):
+                    data = read_whole(self.storage, entry.name(kind))
+                    if data:
+                        self.quarantined.append(copy_aside(self.storage, entry.name(kind), data))
         must_sync(lambda: self.storage.sync_directory(filename.QUARANTINE))
 
-    def _second_name(self, name: str) -> str:
-        """Link a file below quarantine/ and return where; an interrupted repair may have done so before."""
-        kept = f"{filename.QUARANTINE}/{name}"
-        for number in count(2):
-            identity = self.storage.identity(kept)
-            if identity is None:
-                self.storage.link(name, kept)
-            if identity in (None, self.storage.identity(name)):
-                break
-            kept = f"{filename.QUARANTINE}/{name}.{number}"
-        return kept
+    def _quarantine(self, retired: list[SegmentEntry]) -> None:
+        """Give every replaced store a second name below quarantine/, so that retiring it destroys nothing.
+
+        The manifests go there, too, where more changes than a lookup: they tell what the stores were.
+        """
+        names = [entry.name() for entry in retired]
+        if any(action.kind not in ("leave", "reindex") for action in self.actions):
+            names += [filename.MANIFEST, filename.MANIFEST_PREVIOUS]
+        there = [name for name in names if self.storage.identity(name) is not None]
+        self.quarantined += [link_aside(self.storage, name) for name in there]
+        must_sync(lambda: self.storage.sync_directory(filename.QUARANTINE))
+
+    def _torn(self) -> set[str]:
+        return {name for name in self.storage.names() if name.endswith(".torn")}
 
     # --- salvage ------------------------------------------------------------------------------------------------
 
@@ -212,7 +252,7 @@ class Repair:
         span = end_offset - entry.base_offset
         store = create_segment(self.storage, fresh, self.catalog.current.log_id, span=span)
         target = ActiveSegment.start(self.storage, fresh, store, interval=4096, buffer_bytes=1024 * 1024)
-        copied = self._copy(old, rules_of(entry), min(old.size(), entry.bytes or 0), target)
+        copied = self._copy(old, rules_of(entry), min(old.size(), entry.bytes or 0), end_offset, target)
         known = span if entry.dense else entry.records or 0
         self.lost += max(known - copied, 0)
         sealed = target.seal(entry.sealed_at or self.clock())
@@ -220,9 +260,10 @@ class Repair:
             yield replace(sealed, next_offset=end_offset)
 
     @staticmethod
-    def _copy(old: File, rules: Rules, end: int, target: ActiveSegment) -> int:
+    def _copy(old: File, rules: Rules, end: int, stop: int, target: ActiveSegment) -> int:
+        """Copy the valid records below offset `stop` and position `end` in their order; return how many."""
         loose = rules._replace(dense=False)
-        places = _readable(old, loose, end)
+        places = {at: where for at, where in _readable(old, loose, end).items() if at < stop}
         for offset, position in sorted(places.items()):
             record, _, _ = next(iter(StoreWalk(old, loose, position=position, end=end, expected=offset)))
             target.append(record.offset, record.timestamp, record.key, record.value, encode_headers(record.headers))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from seglog.errors import LogTruncated, OffsetOutOfRange
+from seglog.errors import CorruptLog, CorruptRecord, LogTruncated, OffsetOutOfRange, SeglogError, StorageError
 from seglog.log.view import View
 from seglog.record import Record, value_size
 
@@ -22,6 +22,7 @@ class Tail:
         self._path = path
         self._present = present
         self._view = view
+        self._failure: SeglogError | None = None
         self.position = position
 
     def poll(self, most: int = POLL_RECORDS, size: int | None = None, keep: int | None = None) -> list[Record]:
@@ -29,11 +30,23 @@ class Tail:
 
         size: end with the record by which keys and values come to so many bytes. keep: as `ReadableLog.read`.
 
-        LogTruncated where what was taken last is no longer part of the log; OffsetOutOfRange where retention overtook.
+        CorruptRecord, CorruptLog or StorageError where one cannot be read; what stands before it is handed out first,
+        and the next call raises. LogTruncated where what was taken last is no longer part of the log; OffsetOutOfRange
+        where retention overtook.
         """
         self._view = self._still_valid(self._present())
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure  # kept, since from where the position is now nothing may be wrong
         found = islice(self._view.scan(self.position, self._view.next_offset, keep=keep), most)
-        records = list(found if size is None else _up_to(found, size))
+        records: list[Record] = []
+        try:
+            records.extend(found if size is None else _up_to(found, size))
+            self._view.check_gaps(self.position, records)
+        except (CorruptRecord, CorruptLog, StorageError) as error:
+            if not records:
+                raise
+            self._failure = error
         if records:
             self.position = records[-1].offset + 1
         return records

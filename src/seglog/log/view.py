@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 from weakref import WeakMethod, WeakSet
@@ -132,6 +132,16 @@ class View:
             )
             passed, (relative, position) = yield from decoded
             reader.check_range(end, position, base + relative, lacking=end - first - passed)
+
+    def check_gaps(self, start: int, records: Sequence[Record]) -> None:
+        """Raise CorruptRecord unless it is sure that from `start` to the last of these records no others stand.
+
+        For whoever ends a scan early: one that runs to its end has made sure of it.
+        """
+        reader = self.reader_of(records[-1].offset) if records else None
+        if reader is not None and not reader.rules.dense:
+            first, stop = max(start, reader.base_offset), records[-1].offset + 1
+            reader.check_gaps(stop, lacking=stop - first - sum(record.offset >= first for record in records))
 
     def next_record(self, offset: int) -> int:
         """Return the offset of the first record at or behind `offset`, the log's next offset where there is none."""

@@ -31,6 +31,8 @@ def cut_entry(entry: SegmentEntry, reader: SegmentReader, offset: int, now: int)
         tally.absorb(block)
         digest.update(block.entries)
         reason = block.reason
+    if reason is not None:
+        tally.pass_damage()
     if reason is not None and isinstance(reader.lookup, DenseLookup):
         digest = xxh64(reader.lookup.entries(0, offset - entry.base_offset))
     return replace(
@@ -40,7 +42,7 @@ def cut_entry(entry: SegmentEntry, reader: SegmentReader, offset: int, now: int)
         records=tally.records,
         tombstones=tally.tombstones,
         min_timestamp=tally.min_timestamp,
-        max_timestamp=entry.max_timestamp if reason is not None else tally.max_timestamp,
+        max_timestamp=tally.max_timestamp,
         sealed_at=now if entry.sealed_at is None else entry.sealed_at,
         digest=digest.intdigest(),
     )

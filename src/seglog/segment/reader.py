@@ -135,6 +135,12 @@ class SegmentReader:
         if lacking and not self.rules.dense and stop < self.next_offset:
             self._check_gap(stop - 1, position, expected)
 
+    def check_gaps(self, stop: int, *, lacking: int) -> None:
+        """Raise CorruptRecord unless it is sure that `lacking` offsets before `stop` have no record in this segment."""
+        if lacking and not self.rules.dense:
+            position, expected = self.seek(stop)
+            self._check_gap(stop - 1, position, expected)
+
     def _check_gap(self, offset: int, position: int, expected: int) -> None:
         """Raise CorruptRecord unless the record at `position`, of offset `expected` or later, is next behind `offset`.
 

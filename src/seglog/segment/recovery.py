@@ -31,14 +31,13 @@ from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.segment.active import ActiveSegment
 from seglog.segment.lookup import DenseLookup, SparseLookup
 from seglog.segment.report import RecoveryEvent
-from seglog.segment.resync import Found, find_record
+from seglog.segment.resync import Found, find_next, find_record
 from seglog.segment.scan import Rules
 from seglog.segment.sealed import open_store, rules_of
 from seglog.segment.survey import Block, Tally, survey
 from seglog.storage import File, Storage
 
 COPY_BYTES = 1024 * 1024
-UNKNOWN_TIMESTAMP = 2**63 - 1
 SEARCH_BUDGET = 2 * 1024**3
 """Bytes to hash at most, about a second, to tell damage from a tear; a torn value can look like heads all over."""
 
@@ -123,9 +122,9 @@ class TailRecovery:
     def _give_up(self, next_offset: int) -> None:
         """Pass over damaged records; what the old index says of them stays, so that errors can name their place.
 
-        How late they were nobody knows, so from here on no time mark may lead past them.
+        How late they were nobody knows: no search for a time may leave them out, once the segment is sealed either.
         """
-        self.tally.marks.max_timestamp = UNKNOWN_TIMESTAMP
+        self.tally.pass_damage()
         if self.entry.dense:
             first = entry_position(self.next_offset - self.entry.base_offset)
             length = (next_offset - self.next_offset) * ENTRY_BYTES
@@ -141,13 +140,7 @@ class TailRecovery:
             place = self._old_entry(number)
             if place is not None and self._verifies(place, number):
                 return Found(place[2], self.entry.base_offset + number)
-        position, least = self.position + 1, self.next_offset + 1
-        while found := find_record(self.store, self.rules, position=position, end=self.size, least=least):
-            room = (found.position - HEADER_BYTES) // HEAD_BYTES  # for the records that stand before it
-            if not self.entry.dense or found.offset - self.entry.base_offset <= room:
-                break
-            position = found.position + 1  # a record in another one's place
-        return found
+        return find_next(self.store, self.rules, position=self.position, end=self.size, least=self.next_offset + 1)
 
     def _rewrite_accepted(self, durable: int) -> None:
         """Write the accepted but not known durable records again in place, and sync."""

@@ -14,6 +14,9 @@ WINDOW = 1024 * 1024
 CANDIDATE_BYTES = 4096
 """What trying one candidate costs besides hashing it, in bytes hashed meanwhile."""
 
+CANDIDATES = 16
+"""Records to look at before the first one is taken although it stands too early."""
+
 
 class Found(NamedTuple):
     """A valid record behind damage."""
@@ -44,6 +47,25 @@ def find_record(
                 return Found(position + start, offset)
         position += min(WINDOW, len(window) - HEAD_BYTES + 1)
     return None
+
+
+def find_next(store: File, rules: Rules, *, position: int, end: int, least: int) -> Found | None:
+    """Return the record to go on with behind damage at `position`; least: the first offset that it may have.
+
+    Where offsets have no gaps, a record that was moved or copied to an earlier place (the damage itself, or too early
+    for all that must stand before it) is taken only if none of those that follow belongs before it.
+    """
+    first, start = None, position
+    for _ in range(CANDIDATES):
+        found = find_record(store, rules, position=start, end=end, least=least)
+        if found is None:
+            break
+        room = (found.position - rules.codec.header_bytes) // HEAD_BYTES
+        early = found.offset - rules.base_offset > room or (found.position == position and found.offset > least)
+        if not rules.dense or not early:
+            return found if first is None or found.offset < first.offset else first
+        first, start = first or found, found.position + 1
+    return first
 
 
 def _plausible(window: bytes, left: int, least: int) -> Iterator[tuple[int, int]]:

@@ -27,7 +27,7 @@ from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.segment.lookup import DenseLookup, Lookup, SparseLookup
 from seglog.segment.reader import SegmentReader
-from seglog.segment.resync import find_record
+from seglog.segment.resync import find_next
 from seglog.segment.scan import Rules
 from seglog.segment.survey import survey
 from seglog.storage import File, Storage
@@ -155,7 +155,7 @@ def dense_entries(store: File, rules: Rules, *, end: int, next_offset: int) -> b
             entries += block.entries
         if block.next_offset >= next_offset:
             break
-        found = find_record(store, rules, position=block.position + 1, end=end, least=block.next_offset + 1)
+        found = find_next(store, rules, position=block.position, end=end, least=block.next_offset + 1)
         position, expected = (found.position, min(found.offset, next_offset)) if found else (end, next_offset)
         entries += bytes(ENTRY_BYTES * (expected - block.next_offset))
     return bytes(entries[: ENTRY_BYTES * (next_offset - rules.base_offset)])

@@ -17,6 +17,8 @@ from seglog.storage import File
 
 KERNEL_FROM_BYTES = 4 * 1024 * 1024
 WALK_RECORDS = 4096
+TIMES = (-(2**63), 2**63 - 1)
+"""Least and greatest timestamp that a record can have."""
 
 
 class Block(NamedTuple):
@@ -58,6 +60,11 @@ class Tally:
         elif timestamp < self.min_timestamp:
             self.min_timestamp = timestamp
         self.marks.add(timestamp, relative, position)
+
+    def pass_damage(self) -> None:
+        """Pass a record by that cannot be read: nobody knows its time, so from now on the times may be any."""
+        self.min_timestamp, self.max_timestamp = TIMES
+        self.marks.max_timestamp = TIMES[1]
 
     def absorb(self, block: Block) -> None:
         """Pass a run of records by; its entries go to `digest` apart."""

@@ -166,9 +166,9 @@ class Moment:
         """How many combinations of choices there are; different ones may come to the same state."""
         return prod(self.counts)
 
-    def states(self, sample: int, seed: int = 0) -> Iterator[State]:
-        """Give every state where there are at most EXHAUSTIVE combinations, else about `sample` of them."""
-        every = self.combinations <= EXHAUSTIVE
+    def states(self, sample: int, seed: int = 0, *, exhaustive: int = EXHAUSTIVE) -> Iterator[State]:
+        """Give every state where there are at most `exhaustive` combinations, else about `sample` of them."""
+        every = self.combinations <= exhaustive
         chosen = (
             product(*map(range, self.counts)) if every else self._sample(sample, random.Random(f"{seed}/{self.at}"))
         )

@@ -153,10 +153,8 @@ class Ledger:
 
     def done(self, log: Log) -> None:
         """It has returned; what the log calls durable by now must survive power loss."""
-        if self.known.expires:
-            self.settle(log)
-        else:
-            self._note(Standing((self.known,), log.durable_offset))
+        known = self.known.later(log.lowest_offset) if self.known.expires else self.known
+        self._note(Standing((known,), log.durable_offset))
 
     def died(self) -> None:
         """The process has died, without a close: what it had not written yet may be gone."""
@@ -233,7 +231,7 @@ class Ledger:
         """Let retention drop any number of whole segments."""
         self.begin(replace(self.known, expires=True))
         log.expire()
-        self.settle(log)
+        self.done(log)
 
     def compact(self, log: Log, *, roll: bool = False) -> None:
         """Compact: superseded records and tombstones may go, and once they are known to be gone they stay so."""

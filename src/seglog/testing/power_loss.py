@@ -20,7 +20,7 @@ from seglog.log.log import Log
 from seglog.log.opening import open_log
 from seglog.segment.report import RecoveryEvent
 from seglog.storage import Storage
-from seglog.testing.crash_states import Moment, State, moments
+from seglog.testing.crash_states import EXHAUSTIVE, Moment, State, moments
 from seglog.testing.disk import Disk, Image
 from seglog.testing.disk_storage import DiskStorage
 from seglog.testing.ledger import Content, Ledger, Outcome, Standing, content_of
@@ -51,14 +51,15 @@ class Left(NamedTuple):
 class PowerLoss:
     """Proves what a step does to a log. Counts go on over several proofs; `seen` are the keys of all states opened.
 
-    sample: how many combinations are tried at a moment that has too many to try all; seed: of that sample;
-    again: the power is cut again in the opening of every so many-th state.
+    sample: how many combinations are tried at a moment that has more than `exhaustive`; seed: of that sample; again:
+    the power is cut again in the opening of every so many-th state.
     """
 
-    def __init__(self, *, sample: int, seed: int = 0, again: int = 50) -> None:
+    def __init__(self, *, sample: int, seed: int = 0, again: int = 50, exhaustive: int = EXHAUSTIVE) -> None:
         self.sample = sample
         self.seed = seed
         self.again = again
+        self.exhaustive = exhaustive
         self.counts = Counts()
         self.seen: set[int] = set()
         self._source = random.Random(seed)
@@ -95,7 +96,7 @@ class PowerLoss:
         for moment in moments(disk):
             assert isinstance(moment.note, Standing)
             self.counts.moments += 1
-            for state in moment.states(sample, self.seed):
+            for state in moment.states(sample, self.seed, exhaustive=self.exhaustive):
                 if state.key not in found:
                     found[state.key] = self._open(state)
                     if depth and len(found) % self.again == 1:

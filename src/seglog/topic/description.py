@@ -83,10 +83,11 @@ def read(place: str | os.PathLike[str] | Storage) -> Description:
         if not root.exists():
             raise LogNotFound(f"{root.path}: there is no topic here") from error
         raise NotALog(f"{root.path} holds no {FILE_NAME}, so it is no topic; Topic.create makes one") from error
-    return _parse(text, file.path)
+    return parse(text, file.path)
 
 
-def _parse(text: bytes, path: str) -> Description:
+def parse(text: bytes, path: str) -> Description:
+    """Return what the file's bytes say; FormatVersionError or CorruptLog, which name `path`."""
     try:
         values = json.loads(text)
         version = values["format_version"]
@@ -108,6 +109,11 @@ def _parse(text: bytes, path: str) -> Description:
 
 def _check(values: dict[str, Any]) -> str:
     return xxh64_hexdigest(json.dumps(values, sort_keys=True).encode())
+
+
+def check_of(description: Description) -> str:
+    """Return the check that stands in the file of a description."""
+    return _check(asdict(description))
 
 
 def write(place: str | os.PathLike[str] | Storage, description: Description) -> None:

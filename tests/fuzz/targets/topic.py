@@ -11,7 +11,7 @@ from xxhash import xxh64_hexdigest
 
 from seglog.errors import SeglogError
 from seglog.log.staging import StagedSegment
-from seglog.topic.description import Description, _parse
+from seglog.topic.description import Description, parse
 from seglog.topic.transaction import Transaction
 from tests.fuzz.choices import Choices, mangled_text
 from tests.fuzz.targets.manifest import SEALED
@@ -41,7 +41,7 @@ def target(data: bytes) -> None:
         for _ in range(1 + choices.below(3)):
             text = mangled_text(text, choices)
     with suppress(SeglogError):
-        found = _parse(text, "topic.json")  # type: ignore[arg-type,unused-ignore] # a path, told in errors alone
+        found = parse(text, "topic.json")  # type: ignore[arg-type,unused-ignore] # a path, told in errors alone
         assert asdict(found).items() <= json.loads(text).items()
     for body in (text, checked(text)):
         with suppress(SeglogError):

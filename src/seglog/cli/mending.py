@@ -1,0 +1,281 @@
+"""`verify` and `repair`: of a log, a topic, or a directory of topics. What is damaged, where, and what can be done.
+
+Written for whoever reads it at night: a line for every log, its problems under it, what can still be read, and what to
+do next. The looking and the mending are below (topic/care); here they become words and exit codes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from seglog.cli.options import Commands, add_command, add_quiet, add_yes
+from seglog.cli.progress import progress
+from seglog.terminal import output
+from seglog.terminal.exits import Exit, exit_of, message_of
+from seglog.terminal.units import format_count, format_size
+from seglog.topic.care import LogTold, Told, TopicTold, refuse_writer, repair_place, verify_place
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Iterator
+
+    from seglog.errors import SeglogError
+    from seglog.log.findings import Gap, Problem, VerifyReport
+    from seglog.log.repair import RepairAction
+
+GAPS_SHOWN = 8
+_CODES = (
+    "Exit code: 0 all is sound, 1 something is damaged; any other: not everything could be looked at (the list of\n"
+    "exit codes in `seglog --help` says why)."
+)
+
+
+def add_parsers(commands: Commands) -> None:
+    """Declare the two."""
+    verify = add_command(
+        commands,
+        "verify",
+        _verify,
+        summary="check every byte of a log, a topic or a directory of topics, change nothing",
+        story=(
+            "Lists all damage, says what can still be read, and goes on where a log cannot be opened. Works beside\n"
+            f"a process that writes.\n\n{_CODES}"
+        ),
+        examples=["seglog verify orders", "seglog verify shop", "seglog verify orders --json | jq .problems"],
+    )
+    _add_place(verify)
+    add_quiet(verify)
+    repair = add_command(
+        commands,
+        "repair",
+        _repair,
+        summary="set damage aside, so that the rest of a log, a topic or a directory of topics can be used",
+        story=(
+            "Shows what it will do and asks. Nothing is deleted: what is taken out of a log or a topic goes to its\n"
+            "quarantine/ directory. Needs that nobody has it open for writing; --dry-run does not.\n\n"
+            "Exit code: 0 nothing is left to repair, 1 there is (with --dry-run: there is something to repair); any\n"
+            "other: not everything could be looked at, or somebody writes."
+        ),
+        examples=["seglog repair orders --dry-run", "seglog repair orders", "seglog repair shop --yes"],
+    )
+    _add_place(repair)
+    repair.add_argument("--dry-run", action="store_true", help="show what would be done, change nothing")
+    add_yes(repair)
+    add_quiet(repair)
+
+
+def _add_place(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("log", metavar="PATH", help="the directory of a log, of a topic, or of topics")
+
+
+# --- verify -----------------------------------------------------------------------------------------------------------
+
+
+def _verify(args: argparse.Namespace) -> int:
+    with progress("verify", unit="B", quiet=args.quiet) as report:
+        told = verify_place(args.log, report)
+    _raise_of_one(told)
+    if args.json:
+        output.say_json(_verified_plainly(told))
+    elif not (told.ok and args.quiet):
+        output.say(*_as_given(_verified_lines(told), told, args.log))
+    return _exit_of(told)
+
+
+def _as_given(lines: Iterable[str], told: Told, place: str) -> list[str]:
+    """Return lines with every path as it was given on the command line, not absolute."""
+    return [line.replace(told.path, place.rstrip("/") or place) for line in lines]
+
+
+def _raise_of_one(told: Told) -> None:
+    """Raise what kept a log alone from being looked at, as any command does."""
+    if told.kind == "log" and told.errors:
+        raise told.errors[0]
+
+
+def _exit_of(told: Told, *, damaged: bool | None = None) -> int:
+    """Return 0, 1, or the exit code of what could not be looked at."""
+    if told.errors:
+        return exit_of(told.errors[0])
+    if any(problem.kind == "refused" for problem in told.problems):
+        return Exit.IO
+    return Exit.FAILED if (bool(told.problems) if damaged is None else damaged) else Exit.OK
+
+
+def _verified_lines(told: Told) -> Iterator[str]:
+    for topic in told.topics:
+        yield from _topic_lines(topic)
+    for log in told.logs:
+        yield from _log_lines(log, alone=told.kind == "log")
+    if told.kind != "log":
+        yield _total(told)
+    if told.problems:
+        yield f"`seglog repair {told.path} --dry-run` shows what a repair would do"
+
+
+def _topic_lines(topic: TopicTold) -> Iterator[str]:
+    """Yield a line for each thing that is the matter with a topic's own files; none for one that is sound."""
+    if topic.error is not None:
+        yield f"{topic.path}: CANNOT BE LOOKED AT: {message_of(topic.error)}"
+    for problem in topic.problems:
+        yield f"{problem.path}: DAMAGED: {problem.detail}"
+    for batch in topic.unfinished:
+        yield f"unfinished: {batch}"
+
+
+def _log_lines(log: LogTold, *, alone: bool) -> Iterator[str]:
+    name = "" if alone else f"{log.path}: "
+    if log.found is None:
+        yield f"{name}CANNOT BE LOOKED AT: {message_of(log.error) if log.error else ''}"
+        return
+    writing = "; a process is writing to it" if log.writing else ""
+    yield f"{name}{_state(log.found)}{writing}"
+    for problem in log.found.problems:
+        yield f"  {_problem(problem)}"
+    if log.found.unreadable:
+        yield f"  not readable: {_gaps(log.found.unreadable)}"
+
+
+def _state(found: VerifyReport) -> str:
+    amount = f"{format_size(found.bytes)}, {format_count(found.segments, 'segment')}"
+    if found.tail_bytes:
+        amount += f", and {found.tail_bytes} bytes of an append that is under way or was cut off"
+    if found.ok:
+        return f"ok: {format_count(found.records, 'record')}, {amount}"
+    problems = format_count(len(found.problems), "problem")
+    lost = "" if found.unreadable else ", none lost"
+    word = "NOT ALL CAN BE READ" if any(problem.kind == "refused" for problem in found.problems) else "DAMAGED"
+    return f"{word}: {problems}; {format_count(found.records, 'record')} readable{lost}, {amount}"
+
+
+def _problem(problem: Problem) -> str:
+    """Return a problem as one line: what, where, why."""
+    where = [str(problem.path)]
+    if problem.offset is not None:
+        where.append(f"offset {problem.offset}")
+    if problem.position is not None:
+        where.append(f"position {problem.position}")
+    return f"{problem.kind}: {', '.join(where)}: {problem.detail}"
+
+
+def _gaps(gaps: tuple[Gap, ...]) -> str:
+    shown = ", ".join(str(gap) for gap in gaps[:GAPS_SHOWN])
+    more = len(gaps) - GAPS_SHOWN
+    return f"{shown}, and {more} more places (--json lists all)" if more > 0 else shown
+
+
+def _total(told: Told) -> str:
+    looked = [log.found for log in told.logs if log.found is not None]
+    records, size = sum(found.records for found in looked), sum(found.bytes for found in looked)
+    sound = sum(found.ok for found in looked)
+    states = [f"{sound} sound", f"{len(looked) - sound} damaged"]
+    if told.errors:
+        states.append(f"{len(told.errors)} could not be looked at")
+    own = sum(len(topic.problems) for topic in told.topics)
+    if own:
+        states.append(f"{format_count(own, 'problem')} of topics themselves")
+    what = "topic" if told.kind == "topic" else format_count(len(told.topics), "topic")
+    return (
+        f"total: {what}, {format_count(len(told.logs), 'log')}: {', '.join(states)}; "
+        f"{format_count(records, 'record')} readable, {format_size(size)}"
+    )
+
+
+def _verified_plainly(told: Told) -> dict[str, Any]:
+    logs: list[dict[str, Any]] = [_log_plainly(log) for log in told.logs]
+    if told.kind == "log":
+        return logs[0]
+    topics = [output.plain(topic) | {"error": _error(topic.error)} for topic in told.topics]
+    for topic in topics:
+        del topic["repair"]
+    return {"kind": told.kind, "path": told.path, "ok": told.ok, "topics": topics, "logs": logs}
+
+
+def _log_plainly(log: LogTold) -> dict[str, Any]:
+    known = {"name": log.name, "path": log.path, "writing": log.writing, "error": _error(log.error)}
+    found: dict[str, Any] = output.plain(log.found or {})
+    return known | found | {"ok": log.found is not None and log.found.ok}
+
+
+def _error(error: SeglogError | None) -> str | None:
+    return None if error is None else message_of(error)
+
+
+# --- repair -----------------------------------------------------------------------------------------------------------
+
+
+def _repair(args: argparse.Namespace) -> int:
+    if not args.dry_run:
+        refuse_writer(args.log)
+    with progress("check", unit="B", quiet=args.quiet) as report:
+        plan = repair_place(args.log, dry_run=True, progress=report)
+    _raise_of_one(plan)
+    doable = [action for action in plan.actions if action.kind != "leave"]
+    if args.dry_run or not doable:
+        return _say_repair(args, plan, changed=False)
+    if not args.json:
+        output.say("this will be done:", *_as_given(_actions(doable), plan, args.log))
+    if not output.confirmed(f"Repair {args.log}, giving up {_lost(plan)}?", yes=args.yes):
+        output.note("nothing was changed")
+        return Exit.FAILED
+    with progress("repair", unit="B", quiet=args.quiet) as report:
+        done = repair_place(args.log, progress=report)
+    _raise_of_one(done)
+    return _say_repair(args, done, changed=True)
+
+
+def _actions(actions: list[RepairAction]) -> Iterator[str]:
+    for action in actions:
+        yield f"  {action.kind}: {action.path}"
+        yield f"    because: {action.detail}"
+        yield f"    then: {action.outcome}"
+
+
+def _lost(told: Told) -> str:
+    """Return the loss in words that do not promise more than the reports, which count what they know of."""
+    count = sum(part.repair.records_lost for part in told.parts if part.repair is not None)
+    return f"{format_count(count, 'record')} known to be lost" if count else "no record that is known of"
+
+
+def _say_repair(args: argparse.Namespace, told: Told, *, changed: bool) -> int:
+    """Tell what was, or would be, done; return the exit code."""
+    left = [action for action in told.actions if action.kind == "leave"]
+    if args.json:
+        output.say_json(_repaired_plainly(told) | {"dry_run": args.dry_run})
+    else:
+        output.say(*_as_given(_repaired_lines(told, left, changed=changed), told, args.log))
+    return _exit_of(told, damaged=bool(left) or (not changed and bool(told.actions)))
+
+
+def _repaired_lines(told: Told, left: list[RepairAction], *, changed: bool) -> Iterator[str]:
+    done = [action for action in told.actions if action.kind != "leave"]
+    if done:
+        yield "done:" if changed else "would be done:"
+        yield from (f"  {action.kind}: {action.path}" for action in done) if changed else _actions(done)
+        for part in told.parts:
+            yield from (f"  kept: {part.path}/{name}" for name in (part.repair.quarantined if part.repair else ()))
+        yield f"given up: {_lost(told)}"
+    if left:
+        yield "left for you to do:"
+        yield from _actions(left)
+    for part in told.parts:
+        if part.error is not None:
+            yield f"{part.path}: CANNOT BE REPAIRED: {message_of(part.error)}"
+    if not told.actions and not told.errors:
+        yield "nothing to repair"
+    elif changed:
+        yield f"`seglog verify {told.path}` checks what there is now"
+    else:
+        yield "nothing was changed"
+
+
+def _repaired_plainly(told: Told) -> dict[str, Any]:
+    """Return a log's report flat, those of a topic or a broker below one another."""
+    parts: list[dict[str, Any]] = [
+        {"name": part.name, "path": part.path, "error": _error(part.error)} | output.plain(part.repair or {})
+        for part in told.parts
+    ]
+    if told.kind == "log":
+        return parts[0]
+    split = len(told.topics)
+    return {"kind": told.kind, "path": told.path, "topics": parts[:split], "logs": parts[split:]}

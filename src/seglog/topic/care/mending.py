@@ -1,0 +1,73 @@
+"""Making a damaged `topic.json`, or a damaged file of `txn/`, what it was. Pure: bytes in, bytes or values out.
+
+Both carry a checksum. So a byte that is another one is found by trying all (in a larger file: a flipped bit), and a
+`topic.json` of which a part is left is put together again from that part and the directories: what the checksum
+confirms is certain.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import product
+
+from seglog.errors import CorruptLog, FormatVersionError
+from seglog.topic.description import FORMAT_VERSION, Description, check_of, parse
+
+TRIED_BYTE_BY_BYTE = 1024
+TRIED_BIT_BY_BIT = 32 * 1024
+"""Up to so many bytes, trying takes a second or two."""
+
+
+def turned_back(data: bytes, holds: Callable[[bytes], bool]) -> bytes | None:
+    """Return the bytes with the one byte, or bit, turned back that makes them hold; None where no single one does."""
+    if len(data) > TRIED_BIT_BY_BIT:
+        return None
+    changes = range(1, 256) if len(data) <= TRIED_BYTE_BY_BYTE else [1 << bit for bit in range(8)]
+    tried = bytearray(data)
+    for place, change in product(range(len(tried)), changes):
+        tried[place] ^= change
+        if holds(bytes(tried)):
+            return bytes(tried)
+        tried[place] ^= change
+    return None
+
+
+@lru_cache(maxsize=64)  # asked for again by every step that follows, and it takes a second
+def mended_description(text: bytes, directory: str, partitions: int) -> Description | None:
+    """Return what a damaged topic.json said for certain, None where nobody can tell.
+
+    directory: the name of the topic's directory; partitions: how many directories of partitions there are.
+    """
+    whole = turned_back(text, _is_checked)
+    if whole is not None:
+        return parse(whole, directory)
+    check = _field(text, "check", r'"([0-9a-f]{16})"')
+    identity = _field(text, "id", r'"([0-9a-f]{32})"')
+    names = {directory, _field(text, "name", r'"([^"\\]*)"') or directory}
+    counts = {partitions, told_partitions(text) or partitions}
+    for name, count in product(names, counts):
+        guess = Description(name=name, partitions=count, id=identity or "", format_version=FORMAT_VERSION)
+        if check_of(guess) == check:
+            return guess
+    return None
+
+
+def told_partitions(text: bytes) -> int | None:
+    """Return how many partitions a damaged topic.json seems to tell of."""
+    count = _field(text, "partitions", r"([0-9]{1,5})\b")
+    return None if count is None else int(count)
+
+
+def _is_checked(text: bytes) -> bool:
+    try:
+        parse(text, "")
+    except (CorruptLog, FormatVersionError):
+        return False
+    return b'"check"' in text
+
+
+def _field(text: bytes, name: str, value: str) -> str | None:
+    found = re.search(rf'"{name}": {value}', text.decode("utf-8", "replace"))
+    return None if found is None else found[1]

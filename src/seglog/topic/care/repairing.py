@@ -1,0 +1,217 @@
+"""Repairing all that is at a place: its logs one by one, then what is a topic's own.
+
+As in a log, nothing is destroyed: what is replaced is kept in quarantine/ of the topic. What cannot be known is not
+made up: then the report says what to do by hand. A broker is repaired as a whole or refused: its lock is held.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, NamedTuple
+
+from seglog.clock import Clock, system_clock
+from seglog.errors import CorruptLog, LogLocked, SeglogError
+from seglog.format import filename
+from seglog.log.opening import storage_at
+from seglog.log.quarantine import link_aside
+from seglog.log.repair import RepairAction, RepairReport, repair_storage
+from seglog.storage import must_sync
+from seglog.topic import description
+from seglog.topic.care.site import Site, logs_of, partition_numbers, site_at, writer_at
+from seglog.topic.care.told import LogTold, Told, TopicTold
+from seglog.topic.care.verifying import (
+    batch_problems,
+    description_of,
+    description_problems,
+    logs_at,
+    mended_batch,
+    partition_problems,
+    shares,
+    text_of,
+)
+from seglog.topic.description import FILE_NAME, Description
+from seglog.topic.root import OFFSETS
+from seglog.topic.transaction import DIRECTORY, unfinished
+
+if TYPE_CHECKING:
+    import os
+
+    from seglog.log.check import Progress
+    from seglog.log.findings import Problem
+    from seglog.storage import Lock, Storage
+
+
+def repair_place(
+    place: str | os.PathLike[str] | Storage,
+    *,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+    clock: Clock = system_clock,
+) -> Told:
+    """Repair every log at a place, then the topics' own files; what one part is refused keeps no other from it.
+
+    dry_run changes nothing. LogNotFound or NotALog where there is nothing of ours; LogLocked, and nothing done, while
+    somebody has the log, the topic or the broker open for writing.
+    """
+    site = site_at(storage_at(place))
+    logs = logs_at(site)
+    if not dry_run:
+        _refuse_writer(site, logs)
+    share = shares(logs, progress)
+    told: list[LogTold] = []
+    with ExitStack() as held:
+        for name, storage in logs.items():
+            told.append(_log(storage, name, share(name), clock, dry_run=dry_run))
+            if name == OFFSETS and not dry_run:
+                held.callback(_held(storage, site.root.path, told[-1].error).release)
+        topics = tuple(_topic(storage, name, dry_run=dry_run) for name, storage in site.topics.items())
+    return Told(kind=site.kind, path=site.root.path, topics=topics, logs=tuple(told))
+
+
+def _log(storage: Storage, name: str, progress: Progress | None, clock: Clock, *, dry_run: bool) -> LogTold:
+    try:
+        report = repair_storage(storage, dry_run=dry_run, progress=progress, clock=clock)
+    except SeglogError as error:
+        return LogTold(name=name, path=storage.path, error=error)
+    return LogTold(name=name, path=storage.path, repair=report)
+
+
+def refuse_writer(place: str | os.PathLike[str] | Storage) -> None:
+    """Raise LogLocked where somebody has a log, a topic or a broker open for writing; what `site_at` raises."""
+    site = site_at(storage_at(place))
+    _refuse_writer(site, logs_at(site))
+
+
+def _refuse_writer(site: Site, logs: dict[str, Storage]) -> None:
+    """Ask the first log: whoever writes to a topic has all of them, and the first of a broker is its own."""
+    if logs and writer_at(next(iter(logs.values()))):
+        raise _locked(site.root.path)
+
+
+def _locked(path: str) -> LogLocked:
+    return LogLocked(
+        errno.EWOULDBLOCK,
+        "a process has this open for writing (a server, perhaps); end it and repair again. What is damaged is told "
+        "meanwhile by `seglog verify`, and what a repair would do by `seglog repair --dry-run`",
+        path,
+    )
+
+
+def _held(log: Storage, path: str, error: SeglogError | None = None) -> Lock:
+    """Take a log's lock; LogLocked where somebody has it, or had it a moment ago (error)."""
+    lock = None if isinstance(error, LogLocked) else log.try_lock(filename.LOCK)
+    if lock is None:
+        raise _locked(path)
+    return lock
+
+
+# --- what is a topic's own --------------------------------------------------------------------------------------------
+
+
+class _Step(NamedTuple):
+    """What is done about one problem. run: does it and returns the names of what was kept."""
+
+    action: RepairAction
+    run: Callable[[], list[str]] | None = None
+
+
+def _topic(topic: Storage, name: str, *, dry_run: bool) -> TopicTold:
+    kept: list[str] = []
+    try:
+        steps = list(_steps(topic))
+        runs = [step.run for step in steps if step.run is not None]
+        if runs and not dry_run:
+            with ExitStack() as held:
+                for log in list(logs_of(topic, name).values())[:1]:  # whoever writes to the topic has all of them
+                    held.callback(_held(log, topic.path).release)
+                kept = [kept for run in runs for kept in run()]
+    except SeglogError as error:
+        return TopicTold(name=name, path=topic.path, error=error)
+    report = RepairReport(actions=tuple(step.action for step in steps), records_lost=0, quarantined=tuple(kept))
+    return TopicTold(name=name, path=topic.path, repair=report)
+
+
+def _steps(topic: Storage) -> Iterator[_Step]:
+    missing = list(partition_problems(topic))
+    for problem in description_problems(topic):
+        yield _description_step(topic, problem, missing)
+    for problem in missing:
+        by_hand = (
+            "restore the directory from a backup; or, to go on without its records, make an empty log there by "
+            f"`seglog append {problem.path} --lines < /dev/null` with the config options of the other partitions"
+        )
+        yield _Step(RepairAction(kind="leave", path=problem.path, detail=problem.detail, outcome=by_hand))
+    for problem in batch_problems(topic):
+        yield _batch_step(topic, problem)
+
+
+def _description_step(topic: Storage, problem: Problem, missing: list[Problem]) -> _Step:
+    """Write it anew with what it said, or, where that is lost, with what the directories say."""
+    known, count = description_of(topic), len(partition_numbers(topic))
+    if known is not None:
+        how = "its checksum confirms what it said: that is written anew, the damaged file goes to quarantine/"
+        return _step("restore", problem, how, lambda: _describe(topic, known))
+    if missing or not count or _partitions_in_batches(topic) > count:
+        how = f"nobody knows how many partitions there were; restore {FILE_NAME}, or their directories, from a backup"
+        return _step("leave", problem, f"{how}, and repair again", None)
+    new = Description.new(topic.path.rpartition("/")[2], count)
+    how = (
+        f"it is made anew as {new.name!r} with {count} partitions, as there are directories (were there more? then "
+        "restore theirs first: keys go to partitions by their number) and a new id, to which nothing refers that is "
+        "stored; what is left of the old file goes to quarantine/"
+    )
+    return _step("rebuild", problem, how, lambda: _describe(topic, new))
+
+
+def _partitions_in_batches(topic: Storage) -> int:
+    """Return how many partitions the batches that wait know of."""
+    try:
+        return max((max(batch.staged, default=-1) + 1 for batch in unfinished(topic)), default=0)
+    except CorruptLog:
+        return 0  # told by itself
+
+
+def _batch_step(topic: Storage, problem: Problem) -> _Step:
+    name = f"{DIRECTORY}/{problem.path.rpartition('/')[2]}"
+    mended = mended_batch(text_of(topic, name), problem.path)
+    if mended is None:
+        how = (
+            f"restore it from a backup; or, to give up what is missing of that batch, move it from {DIRECTORY}/ to "
+            f"{filename.QUARANTINE}/. What waits for it in the partitions' {filename.STAGING}/ goes a day after it came"
+        )
+        return _step("leave", problem, how, None)
+    how = "its checksum confirms what it said: that is written anew, the damaged file goes to quarantine/"
+    return _step("restore", problem, how, lambda: _rewrite(topic, name, mended))
+
+
+def _step(kind: str, problem: Problem, how: str, run: Callable[[], list[str]] | None) -> _Step:
+    return _Step(RepairAction(kind=kind, path=problem.path, detail=problem.detail, outcome=how), run)
+
+
+def _describe(topic: Storage, what: Description) -> list[str]:
+    kept = _keep(topic, FILE_NAME)
+    description.write(topic, what)
+    return kept
+
+
+def _rewrite(topic: Storage, name: str, data: bytes) -> list[str]:
+    kept = _keep(topic, name)
+    temporary = f"{DIRECTORY}/.tmp"
+    file = topic.create(temporary, replace=True)
+    file.pwrite(data, 0)
+    must_sync(file.datasync)
+    topic.rename(temporary, name)
+    must_sync(lambda: topic.sync_directory(DIRECTORY))
+    return kept
+
+
+def _keep(topic: Storage, name: str) -> list[str]:
+    """Give a file, if it is there, a second name in the topic's quarantine/, durably."""
+    if topic.identity(name) is None:
+        return []
+    topic.make([filename.QUARANTINE])
+    kept = link_aside(topic, name)
+    must_sync(lambda: topic.sync_directory(filename.QUARANTINE))
+    return [kept]

@@ -1,0 +1,107 @@
+"""What there is to look after at a place, however damaged it is: which topics, which logs. Opens none of them.
+
+Directories are believed more than `topic.json`: a topic that has lost it is still found by its partitions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seglog.errors import SeglogError, StorageError
+from seglog.format import filename
+from seglog.format.store import HEADER_BYTES
+from seglog.log.opening import existing
+from seglog.storage import Storage, Subdirectory, is_directory
+from seglog.topic import description
+from seglog.topic.places import is_log
+from seglog.topic.root import OFFSETS
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place. kind: log, topic or broker; topics: directory -> storage, a topic alone under ""."""
+
+    kind: str
+    root: Storage
+    topics: dict[str, Storage]
+
+    @property
+    def offsets(self) -> Storage | None:
+        """The broker's own log, None where there is none."""
+        own = Subdirectory(self.root, OFFSETS)
+        return own if self.kind == "broker" and is_log(own) else None
+
+
+def site_at(root: Storage) -> Site:
+    """Return what is at a place; LogNotFound or NotALog where nothing is."""
+    if is_log(root):
+        return Site("log", root, {})
+    if _is_topic(root):
+        return Site("topic", root, {"": root})
+    names = [name for name in root.names() if not name.startswith(".")] if is_directory(root) else []
+    below = {name: Subdirectory(root, name) for name in names if is_directory(root, name)}
+    topics: dict[str, Storage] = {name: place for name, place in below.items() if _may_be_topic(place)}
+    if topics or is_log(Subdirectory(root, OFFSETS)):
+        return Site("broker", root, topics)
+    return Site("log", existing(root), {})
+
+
+def _may_be_topic(place: Storage) -> bool:
+    """As `_is_topic`; what the system does not let be looked into counts, so that it is told."""
+    try:
+        return _is_topic(place)
+    except SeglogError:
+        return True
+
+
+def _is_topic(place: Storage) -> bool:
+    """Whether a directory is a topic, or was one: without its topic.json, partitions that hold something tell.
+
+    Empty ones are what a creation left that was interrupted; the next creation clears them.
+    """
+    if description.is_topic(place):
+        return True
+    return is_directory(place) and any(_holds_records(place, number) for number in partition_numbers(place))
+
+
+def partition_numbers(topic: Storage) -> list[int]:
+    """Return the numbers of the partitions' directories that are there, in order."""
+    names = [name for name in topic.names() if name.isdecimal() and str(int(name)) == name]
+    return sorted(int(name) for name in names if is_directory(topic, name))
+
+
+def _holds_records(topic: Storage, number: int) -> bool:
+    stores = {name: size for name, size in topic.sizes(str(number)).items() if name.endswith("." + filename.STORE)}
+    return len(stores) > 1 or any(size > HEADER_BYTES for size in stores.values())
+
+
+def logs_of(topic: Storage, name: str) -> dict[str, Storage]:
+    """Return name -> storage of a topic's partitions: those that topic.json tells, or that are there."""
+    try:
+        numbers = list(range(description.read(topic).partitions))
+    except SeglogError:
+        numbers = partition_numbers(topic)
+    there = [number for number in numbers if is_there(topic, number)]
+    return {f"{name}/{number}" if name else str(number): Subdirectory(topic, str(number)) for number in there}
+
+
+def is_there(topic: Storage, number: int) -> bool:
+    """Whether there is something in a partition's directory; what cannot be looked into is there."""
+    try:
+        return is_directory(topic, str(number)) and bool(topic.names(str(number)))
+    except StorageError:
+        return True
+
+
+def writer_at(log: Storage) -> bool | None:
+    """Whether another process has a log open for writing, None where that cannot be told."""
+    try:
+        if log.identity(filename.LOCK) is None:
+            return False
+        lock = log.try_lock(filename.LOCK, shared=True)
+    except StorageError:
+        return None
+    if lock is None:
+        return True
+    lock.release()
+    return False

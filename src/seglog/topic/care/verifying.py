@@ -1,0 +1,188 @@
+"""Verifying all that is at a place. Changes nothing; what keeps a part from being looked at is told with that part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from seglog.errors import CorruptLog, FormatVersionError, NotALog, SeglogError
+from seglog.log.check import verify_storage
+from seglog.log.findings import Problem
+from seglog.log.opening import storage_at
+from seglog.topic import description
+from seglog.topic.care.mending import mended_description, told_partitions, turned_back
+from seglog.topic.care.site import Site, is_there, logs_of, partition_numbers, site_at, writer_at
+from seglog.topic.care.told import LogTold, Told, TopicTold
+from seglog.topic.root import OFFSETS
+from seglog.topic.transaction import DIRECTORY, Transaction
+
+if TYPE_CHECKING:
+    import os
+
+    from seglog.log.check import Progress
+    from seglog.storage import Storage
+    from seglog.topic.description import Description
+
+
+def verify_place(place: str | os.PathLike[str] | Storage, progress: Progress | None = None) -> Told:
+    """Check every byte of every log at a place, and the topics' own files.
+
+    progress(bytes done, bytes in all). LogNotFound or NotALog where there is nothing of ours.
+    """
+    site = site_at(storage_at(place))
+    logs = logs_at(site)
+    share = shares(logs, progress)
+    return Told(
+        kind=site.kind,
+        path=site.root.path,
+        topics=tuple(_topic(storage, name) for name, storage in site.topics.items()),
+        logs=tuple(_log(storage, name, share(name)) for name, storage in logs.items()),
+    )
+
+
+def logs_at(site: Site) -> dict[str, Storage]:
+    """Return name -> storage of every log at a place; what cannot be looked into has none."""
+    if site.kind == "log":
+        return {"": site.root}
+    own = site.offsets
+    found: dict[str, Storage] = {} if own is None else {OFFSETS: own}
+    for name, storage in site.topics.items():
+        try:
+            found |= logs_of(storage, name)
+        except SeglogError:
+            continue  # told with the topic
+    return found
+
+
+def shares(logs: dict[str, Storage], progress: Progress | None) -> Callable[[str], Progress | None]:
+    """Return what gives each log, in this order, its share of a progress over all of them."""
+    sizes = {name: _size(storage) for name, storage in logs.items()}
+    total, before = sum(sizes.values()), dict.fromkeys(sizes, 0)
+    for name, following in zip(sizes, list(sizes)[1:], strict=False):
+        before[following] = before[name] + sizes[name]
+
+    def share(name: str) -> Progress | None:
+        return None if progress is None else lambda done, _: progress(before[name] + done, total)
+
+    return share
+
+
+def _size(storage: Storage) -> int:
+    try:
+        return sum(size for name, size in storage.sizes().items() if name.endswith(".store"))
+    except SeglogError:
+        return 0
+
+
+def _log(storage: Storage, name: str, progress: Progress | None) -> LogTold:
+    writing = writer_at(storage)
+    try:
+        found = verify_storage(storage, progress, go_on=True)
+    except SeglogError as error:
+        return LogTold(name=name, path=storage.path, writing=writing, error=error)
+    return LogTold(name=name, path=storage.path, writing=writing, found=found)
+
+
+def _topic(storage: Storage, name: str) -> TopicTold:
+    try:
+        problems = [*description_problems(storage), *partition_problems(storage), *batch_problems(storage)]
+        return TopicTold(name=name, path=storage.path, problems=tuple(problems), unfinished=tuple(_unfinished(storage)))
+    except SeglogError as error:
+        return TopicTold(name=name, path=storage.path, error=error)
+
+
+# --- topic.json ------------------------------------------------------------------------------------------------------
+
+
+def description_problems(topic: Storage) -> Iterator[Problem]:
+    """Yield what is the matter with topic.json: one problem, or none."""
+    path = f"{topic.path}/{description.FILE_NAME}"
+    try:
+        description.read(topic)
+    except NotALog:
+        yield Problem(kind="description", path=path, detail="it is missing, so that the topic cannot be opened")
+    except CorruptLog as error:
+        why = str(error).removeprefix(f"{path} is damaged: ").partition("; restore")[0]
+        yield Problem(kind="description", path=path, detail=f"the topic cannot be opened: {why}")
+    except FormatVersionError as error:
+        if description_of(topic) is None:
+            raise
+        yield Problem(kind="description", path=path, detail=f"it is not of a newer version but damaged: {error}")
+
+
+def description_of(topic: Storage) -> Description | None:
+    """Return what topic.json says, or said for certain before it was damaged; None where nobody can tell."""
+    try:
+        return description.read(topic)
+    except NotALog:
+        return None
+    except (CorruptLog, FormatVersionError):
+        directory = topic.path.rpartition("/")[2]
+        return mended_description(text_of(topic), directory, len(partition_numbers(topic)))
+
+
+def text_of(topic: Storage, name: str = description.FILE_NAME) -> bytes:
+    """Return a file's bytes; empty where there is none."""
+    if topic.identity(name) is None:
+        return b""
+    file = topic.open(name)
+    return file.pread(file.size(), 0)
+
+
+def partition_problems(topic: Storage) -> Iterator[Problem]:
+    """Yield what is missing of the partitions that there should be."""
+    known = description_of(topic)
+    told = known.partitions if known else told_partitions(text_of(topic)) or 0
+    count = told if known else max(told, *(number + 1 for number in partition_numbers(topic)), 0)
+    for number in range(count):
+        if not is_there(topic, number):
+            path = f"{topic.path}/{number}"
+            detail = f"partition {number} is missing with its records, so that the topic cannot be opened"
+            yield Problem(kind="partition", path=path, detail=detail)
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------
+
+
+def batch_problems(topic: Storage) -> Iterator[Problem]:
+    """Yield the damaged files of batches that were committed."""
+    for path, batch in _batches(topic):
+        if isinstance(batch, CorruptLog):
+            detail = (
+                "it names a batch that was committed and may be missing in some partitions; it keeps the topic closed"
+            )
+            yield Problem(kind="transaction", path=path, detail=detail)
+
+
+def _unfinished(topic: Storage) -> Iterator[str]:
+    """Tell of the batches that were committed and are not in every partition yet."""
+    for path, batch in _batches(topic):
+        if isinstance(batch, Transaction):
+            numbers = ", ".join(map(str, batch.staged))
+            yield (
+                f"{path}: batch {batch.batch} of query {batch.query!r}, for partitions {numbers}, was committed and "
+                "interrupted; opening the topic for writing finishes it"
+            )
+
+
+def _batches(topic: Storage) -> Iterator[tuple[str, Transaction | CorruptLog]]:
+    for name in topic.names(DIRECTORY):
+        path = f"{topic.path}/{DIRECTORY}/{name}"
+        if name.endswith(".json"):
+            try:
+                yield path, Transaction.decode(text_of(topic, f"{DIRECTORY}/{name}"), path)
+            except CorruptLog as error:
+                yield path, error
+
+
+def mended_batch(data: bytes, path: str) -> bytes | None:
+    """Return the bytes of a damaged file of a batch as they were, None where nobody can tell."""
+
+    def holds(tried: bytes) -> bool:
+        try:
+            Transaction.decode(tried, path)
+        except (CorruptLog, FormatVersionError):
+            return False
+        return True
+
+    return turned_back(data, holds)
