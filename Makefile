@@ -40,8 +40,8 @@ bench: $(STAMP)
 
 deep: $(STAMP)
 	$(BIN)/python -m pytest -m deep --timeout 0
-	$(BIN)/python -m tests.crash.mutants
 	$(BIN)/python -m tests.crash.deep
+	$(BIN)/python -m tests.crash.mutants
 
 clean:
 	rm -rf $(VENV) demo-output .coverage .mypy_cache .ruff_cache .import_linter_cache .hypothesis

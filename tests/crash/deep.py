@@ -12,12 +12,14 @@ import argparse
 import json
 import multiprocessing
 import os
+import signal
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -72,7 +74,8 @@ class Round(NamedTuple):
 
 
 def run_round(proof: Proof, seed: int) -> Round:
-    """Run one round in this process."""
+    """Run one round in this process; Ctrl-C is for the one that waits for it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     began, counts, failure = time.monotonic(), Counts(), ""
     with tempfile.TemporaryDirectory() as scratch:
         root = proof.root if proof.keeps else Path(scratch)
@@ -89,14 +92,24 @@ class Ledger:
 
     def __init__(self) -> None:
         self._file = ROOT / "rounds.jsonl"
-        lines = self._file.read_text().splitlines() if self._file.exists() else []
-        self.rounds = [Round(**json.loads(line)) for line in lines]
+        lines = self._file.read_text().splitlines(keepends=True) if self._file.exists() else []
+        whole = [line for line in lines if line.endswith("}\n")]  # a run that was killed may have left half a line
+        if whole != lines:
+            self._file.write_text("".join(whole))
+        self.rounds = [Round(**json.loads(line)) for line in whole]
 
     def add(self, done: Round) -> None:
         """Keep a round."""
         self.rounds.append(done)
         with self._file.open("a") as file:
             file.write(json.dumps(done._asdict()) + "\n")
+
+    def take_failed(self, names: set[str]) -> list[tuple[str, int]]:
+        """Return (proof, seed) of the rounds that failed, and forget that they did: they are to be run again."""
+        failed = [done for done in self.rounds if done.failure and done.proof in names]
+        self.rounds = [done for done in self.rounds if done not in failed]
+        self._file.write_text("".join(json.dumps(done._asdict()) + "\n" for done in self.rounds))
+        return [(done.proof, done.seed) for done in failed]
 
     def next_seed(self, proof: Proof) -> int:
         """Return a seed that no round of a proof has had. CI's seeds are small: these begin behind them."""
@@ -122,12 +135,18 @@ def distinct_states(proof: Proof) -> int:
 
 
 def due(ledger: Ledger, proofs: list[Proof], started: dict[str, int]) -> Iterator[tuple[Proof, int]]:
-    """Give (proof, seed) of rounds to run, always of the proof that is farthest from its target; ends at the last."""
+    """Give (proof, seed) of rounds to run: those that failed, then of the proof that is farthest from its target.
+
+    Ends when all have reached theirs; a proof that fails again is not gone on with.
+    """
     reached = {proof.name: ledger.counts(proof).get(proof.until, 0) for proof in proofs}
     seeds = {proof.name: ledger.next_seed(proof) for proof in proofs}
+    names = {proof.name: proof for proof in proofs}
+    yield from [(names[name], seed) for name, seed in ledger.take_failed(set(names))]
     while True:
         reached |= started
-        waiting = [proof for proof in proofs if reached[proof.name] < proof.target]
+        broken = {done.proof for done in ledger.rounds if done.failure}  # more of the same would tell nothing new
+        waiting = [proof for proof in proofs if reached[proof.name] < proof.target and proof.name not in broken]
         if not waiting:
             return
         proof = min(waiting, key=lambda one: reached[one.name] / one.target)
@@ -181,7 +200,8 @@ def main() -> int:
     ROOT.mkdir(parents=True, exist_ok=True)
     ledger = Ledger()
     if not options.report:
-        work(ledger, proofs, options.workers, options.hours * 3600)
+        with suppress(KeyboardInterrupt):  # the rounds under way are lost, those before are kept
+            work(ledger, proofs, options.workers, options.hours * 3600)
     return report(ledger, proofs)
 
 

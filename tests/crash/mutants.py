@@ -27,7 +27,7 @@ from tests.proofs import DIRECTORY, tell
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
-PROVEN = ("storage/local.py", "segment", "log", "keyed", "topic", "format", "kernels")
+PROVEN = ("storage/local.py", "storage/subdirectory.py", "segment", "log", "keyed", "topic", "format", "kernels")
 SYNCS = {"datasync", "_datasync", "fsync", "fdatasync", "sync_directory", "must_sync", "_sync"}
 RENAMES = {"rename", "replace", "link"}
 LOCKS = {"flock", "try_lock"}
@@ -53,6 +53,7 @@ LIKELY = {
 """Where a mutant is most likely noticed, by the beginning of its path; the longest one counts."""
 REST = [f"tests/{room}" for room in ("storage", "format", "kernels", "segment", "recovery", "keyed", "log", "topic")]
 SECONDS = 1800
+NOTHING_COLLECTED = 5
 
 
 class Mutant(NamedTuple):
@@ -89,7 +90,7 @@ def kind_of(statement: ast.stmt) -> str | None:
 
 def is_check(test: ast.expr) -> bool:
     """Whether an expression compares a checksum, a digest or a salt with another."""
-    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], (ast.Eq, ast.NotEq)):
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], (ast.Eq, ast.NotEq, ast.In, ast.NotIn)):
         return False
     return any(CHECKSUMS.fullmatch(name) for name in called(test))
 
@@ -100,7 +101,7 @@ def places(tree: ast.Module) -> Iterator[tuple[str, ast.AST, str]]:
         if isinstance(node, ast.stmt) and (kind := kind_of(node)) is not None:
             yield kind, node, "pass"
         elif isinstance(node, ast.Compare) and is_check(node):
-            yield "checksum", node, str(isinstance(node.ops[0], ast.Eq))
+            yield "checksum", node, str(isinstance(node.ops[0], (ast.Eq, ast.In)))
         elif isinstance(node, ast.If) and "lock" in called(node.test) and isinstance(node.test, ast.Compare):
             yield "lock", node.test, "False"
 
@@ -188,7 +189,9 @@ def _first_failure(copy: Path, suite: list[str]) -> str | None:
     if run.returncode == 0:
         return None
     failures = [line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return failures[0].split(" ")[1] if failures else f"exit {run.returncode}"
+    if not failures and run.returncode != NOTHING_COLLECTED:
+        raise RuntimeError(f"pytest ended with {run.returncode} and no test that failed:\n{run.stdout[-2000:]}")
+    return failures[0].split(" ")[1] if failures else None
 
 
 def fingerprint(mutant: Mutant) -> str:
@@ -228,7 +231,7 @@ def check(found: list[Mutant], caught: dict[str, str]) -> int:
     survived = []
     with tempfile.TemporaryDirectory() as directory:
         copy = Path(directory)
-        for part in ("src", "tests", "docs"):
+        for part in ("src", "tests", "docs", "benchmarks"):
             shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
         for part in ("pyproject.toml", "README.md"):
             shutil.copy(ROOT / part, copy / part)

@@ -40,6 +40,7 @@ def opened(storage: Storage, ledger: Ledger, config: seglog.LogConfig | None = N
     """Open the log: what is found is what is known, and opening has made it durable."""
     log = seglog.open(storage, config, clock=ticking())
     ledger.settle(log)
+    assert log.durable_offset == log.next_offset, "opening makes durable what it serves"
     return log
 
 
@@ -118,6 +119,7 @@ def roll(storage: Storage, ledger: Ledger) -> None:
     before = len(log.segments)
     ledger.append(log, 12)
     assert len(log.segments) >= before + 2
+    assert log.durable_offset >= log.segments[-1].base_offset, "a roll makes what it seals durable"
 
 
 def truncate_to(share: float) -> Step:
@@ -165,8 +167,7 @@ def publish(storage: Storage, ledger: Ledger) -> None:
 def close(storage: Storage, ledger: Ledger) -> None:
     log = opened(storage, ledger)
     ledger.append(log, 2)
-    log.close()
-    ledger.begin(ledger.known)
+    ledger.close(log)
     with opened(storage, ledger) as log:
         assert log.recovery.clean
         ledger.append(log)
@@ -251,7 +252,7 @@ def any_steps(config: seglog.LogConfig, seed: int, calls: int = 7) -> Step:
             source.choice(_calls(config))(log, ledger, source)
             if source.random() < 0.1:
                 if source.random() < 0.5:
-                    log.close()
+                    ledger.close(log)
                 else:
                     ledger.died()
                 del log

@@ -41,7 +41,9 @@ def one_round(seed: int, root: Path) -> dict[str, int]:
     else:
         config = CONFIGS[seed % len(CONFIGS)]
         proof.prove_chain(nothing, [any_steps(config, seed * LINKS + link) for link in range(LINKS)])
-    np.save(root / f"states-{seed}.npy", np.fromiter(proof.seen, np.uint64))
+    partial = root / f"partial-{seed}.npy"
+    np.save(partial, np.fromiter(proof.seen, np.uint64))
+    partial.rename(root / f"states-{seed}.npy")
     return counted(proof)
 
 

@@ -90,6 +90,16 @@ def exchange(of: str) -> Callable[[Storage], None]:
     return harm
 
 
+def both(*harms: Callable[[Storage], None]) -> Callable[[Storage], None]:
+    """Return several damages at once."""
+
+    def harm(storage: Storage) -> None:
+        for one in harms:
+            one(storage)
+
+    return harm
+
+
 DAMAGES: dict[str, Callable[[Storage], None]] = {
     "a record in a sealed store": flip(1, 120),
     "a record in the active store": flip(-1, -5),
@@ -108,6 +118,8 @@ DAMAGES: dict[str, Callable[[Storage], None]] = {
     "a dense index lost": lose(1, filename.INDEX),
     "the active index": flip(-1, -3, filename.INDEX),
     "a time index": flip(1, -3, filename.TIMES),
+    "a sealed store lost and a record in another": both(lose(1), flip(0, 120)),
+    "a sealed store lost and a record in the active one": both(lose(1), flip(-1, -5)),
 }
 
 

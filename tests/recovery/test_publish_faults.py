@@ -58,6 +58,15 @@ class Publication:
         log.publish(self.staged, query="q", batch=0)
         ledger.done()
 
+    def check_later(self, path: Path, ledger: Any, content_of: Any) -> int | None:
+        """The stage is forgotten first: what was published stays, what was not never comes. Returns how many came."""
+        remove_stages(LocalStorage(path), "q-0")
+        with seglog.open(path) as log:
+            found = content_of(log)
+            assert found in ledger.possible
+            assert not log.recovery.damaged, log.recovery.events
+        return len(self.values) if found[1][-ROWS:] == tuple(self.values) else None
+
     def check(self, path: Path, ledger: Any, content_of: Any, *, lookups: bool = True) -> bool:
         """All or nothing is there; published again it is there once. Returns whether it was there before."""
         with seglog.open(path) as log:
@@ -283,3 +292,13 @@ def test_no_staged_segment_is_handed_out_before_it_and_its_name_are_on_the_mediu
         )
     above = ["staging/q-0", "staging", ""]  # another task may have made these, and died before it synced their names
     assert calls[-4:] == [f"sync_directory {name}" for name in (staged[0].directory, *above)]
+
+
+def test_a_publish_that_was_cut_short_never_joins_once_its_stage_is_gone(laboratory: Any, content_of: Any) -> None:
+    """Its stores stay behind with all their records; without the stage nothing tells them from the log's own."""
+    laboratory.prepare(fill, SMALL)
+    publication = Publication(laboratory)
+    for run in laboratory.runs(publication, Fault()):
+        run.storage.crash()
+        joined = publication.check_later(run.path, run.ledger, content_of)
+        assert joined in (None, len(publication.values))

@@ -5,6 +5,7 @@ The numbers are those of the list of what the log must survive (docs/reliability
 
 from __future__ import annotations
 
+import shutil
 import struct
 import tracemalloc
 from typing import TYPE_CHECKING, Any
@@ -368,3 +369,38 @@ def test_a_flipped_bit_of_the_manifests_version_is_damage_and_the_manifest_is_ma
     scene.flip(manifest, manifest.read_bytes().index(b'"format": 1') + 10, bit=1)
     with seglog.open(scene.path) as log:
         assert [record.value for record in log.scan()] == VALUES
+
+
+def test_05_a_repair_keeps_the_records_behind_a_damaged_one_that_was_never_synced(scene: Any) -> None:
+    """Opening cuts at the first bad record that is not known to be durable; a repair takes all that can be read."""
+    values = [b"value %d" % number for number in range(30)]
+    scene.fill_and_crash([], values)
+    scene.flip(scene.file(), scene.places()[7].position + 33)
+    before = scene.file().read_bytes()
+    planned = seglog.repair(scene.path, dry_run=True)
+    done = seglog.repair(scene.path)
+    assert planned.records_lost == done.records_lost == 1
+    assert (scene.path / "quarantine" / "00000000000000000000-1.store").read_bytes() == before
+    assert scene.values() == values[:7] + values[8:]
+
+
+def test_05_a_repair_leaves_out_a_batch_that_was_never_finished(scene: Any) -> None:
+    values = [b"value %d" % number for number in range(12)]
+    scene.fill_and_crash([], values)
+    places = scene.places()
+    scene.flip(scene.file(), places[3].position + 33)
+    scene.overwrite(scene.file(), places[8].position, bytes(32))  # the head that is written last
+    seglog.repair(scene.path)
+    assert scene.values() == values[:3] + values[4:8]
+
+
+def test_08_a_copy_of_a_store_under_a_later_name_adds_no_record(scene: Any) -> None:
+    values = [b"value %d" % number for number in range(12)]
+    scene.fill(values, seglog.LogConfig(segment_bytes=512))
+    name = f"{12:020d}-{scene.manifest().next_file}.store"
+    shutil.copy(scene.file(), scene.path / name)
+    with seglog.open(scene.path, mode="r") as log:
+        assert [record.value for record in log.scan()] == values
+    with seglog.open(scene.path) as log:
+        assert [event.kind for event in log.recovery.events] == ["orphan"]
+        assert [record.value for record in log.scan()] == values

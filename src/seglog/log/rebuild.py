@@ -20,7 +20,6 @@ from seglog.format.index import DENSE_HEADER_BYTES, decode_durable_records
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.log.catalog import read_manifest
-from seglog.log.staged import staged_identities
 from seglog.segment.cut import cut_entry
 from seglog.segment.lookup import SparseLookup
 from seglog.segment.reader import SegmentReader
@@ -107,25 +106,37 @@ def _has_own_index(storage: Storage, name: str) -> bool:
 
 
 def _newer_store(storage: Storage, manifest: Manifest) -> str | None:
-    """Return a store that proves an outdated manifest, as one that was copied back: files of before, records of after.
+    """Return a store that an outdated manifest, one that was copied back, does not know; None where there is none.
 
-    No record enters an active store before the manifest that names it; what compaction or a repair wrote may wait for
-    its manifest with all its records, but then every store that it replaces is still there.
+    MANIFEST.prev has to say so, too: a repair, a compaction or a publish that was cut short leaves stores as well. It
+    is never newer than MANIFEST, and of the same version only as the same file, just before that is replaced.
     """
     known, names = {entry.name() for entry in manifest.segments}, storage.names()
-    lost = not known.issubset(names)
-    staged: set[object] | None = None
-    for name, parsed in _stores(one for one in names if one not in known):
-        if parsed.number < manifest.next_file:
-            continue
+    later = [(name, parsed) for name, parsed in _stores(names) if name not in known]
+    found = [
+        name for name, parsed in later if parsed.number >= manifest.next_file and _is_unknown(storage, name, manifest)
+    ]
+    if not found:
+        return None
+    previous = _previous(storage)
+    if previous is None or previous.log_id != manifest.log_id or previous.version < manifest.version:
+        return None
+    same = storage.identity(filename.MANIFEST) == storage.identity(filename.MANIFEST_PREVIOUS)
+    return None if previous.version == manifest.version and same else found[0]
+
+
+def _is_unknown(storage: Storage, name: str, manifest: Manifest) -> bool:
+    """Whether a store of this log has records, was active once, and is no copy of one that the manifest knows."""
+    try:
         store = storage.open(name)
-        header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
-        if header is None or header.log_id != manifest.log_id or (header.span and not lost):
-            continue
-        staged = staged_identities(storage) if staged is None else staged
-        if store.size() > HEADER_BYTES and storage.identity(name) not in staged:
-            return name
-    return None
+    except StorageError as error:
+        if error.errno == errno.ENOENT:  # a writer is at work, and its manifest has changed
+            return False
+        raise
+    header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
+    if header is None or header.log_id != manifest.log_id or header.span or store.size() <= HEADER_BYTES:
+        return False
+    return header.salt not in {entry.salt for entry in manifest.segments}
 
 
 def _stores(names: Iterable[str]) -> Iterator[tuple[str, filename.SegmentFile]]:

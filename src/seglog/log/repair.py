@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from seglog.clock import Clock, system_clock
 from seglog.errors import LogLocked, StorageError
 from seglog.format import filename
-from seglog.format.codec import HEAD_BYTES, encode_headers
+from seglog.format.codec import HEAD_BYTES, ZERO_HEAD, encode_headers
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES
 from seglog.log.catalog import Catalog, write_manifest
@@ -178,8 +178,7 @@ class Repair:
                     write_lookups(self.storage, entry, interval=manifest.config.index_interval_bytes)
                 yield entry
         if self._kind(manifest.active) == "salvage":
-            recovered = TailRecovery(self.storage, manifest.active, manifest.config.index_interval_bytes).run(0)
-            yield from self._salvage(recovered.seal(self.clock()))
+            yield from self._salvage(self._as_sealed(manifest.active))
 
     def _active(self, entry: SegmentEntry) -> SegmentEntry:
         """Return the active entry, or that of a new one where the old store is gone or was salvaged."""
@@ -195,6 +194,14 @@ class Repair:
         store = create_segment(self.storage, fresh, self.catalog.current.log_id)
         ActiveSegment.start(self.storage, fresh, store, interval=4096, buffer_bytes=0)
         return fresh
+
+    def _as_sealed(self, entry: SegmentEntry) -> SegmentEntry:
+        """Return the active entry as if it were sealed with all that can be read: recovery would cut it at damage."""
+        store, rules = self.storage.open(entry.name()), rules_of(entry)._replace(dense=False)
+        end = _end_of_written(store, rules)
+        offsets = [offset + 1 for offset in _readable(store, rules, end)]
+        known = max(self._end_of_active(entry), *offsets) if offsets else self._end_of_active(entry)
+        return replace(entry, next_offset=known, bytes=end, records=len(offsets), sealed_at=self.clock())
 
     def _end_of_active(self, entry: SegmentEntry) -> int:
         """Return the first offset that was surely never given out, as far as store and index can tell."""
@@ -268,6 +275,22 @@ class Repair:
             record, _, _ = next(iter(StoreWalk(old, loose, position=position, end=end, expected=offset)))
             target.append(record.offset, record.timestamp, record.key, record.value, encode_headers(record.headers))
         return len(places)
+
+
+def _end_of_written(store: File, loose: Rules) -> int:
+    """Return where a store ends, or the first write in it that was not finished: its head is zero, so nobody saw it."""
+    position, end = HEADER_BYTES, store.size()
+    while position + HEAD_BYTES <= end:
+        walk = StoreWalk(store, loose, position=position, end=end, expected=loose.base_offset, keep=0)
+        for _ in walk:
+            pass
+        if walk.reason is None or store.pread(HEAD_BYTES, walk.position) == ZERO_HEAD:
+            return walk.position
+        found = find_record(store, loose, position=walk.position, end=end, least=loose.base_offset)
+        if found is None:
+            break
+        position = found.position
+    return end
 
 
 def _readable(store: File, loose: Rules, end: int) -> dict[int, int]:

@@ -148,6 +148,8 @@ class SegmentReader:
         taken those between. So the next place that the lookup knows has to be met, or else all of the store in order.
         """
         mark = self.lookup.after(offset - self.base_offset, position - 1)
+        if mark is not None and mark[1] >= self.size:  # of records that a truncate has cut off
+            mark = None
         walk = self._walk(position, expected, keep=0)
         for record, _, length in walk:
             place = (record.offset - self.base_offset, walk.position - length)

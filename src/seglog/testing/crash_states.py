@@ -96,9 +96,11 @@ class Medium:
         durable = self.files.get(node, b"")
         data, sizes, blocks = bytearray(durable), [len(durable)], dict[int, list[bytes]]()
         for write in writes:
-            touched = _touched(len(data), write)
+            touched, before = _touched(len(data), write), len(data)
             change_file(data, write)
-            if len(data) not in sizes:
+            halfway = (before + len(data)) // 2 // BLOCK_BYTES * BLOCK_BYTES  # a large write is not allocated at once
+            sizes += [size for size in (halfway, len(data)) if before < size and size not in sizes]
+            if len(data) < before and len(data) not in sizes:
                 sizes.append(len(data))
             for number in touched:
                 versions = blocks.setdefault(number, self._versions_before(node, durable, number))

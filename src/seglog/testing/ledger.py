@@ -16,6 +16,8 @@ from seglog.errors import OffsetCompacted
 from seglog.log.log import Log
 from seglog.record import Record
 
+STORE_HEADER, RECORD_HEAD = 64, 32
+
 
 class Content(NamedTuple):
     """What a log was found to hold. start: its lowest offset; next_offset: its end."""
@@ -44,24 +46,33 @@ def content_of(log: Log) -> Content:
 class Outcome:
     """What a log may hold after a call. loose: offsets of records that compaction may have taken, or may yet take.
 
-    expires: retention may have taken records from the start on.
+    expires: retention may have taken records from the start on, but leaves stores of so many bytes; 0: it takes none.
     """
 
     start: int = 0
     records: tuple[Record, ...] = ()
     next_offset: int = 0
     loose: frozenset[int] = frozenset()
-    expires: bool = False
+    expires: int = 0
 
     def later(self, start: int) -> Outcome:
         """Return the same without the records before a later start."""
         records = tuple(record for record in self.records if record.offset >= start)
         return replace(self, start=start, records=records)
 
+    @property
+    def most_bytes(self) -> int:
+        """What its stores may have at most: every record in one of its own, and an empty one."""
+        sizes = (len(record.key or b"") + len(record.value or b"") for record in self.records)
+        return sum(STORE_HEADER + RECORD_HEAD + size for size in sizes) + STORE_HEADER
+
     def objection(self, found: Content, durable: int) -> str | None:
         """Return why `found` cannot be this, cut at an end between `durable` and the whole; None if it can."""
         if self.expires and self.start < found.start <= self.next_offset:
-            return self.later(found.start).objection(found, durable)
+            later = self.later(found.start)
+            if later.most_bytes < self.expires:
+                return f"retention keeps {self.expires} bytes, and from {found.start} on there are {later.most_bytes}"
+            return later.objection(found, durable)
         if found.start != self.start:
             return f"it begins at {found.start} and not at {self.start}"
         if not min(durable, self.next_offset) <= found.next_offset <= self.next_offset:
@@ -151,8 +162,12 @@ class Ledger:
         """A call begins that leaves the log as it is, or as one of the outcomes; as the last one if it returns."""
         self._note(replace(self.standing, possible=(self.known, *outcomes)))
 
-    def done(self, log: Log) -> None:
-        """It has returned; what the log calls durable by now must survive power loss."""
+    def done(self, log: Log, *, durable: bool = False) -> None:
+        """It has returned; what the log calls durable by now must survive power loss. durable: all must be."""
+        if durable or log.config.flush_records == 1:
+            assert log.durable_offset == self.next_offset, (
+                f"only {log.durable_offset} of {self.next_offset} are durable"
+            )
         known = self.known.later(log.lowest_offset) if self.known.expires else self.known
         self._note(Standing((known,), log.durable_offset))
 
@@ -169,7 +184,7 @@ class Ledger:
         self._power_lost = False
         held = {record.offset for record in found.records}
         loose = frozenset().union(*(one.loose for one in self.standing.possible)) & held
-        expires = log.config.retention.bytes is not None
+        expires = log.config.retention.bytes or 0
         known = Outcome(found.start, found.records, found.next_offset, loose, expires)
         self._note(Standing((known,), log.durable_offset))
 
@@ -217,19 +232,24 @@ class Ledger:
     def sync(self, log: Log) -> None:
         """Sync: what is known is durable once it has returned."""
         log.sync()
-        self.done(log)
-        assert self.standing.durable == self.next_offset, "a sync returned, and not all is durable"
+        self.done(log, durable=True)
+
+    def close(self, log: Log) -> None:
+        """Close: as after a sync, and the next opening finds the same."""
+        self.begin(self.known)
+        log.close()
+        self._note(Standing((self.known,), self.next_offset))
 
     def truncate(self, log: Log, offset: int) -> None:
         """Truncate; what is left is durable."""
-        kept = tuple(record for record in self.known.records if record.offset < offset)
+        cuts, kept = offset < self.next_offset, tuple(one for one in self.known.records if one.offset < offset)
         self.begin(replace(self.known, records=kept, next_offset=offset, start=min(self.known.start, offset)))
         log.truncate(offset)
-        self.done(log)
+        self.done(log, durable=cuts)
 
     def expire(self, log: Log) -> None:
         """Let retention drop any number of whole segments."""
-        self.begin(replace(self.known, expires=True))
+        self.begin(replace(self.known, expires=log.config.retention.bytes or 0))
         log.expire()
         self.done(log)
 
@@ -249,7 +269,7 @@ class Ledger:
         """Publish what was staged of some records: all of it or nothing."""
         self.begin(self.grown(records))
         log.publish(staged, query="q", batch=batch)  # type: ignore[arg-type] # StagedSegment; the ledger looks at none
-        self.done(log)
+        self.done(log, durable=True)
 
 
 def table(records: Sequence[Record]) -> pa.Table:

@@ -168,7 +168,7 @@ def survive(image: Image) -> Content:
         assert not damage, damage
         offset = log.append(b"and on", key=b"and")
         assert offset == content.next_offset, f"an append at {content.next_offset} got {offset}"
-        written, expires = log.read(offset), log.config.retention.bytes is not None
+        written, expires = log.read(offset), log.config.retention.bytes or 0
     with open_log(storage, clock=ticking()) as log:
         assert log.recovery.clean, log.recovery.events
         grown = Outcome(content.start, (*content.records, written), content.next_offset + 1, expires=expires)
