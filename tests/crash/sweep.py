@@ -49,9 +49,9 @@ class Witness(Ledger):
         super().settle(log)
         self.volatile = log.config.buffer_bytes > 0
 
-    def done(self, log: seglog.Log) -> None:
+    def done(self, log: seglog.Log, *, durable: bool = False) -> None:
         self.calling = False
-        super().done(log)
+        super().done(log, durable=durable)
 
 
 class Trial(Protocol):

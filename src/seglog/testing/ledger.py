@@ -137,6 +137,7 @@ class Ledger:
         self.standing = standing or Standing()
         self.on_change = on_change
         self._power_lost = power_lost
+        self._each_is_durable = False
         self._serial = 1000 + max(
             (one.timestamp for known in self.standing.possible for one in known.records), default=0
         )
@@ -164,7 +165,7 @@ class Ledger:
 
     def done(self, log: Log, *, durable: bool = False) -> None:
         """It has returned; what the log calls durable by now must survive power loss. durable: all must be."""
-        if durable or log.config.flush_records == 1:
+        if durable or self._each_is_durable:
             assert log.durable_offset == self.next_offset, (
                 f"only {log.durable_offset} of {self.next_offset} are durable"
             )
@@ -184,7 +185,8 @@ class Ledger:
         self._power_lost = False
         held = {record.offset for record in found.records}
         loose = frozenset().union(*(one.loose for one in self.standing.possible)) & held
-        expires = log.config.retention.bytes or 0
+        config = log.config  # asked for here only: it has the log write what it buffers
+        self._each_is_durable, expires = config.flush_records == 1, config.retention.bytes or 0
         known = Outcome(found.start, found.records, found.next_offset, loose, expires)
         self._note(Standing((known,), log.durable_offset))
 
@@ -249,7 +251,7 @@ class Ledger:
 
     def expire(self, log: Log) -> None:
         """Let retention drop any number of whole segments."""
-        self.begin(replace(self.known, expires=log.config.retention.bytes or 0))
+        self.begin(self.known)
         log.expire()
         self.done(log)
 
