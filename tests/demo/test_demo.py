@@ -46,6 +46,7 @@ def test_the_demo_checks_its_results_and_writes_a_report_twice_over(
 
 
 @pytest.mark.spark
+@pytest.mark.proof
 def test_a_wrong_query_ends_the_demo_with_1_and_says_what_differs(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -63,6 +64,7 @@ def test_a_wrong_query_ends_the_demo_with_1_and_says_what_differs(
 
 
 @pytest.mark.spark
+@pytest.mark.proof
 def test_a_compaction_that_loses_a_state_ends_the_demo_with_1(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

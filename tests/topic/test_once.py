@@ -372,7 +372,7 @@ BATCH = {
 }
 
 
-@pytest.mark.parametrize("others", [0, 3], ids=["at once", "others first"])
+@pytest.mark.parametrize("others", [0, pytest.param(3, marks=pytest.mark.proof)], ids=["at once", "others first"])
 @pytest.mark.parametrize("keep", [0.0, pytest.param(0.6, marks=pytest.mark.proof)])
 def test_a_batch_is_completed_whenever_the_process_died(laboratory: Any, keep: float, others: int) -> None:
     parted = 0
