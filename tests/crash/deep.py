@@ -59,7 +59,7 @@ PROOFS = [
     Proof("refused calls", "tests.crash.test_faults", "runs", 100_000),
     Proof("damage", "tests.crash.test_damage", "damages", 200_000),
     Proof("machines", "tests.crash.test_machine", "examples", 20_000),
-    Proof("fuzzers", "tests.fuzz.runner", "targets", 1_100, keeps=True),  # of ten seconds each: three hours
+    Proof("fuzzers", "tests.fuzz.runner", "targets", 720, keeps=True),  # of ten seconds each: two hours
 ]
 
 

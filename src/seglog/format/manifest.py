@@ -79,7 +79,7 @@ class SegmentEntry:
     @cached_property
     def line(self) -> builtins.bytes:
         """The segment's line in the manifest, made once."""
-        values = {name: value for name, value in dataclasses.asdict(self).items() if value not in (None, ())}
+        values = {name: value for name in _KINDS if (value := self.__dict__[name]) not in (None, ())}
         values["salt"] = f"{self.salt:016x}"
         if self.digest is not None:
             values["digest"] = f"{self.digest:016x}"
@@ -228,7 +228,7 @@ def decode(data: bytes, path: str) -> Manifest:
             next_file=_of_kind(int, header["next_file"]),
             start=_of_kind(int, header["start"]),
             config=LogConfig.from_json(header["config"]),
-            segments=tuple(SegmentEntry.from_values(json.loads(line)) for line in lines),
+            segments=tuple(map(SegmentEntry.from_values, json.loads(b"[%s]" % b",".join(lines)))),
             retired=tuple(
                 Retired(
                     version=_of_kind(int, r["version"]),

@@ -207,7 +207,7 @@ class Moment:
             if happens:
                 _name(directories, changes)
         image = self._reachable(files, directories)
-        return State(image, self._key(image))
+        return State(image, key_of(image, self._digests))
 
     def _file(self, units: FileUnits, choices: Choices) -> bytes:
         known = self._built.get((units.node, choices))
@@ -228,23 +228,27 @@ class Moment:
                     image.files[node] = files.get(node, b"")
         return image
 
-    def _key(self, image: Image) -> int:
-        parts, waiting = [], [("", ROOT)]
-        while waiting:
-            path, directory = waiting.pop()
-            for name, node in image.directories[directory].items():
-                if node in image.directories:
-                    waiting.append((f"{path}{name}/", node))
-                    parts.append(f"{path}{name}/")
-                else:
-                    parts.append(f"{path}{name} {self._digest(image.files[node])}")
-        return xxhash.xxh64_intdigest("\n".join(sorted(parts)).encode())
 
-    def _digest(self, data: bytes) -> int:
-        known = self._digests.get(data)
-        if known is None:
-            known = self._digests[data] = xxhash.xxh64_intdigest(data)
-        return known
+def key_of(image: Image, digests: dict[bytes, int] | None = None) -> int:
+    """Return the key of an image's names and bytes. digests: of files' bytes that were met before, to be added to."""
+    digests = {} if digests is None else digests
+    parts, waiting = [], [("", ROOT)]
+    while waiting:
+        path, directory = waiting.pop()
+        for name, node in image.directories[directory].items():
+            if node in image.directories:
+                waiting.append((f"{path}{name}/", node))
+                parts.append(f"{path}{name}/")
+            else:
+                parts.append(f"{path}{name} {_digest(image.files[node], digests)}")
+    return xxhash.xxh64_intdigest("\n".join(sorted(parts)).encode())
+
+
+def _digest(data: bytes, digests: dict[bytes, int]) -> int:
+    known = digests.get(data)
+    if known is None:
+        known = digests[data] = xxhash.xxh64_intdigest(data)
+    return known
 
 
 def moments(disk: Disk) -> Iterator[Moment]:
