@@ -9,7 +9,8 @@ moment. All their combinations are legal: up to `EXHAUSTIVE` of them every one i
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
 from math import prod
@@ -141,11 +142,53 @@ def _name(directories: dict[Node, dict[str, Node]], changes: Sequence[Change]) -
 
 
 @dataclass(frozen=True)
-class State:
-    """One state a disk may be found in. key: of its names and bytes, equal for equal states."""
+class Names:
+    """All names of a disk. directories: by node; files: (path, node) in order of paths; key: of the paths."""
 
-    image: Image
+    directories: dict[Node, dict[str, Node]]
+    files: list[tuple[str, Node]]
     key: int
+
+    @classmethod
+    def of(cls, directories: dict[Node, dict[str, Node]], nodes: Collection[Node]) -> Names:
+        """Return what can be reached from the root. nodes: those that are directories."""
+        reached, files, waiting = dict[Node, dict[str, Node]](), [], [("", ROOT)]
+        while waiting:
+            path, directory = waiting.pop()
+            names = reached[directory] = directories.get(directory, {})
+            for name, node in names.items():
+                if node in nodes:
+                    waiting.append((f"{path}{name}/", node))
+                    files.append((f"{path}{name}/", node))
+                else:
+                    files.append((path + name, node))
+        files.sort()
+        key = xxhash.xxh64_intdigest("\n".join([path for path, _ in files]).encode())
+        return cls(reached, [(path, node) for path, node in files if node not in reached], key)
+
+    def key_with(self, digests: Iterable[int]) -> int:
+        """Return the key of these names with files that have these digests, in their order."""
+        return xxhash.xxh64_intdigest(array("Q", digests).tobytes(), self.key)
+
+
+def key_of(image: Image) -> int:
+    """Return the key of an image's names and bytes, equal for equal ones."""
+    names = Names.of(image.directories, image.directories)
+    return names.key_with(xxhash.xxh64_intdigest(image.files[node]) for _, node in names.files)
+
+
+class State:
+    """One state a disk may be found in. key: as `key_of` its image, which is built when it is asked for."""
+
+    def __init__(self, names: Names, files: dict[Node, bytes], key: int) -> None:
+        self._names = names
+        self._files = files
+        self.key = key
+
+    @property
+    def image(self) -> Image:
+        """What is on the disk."""
+        return Image({node: self._files.get(node, b"") for _, node in self._names.files}, self._names.directories)
 
 
 class Moment:
@@ -160,6 +203,7 @@ class Moment:
         self._directories = {node: dict(names) for node, names in medium.directories.items()}
         self._nodes = nodes
         self._built: dict[tuple[Node, Choices], bytes] = {}
+        self._named: dict[Choices, Names] = {}
         self._digests: dict[bytes, int] = {}
         self.counts = [count for units in self._files for count in units.counts] + [2] * len(self._changes)
 
@@ -202,12 +246,18 @@ class Moment:
             end = start + len(units.blocks) + 1
             files[units.node] = self._file(units, choices[start:end])
             start = end
-        directories = {node: dict(names) for node, names in self._directories.items()}
-        for happens, changes in zip(choices[start:], self._changes, strict=True):
-            if happens:
-                _name(directories, changes)
-        image = self._reachable(files, directories)
-        return State(image, key_of(image, self._digests))
+        names = self._names(choices[start:])
+        return State(names, files, names.key_with([self._digest(files.get(node, b"")) for _, node in names.files]))
+
+    def _names(self, choices: Choices) -> Names:
+        known = self._named.get(choices)
+        if known is None:
+            directories = {node: dict(names) for node, names in self._directories.items()}
+            for happens, changes in zip(choices, self._changes, strict=True):
+                if happens:
+                    _name(directories, changes)
+            known = self._named[choices] = Names.of(directories, self._nodes)
+        return known
 
     def _file(self, units: FileUnits, choices: Choices) -> bytes:
         known = self._built.get((units.node, choices))
@@ -215,40 +265,11 @@ class Moment:
             known = self._built[units.node, choices] = units.build(choices)
         return known
 
-    def _reachable(self, files: dict[Node, bytes], directories: dict[Node, dict[str, Node]]) -> Image:
-        """Return what has a name from the root on."""
-        image, waiting = Image({}, {}), [ROOT]
-        while waiting:
-            directory = waiting.pop()
-            names = image.directories[directory] = directories.get(directory, {})
-            for node in names.values():
-                if node in self._nodes:
-                    waiting.append(node)
-                else:
-                    image.files[node] = files.get(node, b"")
-        return image
-
-
-def key_of(image: Image, digests: dict[bytes, int] | None = None) -> int:
-    """Return the key of an image's names and bytes. digests: of files' bytes that were met before, to be added to."""
-    digests = {} if digests is None else digests
-    parts, waiting = [], [("", ROOT)]
-    while waiting:
-        path, directory = waiting.pop()
-        for name, node in image.directories[directory].items():
-            if node in image.directories:
-                waiting.append((f"{path}{name}/", node))
-                parts.append(f"{path}{name}/")
-            else:
-                parts.append(f"{path}{name} {_digest(image.files[node], digests)}")
-    return xxhash.xxh64_intdigest("\n".join(sorted(parts)).encode())
-
-
-def _digest(data: bytes, digests: dict[bytes, int]) -> int:
-    known = digests.get(data)
-    if known is None:
-        known = digests[data] = xxhash.xxh64_intdigest(data)
-    return known
+    def _digest(self, data: bytes) -> int:
+        known = self._digests.get(data)
+        if known is None:
+            known = self._digests[data] = xxhash.xxh64_intdigest(data)
+        return known
 
 
 def moments(disk: Disk) -> Iterator[Moment]:
