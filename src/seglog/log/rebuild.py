@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -177,11 +178,8 @@ def rebuild_manifest(
 
 
 def _previous(storage: Storage) -> Manifest | None:
-    for name in (filename.MANIFEST_PREVIOUS,):
-        try:
-            return read_manifest(storage, name)
-        except CorruptLog:
-            continue
+    with suppress(CorruptLog):
+        return read_manifest(storage, filename.MANIFEST_PREVIOUS)
     return None
 
 

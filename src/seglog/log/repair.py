@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import secrets
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -277,34 +278,34 @@ class Repair:
         return len(places)
 
 
-def _end_of_written(store: File, loose: Rules) -> int:
-    """Return where a store ends, or the first write in it that was not finished: its head is zero, so nobody saw it."""
-    position, end = HEADER_BYTES, store.size()
+def _walks(store: File, loose: Rules, end: int) -> Iterator[StoreWalk]:
+    """Give a walk over every stretch of valid records; each is to be walked before the next one is asked for."""
+    position = HEADER_BYTES
     while position + HEAD_BYTES <= end:
         walk = StoreWalk(store, loose, position=position, end=end, expected=loose.base_offset, keep=0)
-        for _ in walk:
-            pass
-        if walk.reason is None or store.pread(HEAD_BYTES, walk.position) == ZERO_HEAD:
-            return walk.position
+        yield walk
+        if walk.reason is None:
+            return
         found = find_record(store, loose, position=walk.position, end=end, least=loose.base_offset)
         if found is None:
-            break
+            return
         position = found.position
+
+
+def _end_of_written(store: File, loose: Rules) -> int:
+    """Return where a store ends, or the first write in it that was not finished: its head is zero, so nobody saw it."""
+    end = store.size()
+    for walk in _walks(store, loose, end):
+        deque(walk, maxlen=0)
+        if walk.reason is None or store.pread(HEAD_BYTES, walk.position) == ZERO_HEAD:
+            return walk.position
     return end
 
 
 def _readable(store: File, loose: Rules, end: int) -> dict[int, int]:
     """Return offset -> position of every valid record, wherever it stands: one may have come to another one's place."""
     places: dict[int, int] = {}
-    position = HEADER_BYTES
-    while position + HEAD_BYTES <= end:
-        walk = StoreWalk(store, loose, position=position, end=end, expected=loose.base_offset, keep=0)
+    for walk in _walks(store, loose, end):
         for record, _, length in walk:
             places.setdefault(record.offset, walk.position - length)
-        if walk.reason is None:
-            break
-        found = find_record(store, loose, position=walk.position, end=end, least=loose.base_offset)
-        if found is None:
-            break
-        position = found.position
     return places
