@@ -148,7 +148,9 @@ SAMPLE = [
 def test_rows_encode_to_the_bytes_of_the_document_in_any_two_pieces(rows, cut):
     plain, cut = plain_store(rows), min(cut, len(rows))
     batch = ArrowBatch.prepare(as_table(rows), now=0)
-    assert batch.sizes.tolist() == [length for _, length, _ in plain.entries]
+    lengths = [length for _, length, _ in plain.entries]
+    assert np.diff(batch.ends).tolist() == lengths
+    assert batch.widest == (lengths.index(max(lengths)) if lengths else 0)
     out = bytearray(int(batch.ends[-1]))
     at = int(batch.ends[cut])
     state = MarksState.start(INTERVAL)

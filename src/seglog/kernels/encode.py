@@ -22,18 +22,27 @@ from seglog.kernels.layout import (
 from seglog.kernels.memory import address_of, copy_short, inlined, kernel, load_i64, load_u32, store_i64, store_u64
 
 
-class Rows(NamedTuple):
-    """Addresses of what is encoded, arrays of one int64 per row: timestamps; addresses and lengths of keys, headers and
-    values (length -1: null). Addresses, since handing on arrays in the loop would count references for every record.
+class Column(NamedTuple):
+    """Where the int64 of each row stands: `address` for row 0, `stride` bytes further for each next one. Stride 0: all
+    rows have the same, and it costs no memory.
     """
 
-    timestamps: int
-    key_addresses: int
-    key_lengths: int
-    header_addresses: int
-    header_lengths: int
-    value_addresses: int
-    value_lengths: int
+    address: int
+    stride: int
+
+
+class Rows(NamedTuple):
+    """What is encoded: timestamps; addresses and lengths of keys, headers and values (length -1: null). By address,
+    since handing on arrays in the loop would count references for every record.
+    """
+
+    timestamps: Column
+    key_addresses: Column
+    key_lengths: Column
+    header_addresses: Column
+    header_lengths: Column
+    value_addresses: Column
+    value_lengths: Column
 
 
 class Place(NamedTuple):
@@ -44,15 +53,24 @@ class Place(NamedTuple):
     salt: Any
 
 
+@inlined
+def _cell(column: Column, row: int) -> int:
+    return load_i64(column.address + column.stride * row)
+
+
 @kernel
-def measure(rows: Rows, sizes: Any, ends: Any) -> None:
-    """Fill sizes (int64, one per row) with the encoded bytes of each row, and ends (one longer) with their sums."""
+def measure(rows: Rows, ends: Any) -> int:
+    """Fill ends (int64, one longer than the rows) with the sums of encoded bytes; return the row that takes most."""
+    widest, most, end = 0, 0, 0
     ends[0] = 0
-    for row in range(sizes.size):
-        key_len, value_len = load_i64(rows.key_lengths + 8 * row), load_i64(rows.value_lengths + 8 * row)
-        size = HEAD_BYTES + max(key_len, 0) + load_i64(rows.header_lengths + 8 * row) + max(value_len, 0)
-        sizes[row] = size
-        ends[row + 1] = ends[row] + size
+    for row in range(ends.size - 1):
+        key_len, value_len = _cell(rows.key_lengths, row), _cell(rows.value_lengths, row)
+        size = HEAD_BYTES + max(key_len, 0) + _cell(rows.header_lengths, row) + max(value_len, 0)
+        if size > most:
+            widest, most = row, size
+        end += size
+        ends[row + 1] = end
+    return widest
 
 
 @inlined
@@ -61,18 +79,17 @@ def _write_body(record: int, row: int, rows: Rows, offset: int) -> Any:
 
     The fields go out in words, as they will be hashed: a word put together of two stores is slow to load.
     """
-    at = 8 * row
-    key_len, headers_len = load_i64(rows.key_lengths + at), load_i64(rows.header_lengths + at)
-    value, value_len = load_i64(rows.value_addresses + at), load_i64(rows.value_lengths + at)
+    key_len, headers_len = _cell(rows.key_lengths, row), _cell(rows.header_lengths, row)
+    value, value_len = _cell(rows.value_addresses, row), _cell(rows.value_lengths, row)
     value_word, key_word = (NULL if value_len < 0 else value_len), (NULL if key_len < 0 else key_len)
     key_len, value_len = max(key_len, 0), max(value_len, 0)
     metadata_len = FIXED_METADATA_BYTES + key_len + headers_len
     store_i64(record + 8, metadata_len | (value_word << 32))
     store_i64(record + 16, offset | (key_word << 32))
-    store_i64(record + 24, load_i64(rows.timestamps + at))
-    copy_short(record + HEAD_BYTES, load_i64(rows.key_addresses + at), key_len)
+    store_i64(record + 24, _cell(rows.timestamps, row))
+    copy_short(record + HEAD_BYTES, _cell(rows.key_addresses, row), key_len)
     if headers_len > 0:
-        copy_short(record + HEAD_BYTES + key_len, load_i64(rows.header_addresses + at), headers_len)
+        copy_short(record + HEAD_BYTES + key_len, _cell(rows.header_addresses, row), headers_len)
     copy_short(record + VALUE_BASE + metadata_len, value, value_len)
     return VALUE_BASE + metadata_len + value_len, xxh64_at(value, value_len, np.uint64(0))
 
@@ -110,9 +127,9 @@ def _write_group(record: int, start: int, stop: int, rows: Rows, place: Place, e
 def _summarise(start: int, stop: int, rows: Rows) -> Summary:
     tombstones, low, high = 0, NO_LOW, NO_HIGH
     for row in range(start, stop):
-        timestamp = load_i64(rows.timestamps + 8 * row)
+        timestamp = _cell(rows.timestamps, row)
         low, high = min(low, timestamp), max(high, timestamp)
-        tombstones += load_i64(rows.value_lengths + 8 * row) < 0
+        tombstones += _cell(rows.value_lengths, row) < 0
     return Summary(tombstones, low, high)
 
 
@@ -138,5 +155,5 @@ def encode(
             found[count, 0], found[count, 1] = newest, (place.relative + row - start) | (position << 32)
             next_position = (position // marks.interval + 1) * marks.interval
             count += 1
-        newest = max(newest, load_i64(rows.timestamps + 8 * row))
+        newest = max(newest, _cell(rows.timestamps, row))
     return count, MarksState(marks.interval, next_position, newest), _summarise(start, stop, rows)

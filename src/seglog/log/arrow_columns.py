@@ -47,6 +47,16 @@ def null_rows(rows: int) -> ByteRows:
     return ByteRows(np.zeros(rows, np.int64), np.full(rows, -1, np.int64), ())
 
 
+def same_for_all(value: int, rows: int) -> Array:
+    """Return an int64 for so many rows that takes the room of one; not to be written to."""
+    return np.broadcast_to(np.array(value, np.int64), rows)
+
+
+def int64_room(rows: int) -> Array:
+    """Return room for so many int64 from Arrow's pool, which hands out pages that were touched before."""
+    return np.frombuffer(pa.allocate_buffer(8 * rows), np.int64) if rows else np.empty(0, np.int64)
+
+
 def is_text(kind: Any) -> bool:
     """Whether this is a type of strings, or a dictionary of them."""
     kind, types = _plain(kind), pa.types
@@ -99,7 +109,7 @@ def chunk_rows(array: pa.Array, name: str) -> ByteRows:
 
 def _rows_of_offsets(array: pa.Array, width: int, name: str) -> ByteRows:
     _, offsets, data = array.buffers()
-    addresses, lengths = np.empty(len(array), np.int64), np.empty(len(array), np.int64)
+    addresses, lengths = int64_room(len(array)), int64_room(len(array))
     address, size = (data.address, data.size) if data is not None else (0, 0)
     start = offsets.address + width * array.offset
     _refuse_row(rows_from_offsets(start, width, address, size, addresses, lengths), name)
@@ -108,7 +118,7 @@ def _rows_of_offsets(array: pa.Array, width: int, name: str) -> ByteRows:
 
 def _rows_of_views(array: pa.Array, name: str) -> ByteRows:
     _, views, *data = array.buffers()
-    addresses, lengths = np.empty(len(array), np.int64), np.empty(len(array), np.int64)
+    addresses, lengths = int64_room(len(array)), int64_room(len(array))
     buffers = np.array([buffer.address for buffer in data], np.int64)
     sizes = np.array([buffer.size for buffer in data], np.int64)
     start, valid = views.address + 16 * array.offset, valid_rows(array)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from seglog.errors import InvalidArgument, InvalidType, KeyRequired
-from seglog.kernels.encode import Place, Rows, encode, measure
+from seglog.kernels.encode import Column, Place, Rows, encode, measure
 from seglog.kernels.headers import KEY_LONG, KEY_NOT_UTF8, KEY_NULL, measure_headers, write_headers
 from seglog.kernels.layout import ENTRY, MARK, MarksState, Summary
 from seglog.log.arrow_columns import (
@@ -21,11 +21,12 @@ from seglog.log.arrow_columns import (
     ByteRows,
     byte_rows,
     chunk_rows,
+    int64_room,
     is_bytes,
     is_text,
     joined,
-    null_rows,
     refuse_damaged,
+    same_for_all,
     valid_rows,
 )
 
@@ -55,18 +56,18 @@ class Encoded:
 class ArrowBatch:
     """A table made ready to be encoded.
 
-    rows: how many; sizes: int64, encoded bytes of each row; ends: int64, running sums, rows + 1 long, from 0.
+    rows: how many; ends: int64, running sums of their encoded bytes, rows + 1 long, from 0; widest: the row that takes
+    most bytes.
     """
 
     def __init__(self, timestamps: Array, key: ByteRows, headers: ByteRows, value: ByteRows) -> None:
         self._owners = (timestamps, key, headers, value)  # the encoder is given their addresses
         arrays = (timestamps, *key[:2], *headers[:2], *value[:2])
-        self._rows = Rows(*(array.ctypes.data for array in arrays))
+        self._rows = Rows(*(Column(array.ctypes.data, array.strides[0]) for array in arrays))
         self._key_lengths = key[1]
         self.rows = timestamps.size
-        self.sizes = np.empty(self.rows, np.int64)
-        self.ends = np.empty(self.rows + 1, np.int64)
-        measure(self._rows, self.sizes, self.ends)
+        self.ends = int64_room(self.rows + 1)
+        self.widest = int(measure(self._rows, self.ends))
 
     @classmethod
     def prepare(cls, data: Any, *, now: int) -> ArrowBatch:
@@ -80,8 +81,8 @@ class ArrowBatch:
         """
         columns = _named_columns(data)
         rows = data.num_rows
-        key = byte_rows(columns["key"], "key") if "key" in columns else null_rows(rows)
-        headers = _header_rows(columns["headers"]) if "headers" in columns else _no_headers(rows)
+        key = byte_rows(columns["key"], "key") if "key" in columns else _all_of_length(-1, rows)
+        headers = _header_rows(columns["headers"]) if "headers" in columns else _all_of_length(0, rows)
         timestamps = timestamps_of(columns.get("timestamp"), rows, now)
         return cls(timestamps, key, headers, byte_rows(columns["value"], "value"))
 
@@ -154,7 +155,7 @@ def _named_columns(data: Any) -> dict[str, pa.ChunkedArray]:
 def timestamps_of(column: pa.ChunkedArray | None, rows: int, now: int) -> Array:
     """int64 microseconds per row, `now` where none is given; InvalidType for a column of another type."""
     if column is None or pa.types.is_null(column.type):
-        return np.full(rows, now, np.int64)
+        return same_for_all(now, rows)
     kind = column.type
     if not (pa.types.is_int64(kind) or pa.types.is_timestamp(kind)):
         raise InvalidType(f"column 'timestamp' must be int64 (microseconds) or timestamp, not {kind}")
@@ -177,13 +178,14 @@ def _to_microseconds(times: Array, kind: Any) -> Array:
     return times * factor
 
 
-def _no_headers(rows: int) -> ByteRows:
-    return ByteRows(np.zeros(rows, np.int64), np.zeros(rows, np.int64), ())
+def _all_of_length(length: int, rows: int) -> ByteRows:
+    """Return so many empty byte strings (0), or nulls (-1)."""
+    return ByteRows(same_for_all(0, rows), same_for_all(length, rows), ())
 
 
 def _header_rows(column: pa.ChunkedArray) -> ByteRows:
     if pa.types.is_null(column.type):
-        return _no_headers(len(column))
+        return _all_of_length(0, len(column))
     key, value = _pair_types(column.type)
     if key is None or value is None or not is_text(key) or not (is_text(value) or is_bytes(value)):
         wanted = "list<struct<key: string, value: binary>> or map<string, binary>"
@@ -205,7 +207,7 @@ def _pair_types(kind: Any) -> tuple[Any, Any]:
 def _header_chunk(chunk: pa.Array) -> ByteRows:
     """Write the headers of each row as a record holds them; a null list has none."""
     if not len(chunk):
-        return _no_headers(0)
+        return _all_of_length(0, 0)
     refuse_damaged(chunk, "headers")
     keys, values = _pairs(chunk)
     items = _items(chunk, keys.lengths.size)

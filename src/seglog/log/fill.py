@@ -41,8 +41,8 @@ class Rolling(Protocol):
 def check_widest(segments: Rolling, batch: Any) -> None:
     """Raise RecordTooLarge, which names the row, if a record of the batch fits no segment."""
     if batch.rows:
-        widest = int(batch.sizes.argmax())
-        segments.check_size(int(batch.sizes[widest]), row=widest)
+        widest = batch.widest
+        segments.check_size(int(batch.ends[widest + 1] - batch.ends[widest]), row=widest)
 
 
 def fill(segments: Rolling, batch: Any) -> None:
