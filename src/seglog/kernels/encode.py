@@ -55,7 +55,8 @@ class Place(NamedTuple):
 
 @inlined
 def _cell(column: Column, row: int) -> int:
-    return load_i64(column.address + column.stride * row)
+    cell: int = load_i64(column.address + column.stride * row)
+    return cell
 
 
 @kernel

@@ -194,7 +194,7 @@ class SegmentCheck:
             for block in survey(store, rules, position=position, end=end, expected=expected, marks=self.tally.marks):
                 self.tally.absorb(block)
                 self._digest.update(block.entries)
-                self._compare_index(block.next_offset - block.records, block.entries)
+                self._compare_index(block.next_offset - block.records, bytes(block.entries))
                 position, expected, reason = block.position, block.next_offset, block.reason
                 self._reached, self._expected = position, expected
                 yield position

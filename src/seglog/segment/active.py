@@ -306,7 +306,7 @@ class ActiveSegment:
         self.next_offset += stop - start
         self._publish()
 
-    def _admit_entries(self, entries: list[bytes], records: int) -> None:
+    def _admit_entries(self, entries: list[bytes | memoryview], records: int) -> None:
         """Take in the entries of a batch: they go to the index file as they are, since copying many of them costs."""
         if self._dense is not None and not self._wrote_entries(self._dense, entries, records):
             for part in entries:
@@ -315,7 +315,7 @@ class ActiveSegment:
         for part in entries:
             self.tally.digest.update(part)
 
-    def _wrote_entries(self, dense: DenseLookup, entries: list[bytes], records: int) -> bool:
+    def _wrote_entries(self, dense: DenseLookup, entries: list[bytes | memoryview], records: int) -> bool:
         try:
             self._flush_entries()
             self._index.pwritev(entries, entry_position(dense.flushed))

@@ -6,17 +6,15 @@ and decoded comes from the log.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from seglog.format.codec import HEAD_BYTES
 from seglog.format.index import MarkBuilder
-from seglog.segment.calls import THREADS, Calls
+from seglog.segment.calls import THREADS, Ahead
 from seglog.segment.reader import SegmentReader
 from seglog.segment.survey import Block
 
@@ -28,38 +26,6 @@ AHEAD_BYTES = 16 * 1024 * 1024  # about what one batch spans that is decoded ahe
 AHEAD_LEAST_BYTES = 4 * 1024 * 1024  # less, and handing it to a thread costs more than it saves
 AHEAD_MOST_BYTES = 64 * 1024 * 1024
 AHEAD_BATCHES = THREADS + 2  # one more than are worked on, so that no thread waits for the caller
-
-
-class _Threads:
-    """The threads that help; a forked child, which has none of its parent's threads, starts its own."""
-
-    pool: ThreadPoolExecutor
-
-    @classmethod
-    def start(cls) -> None:
-        """Start with no thread; they come when first needed."""
-        cls.pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="seglog-bulk")
-
-
-_Threads.start()
-os.register_at_fork(after_in_child=_Threads.start)
-
-
-class _Ahead(Calls):
-    """Calls under way on those threads."""
-
-    def __init__(self) -> None:
-        super().__init__(_Threads.pool)
-
-    @property
-    def orphaned(self) -> bool:
-        """Whether this is a forked child now, in which nobody works on them."""
-        return self._pool is not _Threads.pool
-
-    def finish(self) -> None:
-        """Return once no call is being made any more; results that were not taken are lost."""
-        if not self.orphaned:
-            super().finish()
 
 
 # --- encoding ---------------------------------------------------------------------------------------------------------
@@ -130,7 +96,7 @@ class _Encoding:
         self._buffers = _Buffers.take(min(most, len(self._pieces)), longest)
 
     def __iter__(self) -> Iterator[tuple[memoryview, Block]]:
-        pieces, room, ahead = len(self._pieces), len(self._buffers), _Ahead()
+        pieces, room, ahead = len(self._pieces), len(self._buffers), Ahead()
         try:
             for number in range(room):
                 ahead.launch(partial(self._encode, number), here=number == 0)
@@ -254,7 +220,7 @@ def decode_ahead(
     Returns how many records that were, and (relative offset, position) behind the last one.
     """
     passed = 0
-    stretches, ahead = _stretches(reader, relative, position, stop, max_records), _Ahead()
+    stretches, ahead = _stretches(reader, relative, position, stop, max_records), Ahead()
     ends: deque[int | None] = deque()
 
     def launch(count: int) -> None:

@@ -53,3 +53,35 @@ def _made(call: Callable[[], Any]) -> Future[Any]:
     except Exception as error:  # noqa: BLE001 - raised when it is taken
         future.set_exception(error)
     return future
+
+
+class _Helpers:
+    """The threads that help; a forked child, which has none of its parent's threads, starts its own."""
+
+    pool: ThreadPoolExecutor
+
+    @classmethod
+    def start(cls) -> None:
+        """Start with no thread; they come when first needed."""
+        cls.pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="seglog-bulk")
+
+
+_Helpers.start()
+os.register_at_fork(after_in_child=_Helpers.start)
+
+
+class Ahead(Calls):
+    """Calls under way on those threads."""
+
+    def __init__(self) -> None:
+        super().__init__(_Helpers.pool)
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether this is a forked child now, in which nobody works on them."""
+        return self._pool is not _Helpers.pool
+
+    def finish(self) -> None:
+        """Return once no call is being made any more; results that were not taken are lost."""
+        if not self.orphaned:
+            super().finish()

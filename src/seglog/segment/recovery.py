@@ -13,12 +13,14 @@ Running it twice, or again after a crash at any step, ends the same.
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
 
 from seglog.errors import StorageError
 from seglog.format import filename
 from seglog.format.codec import HEAD_BYTES, ZERO_HEAD, InvalidRecord
 from seglog.format.index import (
     DENSE_ENTRY,
+    DENSE_HEADER_BYTES,
     DURABLE_MAX,
     ENTRY_BYTES,
     decode_durable_records,
@@ -38,6 +40,8 @@ from seglog.segment.survey import Block, Tally, survey
 from seglog.storage import File, Storage
 
 COPY_BYTES = 1024 * 1024
+SPREAD_FROM_BYTES = 64 * 1024 * 1024
+"""From here on several threads take stock of a store."""
 SEARCH_BUDGET = 2 * 1024**3
 """Bytes to hash at most, about a second, to tell damage from a tear; a torn value can look like heads all over."""
 
@@ -52,7 +56,7 @@ class TailRecovery:
         self.store: File = open_store(storage, entry, writable=True)
         self.size = self.store.size()
         self.tally = Tally(interval)
-        self.entries = bytearray()
+        self.index = bytearray(DENSE_HEADER_BYTES)
         self.next_offset = entry.base_offset
         self.position = HEADER_BYTES
         self.events: list[RecoveryEvent] = []
@@ -91,18 +95,19 @@ class TailRecovery:
     def _survey(self) -> str | None:
         """Admit valid records from `position` on; return why they end."""
         block: Block | None = None
-        for block in survey(
-            self.store,
-            self.rules,
-            position=self.position,
-            end=self.size,
-            expected=self.next_offset,
-            marks=self.tally.marks,
-        ):
+        for block in self._blocks():
             self.tally.absorb(block)
-            self.entries += block.entries
+            self.index += block.entries
             self.position, self.next_offset = block.position, block.next_offset
         return block.reason if block is not None else None
+
+    def _blocks(self) -> Iterator[Block]:
+        stretch = {"position": self.position, "end": self.size, "expected": self.next_offset}
+        if not self.rules.dense or self.size - self.position < SPREAD_FROM_BYTES:
+            return survey(self.store, self.rules, **stretch, marks=self.tally.marks)
+        from seglog.segment.spread import survey_spread  # noqa: PLC0415 - short stretches load no compiler
+
+        return survey_spread(self.store, self.rules, self._old_index, **stretch, marks=self.tally.marks)
 
     def _pass_damage(self, durable: int, reason: str) -> str | None:
         """Leave a damaged durable record where it is and go on behind it; return why the records after it end.
@@ -131,7 +136,7 @@ class TailRecovery:
             known = self._old_index[first : first + length].ljust(length, b"\0")
             for checksum, size, position in DENSE_ENTRY.iter_unpack(known):
                 inside = position + size <= self.size  # else its place is given to what is appended next
-                self.entries += DENSE_ENTRY.pack(checksum, size, position) if inside else bytes(ENTRY_BYTES)
+                self.index += DENSE_ENTRY.pack(checksum, size, position) if inside else bytes(ENTRY_BYTES)
         self.next_offset = next_offset
 
     def _resume(self, durable: int) -> Found | None:
@@ -155,7 +160,7 @@ class TailRecovery:
         """Return where the first `records` records end; the store's start where that cannot be told."""
         if not records or not self.entry.dense:
             return HEADER_BYTES
-        _, length, position = DENSE_ENTRY.unpack_from(self.entries, (records - 1) * ENTRY_BYTES)
+        _, length, position = DENSE_ENTRY.unpack_from(self.index, entry_position(records - 1))
         return min(position + length, self.position) if length else HEADER_BYTES
 
     def _cut_tail(self, reason: str) -> None:
@@ -235,10 +240,9 @@ class TailRecovery:
     def _active(self, buffer_bytes: int) -> ActiveSegment:
         """Write the index anew where it differs, and hand over."""
         entry, records = self.entry, self.next_offset - self.entry.base_offset
-        header = encode_dense_header(entry.base_offset, min(records, DURABLE_MAX), entry.salt)
-        self.tally.digest.update(bytes(self.entries))
-        body = header + (bytes(self.entries) if entry.dense else b"")
-        index = self._rewritten_index(body)
+        self.tally.digest.update(memoryview(self.index)[DENSE_HEADER_BYTES:])
+        self.index[:DENSE_HEADER_BYTES] = encode_dense_header(entry.base_offset, min(records, DURABLE_MAX), entry.salt)
+        index = self._rewritten_index(self.index if entry.dense else self.index[:DENSE_HEADER_BYTES])
         lookup: DenseLookup | SparseLookup
         if entry.dense:
             lookup = DenseLookup(index, records)
@@ -256,9 +260,9 @@ class TailRecovery:
             buffer_bytes=buffer_bytes,
         )
 
-    def _rewritten_index(self, body: bytes) -> File:
+    def _rewritten_index(self, body: bytearray) -> File:
         name = self.entry.name(filename.INDEX)
-        if self._old_index == body:
+        if body == self._old_index:
             return self.storage.open(name, writable=True)
         index = self.storage.create(f"{filename.TMP}/{name}", replace=True)
         index.pwrite(body, 0)

@@ -7,13 +7,16 @@ long ones go through the kernels.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from xxhash import xxh64
 
 from seglog.format.index import DENSE_ENTRY, MarkBuilder
 from seglog.segment.scan import Rules, StoreWalk
 from seglog.storage import File
+
+if TYPE_CHECKING:
+    from seglog.kernels.scan import StoreScan
 
 KERNEL_FROM_BYTES = 4 * 1024 * 1024
 WALK_RECORDS = 4096
@@ -22,14 +25,15 @@ TIMES = (-(2**63), 2**63 - 1)
 
 
 class Block(NamedTuple):
-    """A run of valid records. entries, marks: as packed in the lookup files; position and next_offset: behind the
+    """A run of valid records. entries, marks: as packed in the lookup files (entries valid until
+    the next block is asked for); position and next_offset: behind the
     last one; reason: why the next bytes are no record, None where there may be more or the stretch ended.
     """
 
     records: int
     position: int
     next_offset: int
-    entries: bytes
+    entries: bytes | memoryview
     marks: bytes
     marks_state: tuple[int, int]
     tombstones: int
@@ -138,20 +142,8 @@ def _by_kernel(
         marks_state=MarksState(marks.interval, *marks.state),
     )
     for chunk in chunks:
-        reason = chunk.reason
-        yield Block(
-            chunk.records,
-            chunk.position,
-            rules.base_offset + chunk.next_relative,
-            chunk.entries.tobytes(),
-            chunk.marks.tobytes(),
-            (chunk.marks_state.next_position, chunk.marks_state.max_timestamp),
-            chunk.tombstones,
-            chunk.min_timestamp,
-            chunk.max_timestamp,
-            reason,
-        )
-        position = chunk.position
+        yield block_of(chunk, rules)
+        reason, position = chunk.reason, chunk.position
     if reason is None and position < end:
         yield Block(
             0,
@@ -165,3 +157,19 @@ def _by_kernel(
             None,
             "the store ends before it",
         )
+
+
+def block_of(chunk: StoreScan, rules: Rules) -> Block:
+    """Return what a kernel found as a block."""
+    return Block(
+        chunk.records,
+        chunk.position,
+        rules.base_offset + chunk.next_relative,
+        chunk.entries.view("u1").data,
+        chunk.marks.tobytes(),
+        (chunk.marks_state.next_position, chunk.marks_state.max_timestamp),
+        chunk.tombstones,
+        chunk.min_timestamp,
+        chunk.max_timestamp,
+        chunk.reason,
+    )

@@ -1,0 +1,106 @@
+"""Taking stock of a long stretch of a store on several threads, cut where an index says that records begin.
+
+The index may be old, damaged or of another store: a cut is believed only where the records before it have ended just
+there, and from the first that is not on one thread goes on alone. So what comes out never depends on the index.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from typing import NamedTuple
+
+from seglog.format.index import DENSE_ENTRY, ENTRY_BYTES, NO_TIMESTAMP, MarkBuilder, entry_position
+from seglog.kernels.layout import MarksState
+from seglog.kernels.scan import StoreScan, scan_chunks
+from seglog.segment.calls import THREADS, Ahead
+from seglog.segment.scan import Rules
+from seglog.segment.survey import Block, block_of, survey
+from seglog.storage import File
+
+STRETCH_BYTES = 16 * 1024 * 1024
+
+
+class Stretch(NamedTuple):
+    """Records from relative offset `relative`, which stands at `position`; next_mark: as `MarksState.next_position`;
+    records: how many, None up to the end.
+    """
+
+    relative: int
+    position: int
+    next_mark: int
+    records: int | None
+
+
+def survey_spread(
+    store: File, rules: Rules, index: bytes, *, position: int, end: int, expected: int, marks: MarkBuilder
+) -> Iterator[Block]:
+    """As `survey`, of a dense segment. index: the bytes of its index file, in whatever state."""
+    begin = Stretch(expected - rules.base_offset, position, marks.next_position, None)
+    rest = MarkBuilder(marks.interval)
+    rest.extend(b"", marks.state)
+    for block in _by_stretches(store, rules, _stretches(index, begin, end, marks.interval), end, rest):
+        position, expected = block.position, block.next_offset
+        rest.extend(b"", block.marks_state)
+        yield block
+    yield from survey(store, rules, position=position, end=end, expected=expected, marks=rest)
+
+
+def _by_stretches(
+    store: File, rules: Rules, stretches: Iterator[Stretch], end: int, marks: MarkBuilder
+) -> Iterator[Block]:
+    """Yield the blocks of the stretches that follow on each other, as far as their records are valid."""
+    mapped, newest, ahead = store.map(), marks.max_timestamp, Ahead()
+    waiting: deque[Stretch] = deque()
+
+    def launch(count: int) -> None:
+        for stretch in islice(stretches, count):
+            waiting.append(stretch)
+            ahead.launch(partial(_scan, mapped, rules, stretch, end, marks.interval), here=len(waiting) == 1)
+
+    try:
+        launch(THREADS + 2)
+        begin: tuple[int, ...] = waiting[0][:3] if waiting else ()
+        while waiting and begin == waiting.popleft()[:3]:
+            chunks = ahead.take()
+            launch(1)
+            for chunk in chunks:
+                times = chunk.marks["max_timestamp"]
+                times.clip(min=newest, out=times)  # its marks knew only the times of its own stretch
+                newest = max(newest, chunk.marks_state.max_timestamp)
+                begin = (chunk.next_relative, chunk.position, chunk.marks_state.next_position)
+                yield block_of(chunk, rules)._replace(marks_state=(begin[2], newest), reason=None)
+            if chunks[-1].reason is not None:  # told by whoever goes on from there
+                return
+    finally:
+        ahead.finish()
+
+
+def _scan(mapped: memoryview, rules: Rules, stretch: Stretch, end: int, interval: int) -> list[StoreScan]:
+    chunks = scan_chunks(
+        mapped,
+        salt=rules.salt,
+        relative=stretch.relative,
+        position=stretch.position,
+        end=end,
+        dense=True,
+        marks_state=MarksState(interval, stretch.next_mark, NO_TIMESTAMP),
+        max_records=stretch.records,
+    )
+    return list(chunks)
+
+
+def _stretches(index: bytes, begin: Stretch, end: int, interval: int) -> Iterator[Stretch]:
+    """Yield stretches of about STRETCH_BYTES as far as the index has entries that may be of this store."""
+    known = (len(index) - entry_position(0)) // ENTRY_BYTES
+    average = max((end - begin.position) // max(known - begin.relative, 1), 1)
+    step = max(STRETCH_BYTES // average, 1)
+    while begin.relative + step < known:
+        relative = begin.relative + step
+        _, length, last = DENSE_ENTRY.unpack_from(index, entry_position(relative - 1))
+        if not begin.position <= last < last + length <= end:
+            return
+        yield begin._replace(records=step)
+        begin = Stretch(relative, last + length, (last // interval + 1) * interval, None)
