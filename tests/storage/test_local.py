@@ -262,6 +262,17 @@ def test_an_empty_directory_may_be_anothers_that_died_so_its_name_is_synced(
     assert seen == [str(tmp_path / "real")], "the directory that holds it, not the one that holds the link"
 
 
+def test_what_a_log_below_another_directory_syncs_is_its_own_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = LocalStorage(tmp_path / "broker")
+    storage.make(["topic/0/tmp"])
+    seen = synced(monkeypatch)
+    Subdirectory(storage, "topic/0").sync_directory()
+    Subdirectory(storage, "topic/0").sync_directory("tmp")
+    assert seen == [str(tmp_path / "broker/topic/0"), str(tmp_path / "broker/topic/0/tmp")]
+
+
 def test_a_directory_that_holds_something_was_synced_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = LocalStorage(tmp_path / "log")
     storage.make(["tmp"])
