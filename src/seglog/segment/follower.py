@@ -138,15 +138,15 @@ class ActiveFollower:
         return True
 
     def _stands(self, offset: int, place: Place) -> bool:
-        checksum, length, position = place
+        _, length, position = place
         if position + length > self._store.size():
             return False
         data = self._store.pread(length, position)
         try:
-            record, found, _ = self._rules.codec.decode(data, 0, len(data), self.entry.base_offset, self.entry.salt)
+            record, _, found = self._rules.codec.decode(data, 0, len(data), self.entry.base_offset, self.entry.salt)
         except InvalidRecord:
             return False
-        return record.offset == offset and found == checksum
+        return (record.offset, found) == (offset, length)
 
     def _show(self, lookup: DenseLookup, size: int, next_offset: int) -> None:
         self.reader.lookup = lookup
