@@ -82,15 +82,15 @@ class TailRecovery:
         return DENSE_ENTRY.unpack_from(self._old_index, start) if start + ENTRY_BYTES <= len(self._old_index) else None
 
     def _verifies(self, place: tuple[int, int, int], number: int) -> bool:
-        checksum, length, position = place
+        _, length, position = place
         if position + length > self.size:
             return False
         data = self.store.pread(length, position)
         try:
-            record, found, _ = self.rules.codec.decode(data, 0, len(data), self.rules.base_offset, self.rules.salt)
+            record, _, _ = self.rules.codec.decode(data, 0, len(data), self.rules.base_offset, self.rules.salt)
         except InvalidRecord:
             return False
-        return found == checksum and record.offset == self.entry.base_offset + number
+        return record.offset == self.entry.base_offset + number
 
     def _survey(self) -> str | None:
         """Admit valid records from `position` on; return why they end."""
