@@ -33,7 +33,9 @@ RENAMES = {"rename", "replace", "link"}
 LOCKS = {"flock", "try_lock"}
 CHECKSUMS = re.compile(r"_?(check|checksum|digest|intdigest|hexdigest|salt|xxh64\w*)")
 CUTS, TOPIC_CUTS = "tests/crash/test_power_loss.py", "tests/crash/test_topic_power_loss.py"
+REPAIRS = "tests/crash/test_repair.py"
 LIKELY = {
+    "storage/subdirectory": ["tests/storage", TOPIC_CUTS],
     "storage": ["tests/storage", "tests/crash/test_system_faults.py", "tests/log/test_bad_places.py"],
     "format": ["tests/format", "tests/recovery/test_torn.py", "tests/recovery/test_rotten.py"],
     "kernels": ["tests/kernels"],
@@ -46,7 +48,9 @@ LIKELY = {
         "tests/log/test_readers.py",
     ],
     "log/staging": [CUTS, "tests/recovery/test_publish_faults.py", "tests/log/test_publish.py"],
-    "log/repair": [CUTS, "tests/recovery/test_rotten.py", "tests/log/test_live_repair.py", "tests/recovery"],
+    "log/catalog": [CUTS, REPAIRS, "tests/recovery/test_order_of_writes.py"],
+    "log/quarantine": [REPAIRS, CUTS, "tests/recovery/test_rotten.py"],
+    "log/repair": [REPAIRS, "tests/recovery/test_rotten.py", "tests/log/test_live_repair.py", "tests/recovery"],
     "log": [CUTS, "tests/recovery/test_order_of_writes.py", "tests/recovery/test_concurrency.py", "tests/recovery"],
     "segment": [CUTS, "tests/segment", "tests/recovery"],
 }

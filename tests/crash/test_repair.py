@@ -16,7 +16,7 @@ from seglog.format import filename
 from seglog.log.check import verify_storage
 from seglog.log.repair import RepairReport, repair_storage
 from seglog.storage import Storage
-from seglog.testing.crash_states import moments
+from seglog.testing.crash_states import EXHAUSTIVE, moments
 from seglog.testing.disk import Disk, Image
 from seglog.testing.disk_storage import DiskStorage
 from seglog.testing.power_loss import repeatable, ticking
@@ -227,13 +227,31 @@ def test_another_logs_store_in_a_log_of_one_store_is_never_served_for_its_own() 
         assert (log.next_offset, list(log.scan())) == (2, [])
 
 
+def test_a_damaged_manifest_is_kept_whenever_the_power_fails_while_the_log_is_opened() -> None:
+    storage = DiskStorage(Disk())
+    fill(storage, 3, b"value")
+    flip_in(storage, filename.MANIFEST, 40)
+    damaged = files_of(storage)[filename.MANIFEST]
+    disk = Disk(storage.disk.image(), recording=True)
+    seglog.open(DiskStorage(disk), clock=ticking()).close()
+    for moment in moments(disk):
+        for state in moment.states(sample=30):
+            left = DiskStorage(Disk(state.image))
+            assert damaged in [*files_of(left).values(), *files_of(left, filename.QUARANTINE).values()]
+
+
+@pytest.mark.parametrize("what", DAMAGES)
+def test_a_repair_that_the_power_cut_short_is_finished_by_the_next_and_has_destroyed_nothing(what: str) -> None:
+    assert cut_everywhere(wounded(DAMAGES[what]), sample=0, seed=0, exhaustive=4)["states"] > 1
+
+
 @pytest.mark.proof
 @pytest.mark.parametrize("what", DAMAGES)
-def test_a_repair_that_the_power_cut_short_is_finished_by_the_next(what: str, tell: Tell) -> None:
+def test_every_state_that_a_power_cut_may_leave_of_a_repair(what: str, tell: Tell) -> None:
     tell("cut repairs", damage=what, **cut_everywhere(wounded(DAMAGES[what]), sample=16, seed=0))
 
 
-def cut_everywhere(log: Wounded, *, sample: int, seed: int) -> dict[str, int]:
+def cut_everywhere(log: Wounded, *, sample: int, seed: int, exhaustive: int = EXHAUSTIVE) -> dict[str, int]:
     """Cut the power at every moment of a repair; repair each state that leaves, and check it. Returns counts."""
     disk = Disk(log.image, recording=True)
     disk.note("repair")
@@ -242,7 +260,7 @@ def cut_everywhere(log: Wounded, *, sample: int, seed: int) -> dict[str, int]:
     counts, seen = {"moments": 0, "states": 0, "violations": 0}, set[int]()
     for moment in moments(disk):
         counts["moments"] += 1
-        for state in moment.states(sample, seed):
+        for state in moment.states(sample, seed, exhaustive=exhaustive):
             if state.key not in seen:
                 seen.add(state.key)
                 counts["states"] += 1
