@@ -92,6 +92,17 @@ def test_a_pin_is_on_the_medium_before_its_name_and_that_before_anybody_is_told(
     assert calls[4:] == ["rename pins/copy.pin", "sync_directory pins"]
 
 
+def test_a_pin_is_gone_from_the_medium_before_anybody_is_told(scene: Any) -> None:
+    scene.fill([b"v"])
+    storage = FaultyStorage(LocalStorage(scene.path))
+    log = seglog.open(storage, mode="r")
+    log.pin("copy", 1)
+    storage.calls = []
+    log.unpin("copy")
+    made = [call for call in storage.calls if call.operation in WRITING and not call.name.startswith("readers")]
+    assert [f"{call.operation} {call.name}" for call in made] == ["unlink pins/copy.pin", "sync_directory pins"]
+
+
 def test_a_failed_sync_of_a_pin_does_not_stop_the_writer(laboratory: Any, check_survivor: Any) -> None:
     laboratory.prepare(pinned)
     for run in laboratory.runs(move, Fault(operations=SYNCING, error=errno.EIO)):

@@ -404,3 +404,5 @@ def test_08_a_copy_of_a_store_under_a_later_name_adds_no_record(scene: Any) -> N
     with seglog.open(scene.path) as log:
         assert [event.kind for event in log.recovery.events] == ["orphan"]
         assert [record.value for record in log.scan()] == values
+    assert (scene.path / "quarantine" / name).read_bytes() == scene.file().read_bytes()
+    assert not (scene.path / name).exists()
