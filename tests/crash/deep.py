@@ -2,8 +2,9 @@
 
     python -m tests.crash.deep [--only PROOF ...] [--hours H] [--workers N] [--report]
 
-Each round is a process's work of seconds to a minute; what it counted is kept in .proofs/deep, a line a round. A round
-that finds a violation is kept with its seed, which repeats it, and the run ends with status 1. `make deep` runs all.
+Each round is a process's work of seconds to a minute; what it counted is kept in docs/long-proofs, a line a round, with
+the commit it ran on: rounds of several machines add up there. A round that finds a violation is kept with its seed,
+which repeats it, and the run ends with status 1. `make deep` runs all.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,16 +28,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tests.crash.sketch import Sketch
 from tests.proofs import DIRECTORY, described, tell
 
 Counts = dict[str, int]
-ROOT = DIRECTORY / "deep"
+RECORD = Path(__file__).parents[2] / "docs" / "long-proofs"
+SCRATCH = DIRECTORY / "deep"
+KEYS = "states-*.npy"
 
 
 class Proof(NamedTuple):
     """A proof with a long version. module: has `one_round(seed, root)`; until: the count that has a target.
 
-    keeps: whether a round leaves something for later ones (the keys of states, a corpus).
+    keeps: whether a round leaves something behind (the keys of states, a corpus for later ones).
     """
 
     name: str
@@ -47,7 +52,7 @@ class Proof(NamedTuple):
     @property
     def root(self) -> Path:
         """Where it keeps that."""
-        return ROOT / self.name.replace(" ", "-")
+        return SCRATCH / self.name.replace(" ", "-")
 
 
 PROOFS = [
@@ -64,13 +69,14 @@ PROOFS = [
 
 
 class Round(NamedTuple):
-    """One round of a proof, done. failure: its traceback, empty where all held."""
+    """One round of a proof, done. failure: its traceback, empty where all held; commit: of what was proven."""
 
     proof: str
     seed: int
     seconds: float
     counts: Counts
     failure: str
+    commit: str
 
 
 def run_round(proof: Proof, seed: int) -> Round:
@@ -84,22 +90,33 @@ def run_round(proof: Proof, seed: int) -> Round:
             counts = import_module(proof.module).one_round(seed, root)
         except Exception:  # noqa: BLE001 - whatever it is, it is the finding, kept with its seed
             failure = traceback.format_exc()
-    return Round(proof.name, seed, time.monotonic() - began, counts, failure)
+    return Round(proof.name, seed, round(time.monotonic() - began, 1), counts, failure, commit())
+
+
+def commit() -> str:
+    """Return the short name of the commit that is checked out, "?" where nobody knows."""
+    run = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return run.stdout.strip() or "?"
 
 
 class Ledger:
-    """The rounds done so far, in .proofs/deep/rounds.jsonl."""
+    """The rounds done so far, and a sketch of the states they have opened."""
 
     def __init__(self) -> None:
-        self._file = ROOT / "rounds.jsonl"
+        self._file = RECORD / "rounds.jsonl"
         lines = self._file.read_text().splitlines(keepends=True) if self._file.exists() else []
         whole = [line for line in lines if line.endswith("}\n")]  # a run that was killed may have left half a line
         if whole != lines:
             self._file.write_text("".join(whole))
         self.rounds = [Round(**json.loads(line)) for line in whole]
+        self._states = Sketch(RECORD / "states.sketch")
 
-    def add(self, done: Round) -> None:
-        """Keep a round."""
+    def add(self, done: Round, proof: Proof) -> None:
+        """Keep a round, and the states that it has left the keys of."""
+        for path in proof.root.glob(KEYS):
+            self._states.add(np.load(path))
+            self._states.keep()
+            path.unlink()
         self.rounds.append(done)
         with self._file.open("a") as file:
             file.write(json.dumps(done._asdict()) + "\n")
@@ -116,7 +133,7 @@ class Ledger:
         return 1 + max((done.seed for done in self.rounds if done.proof == proof.name), default=999)
 
     def counts(self, proof: Proof) -> Counts:
-        """Return the sums over a proof's rounds; equal states met in several rounds count once."""
+        """Return the sums over a proof's rounds; equal states met in several rounds count once, see `Sketch`."""
         total = Counts(rounds=0)
         for done in self.rounds:
             if done.proof == proof.name:
@@ -124,14 +141,8 @@ class Ledger:
                 for name, value in done.counts.items():
                     total[name] = total.get(name, 0) + value
         if proof.until == "states" and proof.keeps:
-            total["states"] = distinct_states(proof)
+            total["states"] = self._states.count()
         return total
-
-
-def distinct_states(proof: Proof) -> int:
-    """Return how many different states the rounds have opened: each keeps the keys of its own."""
-    keys = [np.load(path) for path in proof.root.glob("states-*.npy")]
-    return int(np.unique(np.concatenate(keys)).size) if keys else 0
 
 
 def due(ledger: Ledger, proofs: list[Proof], started: dict[str, int]) -> Iterator[tuple[Proof, int]]:
@@ -166,8 +177,9 @@ def work(ledger: Ledger, proofs: list[Proof], workers: int, seconds: float) -> N
                 return
             finished, running = wait(running, return_when=FIRST_COMPLETED)
             for future in finished:
-                ledger.add(done := future.result())
+                done = future.result()
                 proof = next(one for one in proofs if one.name == done.proof)
+                ledger.add(done, proof)
                 reached[done.proof] = ledger.counts(proof).get(proof.until, 0)
                 outcome = "VIOLATION" if done.failure else described(done.counts)
                 print(f"{done.proof}, seed {done.seed}, {done.seconds:.0f} s: {outcome}", flush=True)
@@ -197,7 +209,7 @@ def main() -> int:
     parser.add_argument("--report", action="store_true", help="only print what was reached so far")
     options = parser.parse_args()
     proofs = [proof for proof in PROOFS if not options.only or proof.name in options.only]
-    ROOT.mkdir(parents=True, exist_ok=True)
+    RECORD.mkdir(parents=True, exist_ok=True)
     ledger = Ledger()
     if not options.report:
         with suppress(KeyboardInterrupt):  # the rounds under way are lost, those before are kept
