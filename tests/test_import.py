@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
 import subprocess
 import sys
 
 import pytest
 
+import seglog
+
 HEAVY = ("pyarrow", "numba", "numpy", "llvmlite", "tqdm", "pyspark", "matplotlib", "asyncio")
+UNASKED = ("xxhash", "dataclasses", "inspect", "json", "logging", "argparse", "pathlib", "importlib.metadata")
 
 
 def loaded(program: str, *names: str) -> set[str]:
@@ -19,6 +25,45 @@ def loaded(program: str, *names: str) -> set[str]:
 
 def test_importing_loads_neither_pyarrow_nor_numba() -> None:
     assert loaded("import seglog", *HEAVY) == set()
+
+
+def test_importing_loads_no_other_module_of_it_and_nothing_they_need() -> None:
+    program = "import seglog, sys; print([name for name in sys.modules if name.startswith('seglog.')])"
+    assert loaded(program, *HEAVY, *UNASKED) == set()
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def what_type_checkers_are_told() -> dict[str, str]:
+    """Return public name -> module and name there, as the imports at the top of the package say."""
+    told = {}
+    for node in ast.walk(ast.parse(inspect.getsource(seglog))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("seglog"):
+            told |= {one.asname or one.name: f"{node.module}.{one.name}" for one in node.names}
+    return told
+
+
+def test_each_name_is_found_where_type_checkers_are_told_that_it_is() -> None:
+    told = what_type_checkers_are_told()
+    assert {*seglog.__all__, "AsyncClient", "Client"} == {*told, "__version__"}
+    for name, place in told.items():
+        module, _, there = place.rpartition(".")
+        expected = (
+            importlib.import_module(place) if name == "errors" else getattr(importlib.import_module(module), there)
+        )
+        assert getattr(seglog, name) is expected, name
+        assert name in vars(seglog), "it is looked for once"
+
+
+def test_names_that_were_not_asked_for_yet_are_listed_and_unknown_ones_refused() -> None:
+    program = "import seglog; print(set(seglog.__all__) <= set(dir(seglog)) and not hasattr(seglog, 'nothing'))"
+    assert (
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "True\n"
+    )
+
+
+@pytest.mark.parametrize("module", ["clock", "config", "errors", "record", "storage"])
+def test_these_modules_need_no_import_of_their_own(module: str) -> None:
+    assert loaded(f"import seglog; seglog.{module}", f"seglog.{module}") == {f"seglog.{module}"}
 
 
 def test_single_records_never_load_them() -> None:

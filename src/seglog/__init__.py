@@ -7,118 +7,109 @@
         record = log.read(offset)
         table = log.to_arrow()
 
-Importing this loads neither pyarrow nor numba: only the batch calls do, when first used.
+Importing this loads none of it: each name comes from its module when it is first asked for, and what that module
+needs with it. Neither pyarrow nor numba is among that: only the batch calls load them, when first used.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from seglog import errors
-from seglog.config import LogConfig, Retention
-from seglog.errors import (
-    Busy,
-    CompactionAborted,
-    ConfigError,
-    ConnectionFailed,
-    CorruptLog,
-    CorruptRecord,
-    Forbidden,
-    FormatVersionError,
-    GroupConflict,
-    GroupNotFound,
-    InvalidArgument,
-    InvalidType,
-    KeyRequired,
-    LogClosed,
-    LogLocked,
-    LogNotFound,
-    LogPoisoned,
-    LogReadOnly,
-    LogTruncated,
-    MissingExtra,
-    NotALog,
-    NotAssigned,
-    OffsetCompacted,
-    OffsetConflict,
-    OffsetError,
-    OffsetOutOfRange,
-    OnceConflict,
-    PlanStale,
-    RecordTooLarge,
-    SeglogError,
-    ServerError,
-    StorageError,
-    StreamOverflow,
-    TopicExists,
-    TopicNotFound,
-    Unauthorized,
-    UnknownMember,
-)
-from seglog.log.info import SegmentInfo
-from seglog.log.log import Log
-from seglog.log.opening import existing, open_log, storage_at
-from seglog.record import Record, TopicRecord
-from seglog.segment.report import RecoveryEvent, RecoveryReport
-from seglog.storage import LocalStorage, MemoryStorage
-
 if TYPE_CHECKING:
-    import os
-
+    from seglog import errors
     from seglog.client import AsyncClient as AsyncClient
     from seglog.client import Client as Client
-    from seglog.log.check import Progress
-    from seglog.log.findings import VerifyReport
-    from seglog.log.repair import RepairReport
-    from seglog.storage import Storage
+    from seglog.config import LogConfig, Retention
+    from seglog.errors import (
+        Busy,
+        CompactionAborted,
+        ConfigError,
+        ConnectionFailed,
+        CorruptLog,
+        CorruptRecord,
+        Forbidden,
+        FormatVersionError,
+        GroupConflict,
+        GroupNotFound,
+        InvalidArgument,
+        InvalidType,
+        KeyRequired,
+        LogClosed,
+        LogLocked,
+        LogNotFound,
+        LogPoisoned,
+        LogReadOnly,
+        LogTruncated,
+        MissingExtra,
+        NotALog,
+        NotAssigned,
+        OffsetCompacted,
+        OffsetConflict,
+        OffsetError,
+        OffsetOutOfRange,
+        OnceConflict,
+        PlanStale,
+        RecordTooLarge,
+        SeglogError,
+        ServerError,
+        StorageError,
+        StreamOverflow,
+        TopicExists,
+        TopicNotFound,
+        Unauthorized,
+        UnknownMember,
+    )
+    from seglog.log.care import repair, verify
+    from seglog.log.info import SegmentInfo
+    from seglog.log.log import Log
+    from seglog.log.opening import open_log as open  # noqa: A004 - it reads as the standard library's other opens
+    from seglog.record import Record, TopicRecord
+    from seglog.segment.report import RecoveryEvent, RecoveryReport
+    from seglog.storage import LocalStorage, MemoryStorage
     from seglog.topic import Topic
     from seglog.topic.broker import Broker
     from seglog.topic.cleaning import Cleaner
 
-open = open_log  # noqa: A001 - seglog.open reads as the standard library's other opens
-
 __version__ = "0.1.0"
+
+_HOME = {  # public name -> where it is found below seglog; any other of `__all__` is an error
+    "AsyncClient": "client.AsyncClient",
+    "Broker": "topic.broker.Broker",
+    "Cleaner": "topic.cleaning.Cleaner",
+    "Client": "client.Client",
+    "LocalStorage": "storage.LocalStorage",
+    "Log": "log.log.Log",
+    "LogConfig": "config.LogConfig",
+    "MemoryStorage": "storage.MemoryStorage",
+    "Record": "record.Record",
+    "RecoveryEvent": "segment.report.RecoveryEvent",
+    "RecoveryReport": "segment.report.RecoveryReport",
+    "Retention": "config.Retention",
+    "SegmentInfo": "log.info.SegmentInfo",
+    "Topic": "topic.Topic",
+    "TopicRecord": "record.TopicRecord",
+    "open": "log.opening.open_log",
+    "repair": "log.care.repair",
+    "verify": "log.care.verify",
+}
+_MODULES = ("clock", "config", "errors", "record", "storage")
 
 
 def __getattr__(name: str) -> object:
-    """Load what not every program needs when it is first asked for."""
-    if name == "Topic":
-        from seglog.topic import Topic  # noqa: PLC0415 - see above
-
-        return Topic
-    if name == "Broker":
-        from seglog.topic.broker import Broker  # noqa: PLC0415 - see above
-
-        return Broker
-    if name == "Cleaner":
-        from seglog.topic.cleaning import Cleaner  # noqa: PLC0415 - see above
-
-        return Cleaner
-    if name in ("Client", "AsyncClient"):
-        from seglog import client  # noqa: PLC0415 - see above
-
-        return getattr(client, name)
-    raise AttributeError(f"module 'seglog' has no attribute {name!r}")
+    """Load a public name from its module when it is first asked for, and keep it."""
+    if name in _MODULES:
+        return import_module(f"seglog.{name}")  # which makes it an attribute
+    if name not in _HOME and name not in __all__:
+        raise AttributeError(f"module 'seglog' has no attribute {name!r}")
+    module, _, there = _HOME.get(name, f"errors.{name}").rpartition(".")
+    found: object = getattr(import_module(f"seglog.{module}"), there)
+    globals()[name] = found
+    return found
 
 
-def verify(place: "str | os.PathLike[str] | Storage", progress: "Progress | None" = None) -> "VerifyReport":
-    """Check every byte of a log, also of one that cannot be opened; changes nothing.
-
-    progress(bytes done, bytes in all). LogNotFound or NotALog where there is no log.
-    """
-    from seglog.log.check import verify_storage  # noqa: PLC0415 - an operator's call
-
-    return verify_storage(existing(storage_at(place)), progress)
-
-
-def repair(
-    place: "str | os.PathLike[str] | Storage", *, dry_run: bool = False, progress: "Progress | None" = None
-) -> "RepairReport":
-    """Set damage aside (quarantine/) so that the log opens again with all that is readable; destroys nothing.
-
-    dry_run: only tell what would be done. LogLocked while a writer has the log open.
-    """
-    from seglog.log.repair import repair_storage  # noqa: PLC0415 - an operator's call
-
-    return repair_storage(existing(storage_at(place)), dry_run=dry_run, progress=progress)
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 __all__ = [
