@@ -9,8 +9,8 @@
     audit     audit                           groups    groups
 
 This module makes the parser, runs the command and turns whatever happens into an exit code and at most one
-line on stderr. `seglog --help` loads nothing heavy: pyarrow, numba and tqdm come with the command that needs
-them.
+line on stderr. `seglog --help` loads only what declares commands: a function that runs one imports what it runs
+with, logs and topics, pyarrow, numba and tqdm.
 """
 
 from __future__ import annotations

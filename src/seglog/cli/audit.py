@@ -13,10 +13,6 @@ from seglog.format.lines import encode_bytes
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, parse_count, parse_size
-from seglog.topic.audit import MEMORY_BYTES, audit_keys
-from seglog.topic.delivered import by_group, delivered_from_json, read_checkpoint
-from seglog.topic.places import logs_at
-from seglog.topic.positions import from_json
 
 if TYPE_CHECKING:
     import argparse
@@ -74,19 +70,22 @@ def add_parsers(commands: Commands) -> None:
         "--memory",
         metavar="SIZE",
         type=parse_size,
-        default=MEMORY_BYTES,
         help="for keys at a time, such as 64MiB: where they do not fit, the logs are read several times; "
         "default: 256MiB",
     )
 
 
 def _audit(args: argparse.Namespace) -> int:
+    from seglog.topic.audit import MEMORY_BYTES, audit_keys
+    from seglog.topic.places import logs_at
+
     groups = _groups(args, logs_at(args.path))
     if args.limit is not None and not args.undelivered:
         raise InvalidArgument("--limit is about the keys that --undelivered lists")
     if args.undelivered and not groups:
         raise InvalidArgument("--undelivered needs groups: give --delivered, --group or --checkpoint")
-    with audit_keys(args.path, delivered=groups or None, memory_bytes=args.memory) as found:
+    memory_bytes = MEMORY_BYTES if args.memory is None else args.memory
+    with audit_keys(args.path, delivered=groups or None, memory_bytes=memory_bytes) as found:
         for event in found.recovery:
             output.note(f"recovery: {event.kind}: {event.path}: {event.detail}")
         _say_figures(args, found)
@@ -102,6 +101,8 @@ def _audit(args: argparse.Namespace) -> int:
 
 def _groups(args: argparse.Namespace, places: Sequence[Place]) -> dict[str, Positions]:
     """Return what the options say was delivered, group -> topic -> partition -> offset."""
+    from seglog.topic.delivered import by_group, delivered_from_json, read_checkpoint
+
     said: list[tuple[str, Positions]] = []
     if args.delivered is not None:
         delivered = delivered_from_json(Path(args.delivered).read_text(encoding="utf-8"), args.delivered)
@@ -123,6 +124,8 @@ def _named(words: Sequence[str], option: str) -> Iterator[tuple[str, str]]:
 
 
 def _offsets(text: str, places: Sequence[Place]) -> Positions:
+    from seglog.topic.positions import from_json
+
     if not (text.isascii() and text.isdecimal()):
         return from_json(text, "--group")
     if len(places) > 1:

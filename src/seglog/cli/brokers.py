@@ -5,17 +5,19 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import seglog
 from seglog.errors import LogLocked
 from seglog.terminal import output
-from seglog.topic.broker import Broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from seglog.topic.broker import Broker
+
 
 def looking(root: str) -> Broker:
     """Open to read; creates nothing."""
-    return Broker(root, mode="r")
+    return seglog.Broker(root, mode="r")
 
 
 @contextmanager
@@ -27,7 +29,7 @@ def changing(root: str, over_http: str, *, create: bool = False) -> Iterator[Bro
     if not create:
         looking(root).close()
     try:
-        with Broker(root) as broker:
+        with seglog.Broker(root) as broker:
             for event in broker.recovered:
                 output.note(f"recovery: {event}")
             yield broker

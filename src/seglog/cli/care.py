@@ -9,7 +9,6 @@ from seglog.cli.opened import opened
 from seglog.cli.options import Commands, add_command, add_log, add_yes
 from seglog.clock import system_clock
 from seglog.errors import OffsetOutOfRange
-from seglog.log.retention import select_expired
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, format_size, parse_offset
@@ -87,6 +86,8 @@ def _expire(args: argparse.Namespace) -> int:
 
 
 def _expirable(log: Log) -> tuple[SegmentInfo, ...]:
+    from seglog.log.retention import select_expired
+
     sealed = [segment for segment in log.segments if segment.sealed_at is not None]
     active_bytes = sum(segment.bytes for segment in log.segments) - sum(segment.bytes for segment in sealed)
     entries = cast(Any, sealed)  # the decision looks at sealed_at and bytes, which both kinds of entry have

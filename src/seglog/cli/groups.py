@@ -11,7 +11,6 @@ from seglog.errors import InvalidArgument, OffsetOutOfRange
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, parse_count, parse_offset, parse_time
-from seglog.topic.positions import nested
 
 if TYPE_CHECKING:
     import argparse
@@ -92,6 +91,8 @@ def _list(args: argparse.Namespace) -> int:
 
 def _facts(state: GroupState) -> dict[str, Any]:
     """Return a group as the HTTP API tells it."""
+    from seglog.topic.positions import nested
+
     members = [output.plain(member) for member in state.members]
     return {
         "name": state.name,

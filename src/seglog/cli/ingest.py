@@ -142,7 +142,7 @@ def _arrow_batches(file: io.BufferedReader, columns: Columns) -> Iterator[pa.Rec
 
 
 def _parquet_source(file: BinaryIO, columns: Columns) -> Source:
-    import pyarrow.parquet as pq  # noqa: PLC0415 # 100 ms that only Parquet should cost
+    import pyarrow.parquet as pq  # 100 ms that only Parquet should cost
 
     if not file.seekable():
         raise InvalidArgument("Parquet is read from its end: give a file, not a pipe")
@@ -160,7 +160,7 @@ def _parquet_source(file: BinaryIO, columns: Columns) -> Source:
 
 def _csv_batches(file: io.BufferedReader, columns: Columns) -> Iterator[pa.RecordBatch]:
     """Read CSV with a header line; cells stay text. An empty cell is no key, but a value of no bytes."""
-    from pyarrow import csv as arrow_csv  # noqa: PLC0415 # loaded where CSV is read
+    from pyarrow import csv as arrow_csv  # loaded where CSV is read
 
     header = file.readline().decode("utf-8-sig", "surrogateescape")
     names = next(csv.reader([header.rstrip("\r\n")]), [])

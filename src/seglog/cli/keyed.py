@@ -13,9 +13,6 @@ from seglog.cli.progress import progress
 from seglog.clock import system_clock
 from seglog.errors import ConfigError, InvalidArgument
 from seglog.format.lines import encode_bytes
-from seglog.keyed.plan import make_plan, record_bytes
-from seglog.keyed.schedule import least_pin, scheduled_plan
-from seglog.log.opening import storage_at
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, format_size, format_time, parse_offset, parse_size
@@ -123,6 +120,8 @@ class Garbage:
     @property
     def bytes(self) -> int:
         """Bytes that would go, about."""
+        from seglog.keyed.plan import record_bytes
+
         return sum(record_bytes(one.entry) - one.live_bytes for one in self.measured)
 
     def shares(self) -> dict[int, float]:
@@ -132,12 +131,15 @@ class Garbage:
 
 def garbage_of(log: Log, *, quiet: bool, generational: bool = False) -> Garbage:
     """Read the keys of a log and return what a compaction would find now; changes nothing."""
-    from seglog.keyed.measure import measure  # noqa: PLC0415 # numba is loaded for those who measure
+    from seglog.keyed.measure import measure
+    from seglog.keyed.plan import make_plan
+    from seglog.keyed.schedule import least_pin, scheduled_plan
+    from seglog.storage import LocalStorage
 
     view, pinned, now = log.view(), least_pin(log.pins), system_clock()  # held, so that no file of it goes
     plan = (scheduled_plan if generational else make_plan)(view.manifest, now, pinned=pinned)
     with progress("measure", unit="B", quiet=quiet) as report:
-        return Garbage(measure(plan, storage_at(log.path), progress=report))
+        return Garbage(measure(plan, LocalStorage(log.path), progress=report))
 
 
 def _compact(args: argparse.Namespace) -> int:

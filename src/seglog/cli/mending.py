@@ -13,7 +13,6 @@ from seglog.cli.progress import progress
 from seglog.terminal import output
 from seglog.terminal.exits import Exit, exit_of, message_of
 from seglog.terminal.units import format_count, format_size
-from seglog.topic.care import LogTold, Told, TopicTold, refuse_writer, repair_place, verify_place
 
 if TYPE_CHECKING:
     import argparse
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from seglog.errors import SeglogError
     from seglog.log.findings import Gap, Problem, VerifyReport
     from seglog.log.repair import RepairAction
+    from seglog.topic.care import LogTold, Told, TopicTold
 
 GAPS_SHOWN = 8
 _CODES = (
@@ -72,6 +72,8 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
 
 
 def _verify(args: argparse.Namespace) -> int:
+    from seglog.topic.care import verify_place
+
     with progress("verify", unit="B", quiet=args.quiet) as report:
         told = verify_place(args.log, report)
     _raise_of_one(told)
@@ -205,6 +207,8 @@ def _error(error: SeglogError | None) -> str | None:
 
 
 def _repair(args: argparse.Namespace) -> int:
+    from seglog.topic.care import refuse_writer, repair_place
+
     if not args.dry_run:
         refuse_writer(args.log)
     with progress("check", unit="B", quiet=args.quiet) as report:

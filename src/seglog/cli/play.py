@@ -31,6 +31,6 @@ def add_parsers(commands: Commands) -> None:
 
 
 def _demo(args: argparse.Namespace) -> int:
-    from seglog import demo  # noqa: PLC0415 # Spark and matplotlib are the demo's alone
+    from seglog import demo  # Spark and matplotlib are the demo's alone
 
     return int(demo.run(output=args.output) or 0)

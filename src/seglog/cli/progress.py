@@ -16,7 +16,7 @@ def progress(what: str, *, unit: str, quiet: bool) -> Iterator[Callable[[int, in
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield lambda done, total: None  # noqa: ARG005 # the names are the signature of a report
         return
-    from tqdm import tqdm  # noqa: PLC0415 # 50 ms that only a bar on a terminal should cost
+    from tqdm import tqdm  # 50 ms that only a bar on a terminal should cost
 
     scaled: dict[str, Any] = {"unit_scale": True, "unit_divisor": 1024 if unit == "B" else 1000}
     with tqdm(desc=what, unit=unit, leave=False, file=sys.stderr, **scaled) as bar:

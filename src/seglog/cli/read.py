@@ -112,7 +112,7 @@ def _read(args: argparse.Namespace) -> int:
                 _write_value(record, sink)
                 return 0
         if _format(args) in TABLES:
-            from seglog.cli import tables  # noqa: PLC0415 # pyarrow is loaded for tables only
+            from seglog.cli import tables  # pyarrow is loaded for tables only
 
             with tables.writer(_format(args), sink) as write:
                 for batch in tables.batches(log, chosen):

@@ -11,7 +11,6 @@ from seglog.cli.options import Commands, add_command
 from seglog.errors import InvalidArgument, MissingExtra
 from seglog.terminal import output
 from seglog.terminal.units import parse_count, parse_duration, parse_size
-from seglog.topic.names import checked_name
 
 if TYPE_CHECKING:
     import argparse
@@ -93,7 +92,7 @@ def _add_serve(commands: Commands) -> None:
 
 def _server_module() -> ModuleType:
     try:
-        from seglog.server import serving  # noqa: PLC0415 - needs an extra, and is heavy
+        from seglog.server import serving  # needs an extra, and is heavy
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "seglog":
             raise
@@ -103,7 +102,7 @@ def _server_module() -> ModuleType:
 
 def _serve(args: argparse.Namespace) -> int:
     serving = _server_module()
-    from seglog.server.settings import Limits, Settings  # noqa: PLC0415 - comes with the server
+    from seglog.server.settings import Limits, Settings  # comes with the server
 
     named = {name: getattr(args, name) for _, name, *_ in _LIMITS if getattr(args, name) is not None}
     settings = Settings(
@@ -142,7 +141,8 @@ def _warn(settings: Settings) -> None:
 
 def _token(args: argparse.Namespace) -> int:
     _server_module()
-    from seglog.server.access import Access, new_token  # noqa: PLC0415 - comes with the server
+    from seglog.server.access import Access, new_token  # comes with the server
+    from seglog.topic.names import checked_name
 
     rights: dict[str, list[str]] = {}
     for right in args.rights:

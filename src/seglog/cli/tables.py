@@ -95,7 +95,7 @@ def writer(kind: str, sink: BinaryIO) -> Iterator[Callable[[pa.RecordBatch], Non
         with pa.ipc.new_stream(_Counted(sink), SCHEMA) as stream:
             yield stream.write_batch
         return
-    import pyarrow.parquet as pq  # noqa: PLC0415 # 100 ms that only Parquet should cost
+    import pyarrow.parquet as pq  # 100 ms that only Parquet should cost
 
     with pq.ParquetWriter(_Counted(sink), SCHEMA, compression="zstd") as parquet:
         yield parquet.write_batch

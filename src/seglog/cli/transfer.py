@@ -144,7 +144,7 @@ def _kind(args: argparse.Namespace) -> str:
 
 
 def _import(args: argparse.Namespace) -> int:
-    from seglog.cli import ingest  # noqa: PLC0415 # pyarrow is loaded where tables are
+    from seglog.cli import ingest  # pyarrow is loaded where tables are
 
     kind = _kind(args)
     columns = ingest.Columns(key=args.key_column, value=args.value_column, timestamp=args.timestamp_column)
@@ -203,7 +203,7 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _write_table(log: Log, chosen: Selection, kind: str, sink: BinaryIO, report: Callable[[int], None]) -> int:
-    from seglog.cli import tables  # noqa: PLC0415 # pyarrow is loaded for tables only
+    from seglog.cli import tables  # pyarrow is loaded for tables only
 
     count = 0
     with tables.writer(kind, sink) as write:
