@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from xxhash import xxh64_intdigest
 
 from seglog.config import LogConfig, Retention
 from seglog.errors import CorruptLog, FormatVersionError
-from seglog.format.manifest import Manifest, Retired, SegmentEntry, decode
+from seglog.format.manifest import BLOCK_SEGMENTS, Manifest, Retired, SegmentEntry, decode
 
 SEALED = SegmentEntry(
     base_offset=0,
@@ -147,6 +148,54 @@ def test_what_was_encoded_is_decoded(manifest: Manifest) -> None:
     assert decode(manifest.encode(), "MANIFEST") == manifest
 
 
+def many(count: int, **changes: Any) -> Manifest:
+    """A manifest of so many sealed segments and the active one."""
+    sealed = [
+        replace(SEALED, base_offset=5 * number, next_offset=5 * number + 5, file=number) for number in range(count)
+    ]
+    return replace(MANIFEST, segments=(*sealed, replace(ACTIVE, base_offset=5 * count, file=count)), **changes)
+
+
+@pytest.mark.parametrize(
+    "count", [0, 1, BLOCK_SEGMENTS - 1, BLOCK_SEGMENTS, 2 * BLOCK_SEGMENTS, 2 * BLOCK_SEGMENTS + 3]
+)
+def test_what_was_encoded_in_blocks_is_decoded_as_it_was_line_by_line(count: int) -> None:
+    manifest = many(count)
+    lines = [entry.line for entry in manifest.segments]
+    assert manifest.encode().splitlines(keepends=True)[1:-1] == lines
+    assert b"".join(manifest.encoded_parts()) == manifest.encode()
+    assert len(manifest.encoded_parts()) <= 2 + (count + 1) // BLOCK_SEGMENTS
+    decoded = decode(manifest.encode(), "MANIFEST")
+    assert decoded == manifest
+    assert [entry.line for entry in decoded.segments] == lines
+
+
+@given(st.integers(0, 600), st.integers(0, 600), st.integers(0, 600), st.booleans())
+def test_blocks_of_an_earlier_state_change_nothing_that_is_written(
+    kept: int, first: int, more: int, turned: bool
+) -> None:
+    """Segments go at the beginning, are rewritten in the middle, come at the end; what stays the same is shared."""
+    earlier = many(600)
+    assert len(earlier.blocks) == 600 // BLOCK_SEGMENTS
+    rewritten = [replace(entry, file=entry.file + 1000) for entry in earlier.segments[kept:first]]
+    joining = [replace(SEALED, base_offset=9000 + number, file=2000 + number) for number in range(more)]
+    segments = (*earlier.segments[:kept], *rewritten, *earlier.segments[max(kept, first) :], *joining)
+    later = replace(earlier, version=9, segments=segments[1:] if turned and len(segments) > 1 else segments)
+    as_it_is = replace(later)
+    later.take_blocks(earlier)
+    assert later.encode() == as_it_is.encode()
+    assert decode(later.encode(), "MANIFEST") == later
+
+
+@given(MANIFESTS, MANIFESTS)
+def test_what_is_like_an_earlier_state_is_decoded_as_it_would_be_without(earlier: Manifest, later: Manifest) -> None:
+    both = replace(later, segments=(*earlier.segments, *later.segments))
+    decoded = decode(both.encode(), "MANIFEST", earlier)
+    assert decoded == decode(both.encode(), "MANIFEST") == both
+    known = {entry.line: entry for entry in earlier.segments}
+    assert all(entry is known[entry.line] for entry in decoded.segments if entry.line in known)
+
+
 # --- refusals -----------------------------------------------------------------------------------------------------
 
 
@@ -209,6 +258,8 @@ def test_fields_that_this_version_does_not_know_are_a_newer_versions_and_no_dama
         changed(1, records="many"),
         changed(1, horizons=[[1, "x"]]),
         changed(1, decay="half"),
+        changed(1, salt=None),
+        changed(1, dense=1),
         signed(*lines_of(MANIFEST)[:1]),  # no segment at all
         signed({"format": 1}, []),  # type: ignore[arg-type] # no object
     ],
@@ -216,6 +267,22 @@ def test_fields_that_this_version_does_not_know_are_a_newer_versions_and_no_dama
 def test_values_of_another_kind_are_refused_here_and_break_nobody_later(data: bytes) -> None:
     with pytest.raises(FormatVersionError, match="MANIFEST"):
         decode(data, "MANIFEST")
+
+
+@pytest.mark.parametrize("field", ["base_offset", "file", "salt", "created"])
+def test_a_segment_that_lacks_what_every_segment_has_is_refused(field: str) -> None:
+    lines = lines_of(MANIFEST)[:-1]
+    del lines[1][field]
+    with pytest.raises(FormatVersionError, match="MANIFEST"):
+        decode(signed(*lines), "MANIFEST")
+
+
+@pytest.mark.parametrize("lines", [[b"{},{}"], [b"", b"{}"], [b"[{}", b"{}]"]])
+def test_lines_that_are_not_one_object_each_are_refused(lines: list[bytes]) -> None:
+    one = MANIFEST.encode().splitlines()
+    body = b"".join(line.replace(b"{}", one[1]) + b"\n" for line in [one[0], *lines])
+    with pytest.raises(FormatVersionError, match="MANIFEST"):
+        decode(body + b'{"check":"%016x"}\n' % xxh64_intdigest(body), "MANIFEST")
 
 
 @pytest.mark.parametrize("deep", [b"[" * 100_000, b'{"format":' * 100_000])

@@ -52,6 +52,17 @@ def test_a_record_is_there_once_its_append_has_returned(writer: seglog.Log, read
     assert values(reader) == [value(offset) for offset in range(30)]
 
 
+def test_a_reader_decodes_only_the_segments_that_are_new(writer: seglog.Log, reader: seglog.Log) -> None:
+    fill(writer, 30)
+    before = reader.view().manifest
+    fill(writer, 30)
+    after = reader.view().manifest
+    sealed = len(before.segments) - 1
+    assert len(after.segments) - 1 > sealed > 2
+    assert all(one is other for one, other in zip(before.segments[:sealed], after.segments[:sealed], strict=True))
+    assert values(reader) == [value(offset) for offset in range(60)]
+
+
 def test_streams_batches_and_gaps_are_there_too(writer: seglog.Log, reader: seglog.Log) -> None:
     writer.append_stream([b"a", b"b"])
     assert values(reader) == [b"ab"]

@@ -48,6 +48,11 @@ def parse_segment_file(name: str) -> SegmentFile | None:
     return SegmentFile(int(match[1]), int(match[2]), match[3])
 
 
+def number_within(name: str) -> str:
+    """Return what stands where a segment file's name has its number, unparsed: quick, for the sieving of many names."""
+    return name[21 : name.find(".")]
+
+
 def torn_file(store: str, position: int, number: int = 0) -> str:
     """Return the name under which the bytes cut from `store` at `position` are kept; number: earlier ones there."""
     return f"{store}.{position}-{number}{TORN}" if number else f"{store}.{position}{TORN}"

@@ -1,8 +1,8 @@
 """The manifest: which segments are live, and the config. Text that a person can read; replaced whole. No I/O here.
 
 JSON lines: the header; one segment a line, ordered by base offset, the active one last; at the end
-`{"check": "<XXH64 of all before it>"}`. A segment's line is kept ready-made, so that an install with 10,000 segments
-costs milliseconds.
+`{"check": "<XXH64 of all before it>"}`. Lines are kept ready-made, one by one and in blocks, so that an install with
+10,000 segments costs milliseconds; and whoever reads a manifest again decodes only the lines that are new.
 """
 
 from __future__ import annotations
@@ -10,18 +10,21 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from itertools import accumulate
+from itertools import accumulate, compress, count
+from operator import is_not
 from typing import Any, TypeVar
 
-from xxhash import xxh64_intdigest
+from xxhash import xxh64, xxh64_intdigest
 
 from seglog.config import LogConfig
 from seglog.errors import CorruptLog, FormatVersionError
 from seglog.format import filename
 
 VERSION = 1
+BLOCK_SEGMENTS = 256  # whose lines are kept joined
 ANYTHING = 2**63 - 1  # as superseded_to: behind every offset, so nothing is known of what superseded
 
 
@@ -78,7 +81,7 @@ class SegmentEntry:
 
     @cached_property
     def line(self) -> builtins.bytes:
-        """The segment's line in the manifest, made once."""
+        """The segment's line in the manifest, made once, or kept as it was read."""
         values = {name: value for name in _KINDS if (value := self.__dict__[name]) not in (None, ())}
         values["salt"] = f"{self.salt:016x}"
         if self.digest is not None:
@@ -91,30 +94,40 @@ class SegmentEntry:
         values["salt"] = int(values["salt"], 16)
         if "digest" in values:
             values["digest"] = int(values["digest"], 16)
-        values["horizons"] = tuple(map(tuple, values.get("horizons", ())))
-        entry = cls(**values)
-        entry._check_kinds()
+        if "horizons" in values:
+            values["horizons"] = tuple(map(tuple, values["horizons"]))
+            for end, horizon in values["horizons"]:
+                _of_kind(int, end)
+                _of_kind(int, horizon)
+        wrong = _wrong_field(tuple(values), tuple(map(type, values.values())))
+        if wrong is not None:
+            raise TypeError(f"{wrong} is {values.get(wrong, 'missing')!r}")
+        entry = object.__new__(
+            cls
+        )  # as __init__ would: a frozen one sets field by field, which takes three times as long
+        entry.__dict__.update(_DEFAULTS)
+        entry.__dict__.update(values)
         return entry
 
-    def _check_kinds(self) -> None:
-        """Raise TypeError for a value that is not of its field's type: only this module sees what JSON can hold."""
-        wrong = _of_wrong_kind(tuple(map(type, self.__dict__.values())))
-        if wrong is not None:
-            raise TypeError(f"{wrong} is {self.__dict__[wrong]!r}")
-        for end, horizon in self.horizons:
-            _of_kind(int, end)
-            _of_kind(int, horizon)
 
-
+_DEFAULTS = {
+    one.name: one.default for one in dataclasses.fields(SegmentEntry) if one.default is not dataclasses.MISSING
+}
 _KINDS: dict[str, tuple[type, ...]] = {
     one.name: (int, type(None)) if one.default is None else (int,) for one in dataclasses.fields(SegmentEntry)
 } | {"dense": (bool,), "decay": (float, int, type(None)), "horizons": (tuple,)}
 
 
 @cache
-def _of_wrong_kind(kinds: tuple[type, ...]) -> str | None:
-    """Return the first field of a segment's entry that cannot be of the type given for it; few tuples ever come."""
-    return next((name for name, kind in zip(_KINDS, kinds, strict=True) if kind not in _KINDS[name]), None)
+def _wrong_field(names: tuple[str, ...], kinds: tuple[type, ...]) -> str | None:
+    """Return the first field of a segment's entry that is none, is never of that type, or is missing; else None.
+
+    Only this module sees what JSON can hold. Few pairs ever come.
+    """
+    for name, kind in zip(names, kinds, strict=True):
+        if kind not in _KINDS.get(name, ()):
+            return name
+    return next((name for name in _KINDS if name not in names and name not in _DEFAULTS), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,9 +173,37 @@ class Manifest:
         """The segment that appends go to."""
         return self.segments[-1]
 
+    @cached_property
+    def blocks(self) -> list[bytes]:
+        """The lines of every BLOCK_SEGMENTS segments, joined; not of those at the end that make no whole block."""
+        return self._blocks_behind([])
+
+    def take_blocks(self, earlier: Manifest) -> None:
+        """Have the blocks of an earlier state wherever they are of the same segments: joining them costs the most."""
+        apart = compress(count(), map(is_not, self.segments, earlier.segments))
+        same = next(apart, min(len(self.segments), len(earlier.segments)))
+        self.__dict__["blocks"] = self._blocks_behind(earlier.blocks[: same // BLOCK_SEGMENTS])
+
+    def _blocks_behind(self, blocks: list[bytes]) -> list[bytes]:
+        starts = range(len(blocks) * BLOCK_SEGMENTS, len(self.segments) - BLOCK_SEGMENTS + 1, BLOCK_SEGMENTS)
+        return blocks + [_joined(self.segments[start : start + BLOCK_SEGMENTS]) for start in starts]
+
     def encode(self) -> bytes:
         """Return the manifest's bytes."""
-        header = {
+        return b"".join(self.encoded_parts())
+
+    def encoded_parts(self) -> list[bytes]:
+        """Return the same in parts: one where there are few segments, else blocks of them between the ends."""
+        first = json.dumps(self._header()).encode() + b"\n"
+        rest = _joined(self.segments[len(self.blocks) * BLOCK_SEGMENTS :])
+        check = xxh64(first)
+        for part in (*self.blocks, rest):
+            check.update(part)
+        last = rest + b'{"check":"%016x"}\n' % check.intdigest()
+        return [first, *self.blocks, last] if self.blocks else [first + last]
+
+    def _header(self) -> dict[str, Any]:
+        return {
             "format": VERSION,
             "version": self.version,
             "log_id": f"{self.log_id:016x}",
@@ -175,15 +216,17 @@ class Manifest:
             "rebuilt": self.rebuilt,
             "segments": len(self.segments),
         }
-        body = json.dumps(header).encode() + b"\n" + b"".join([segment.line for segment in self.segments])
-        return body + b'{"check":"%016x"}\n' % xxh64_intdigest(body)
+
+
+def _joined(segments: Iterable[SegmentEntry]) -> bytes:
+    return b"".join([segment.line for segment in segments])
 
 
 def _body_if_sound(data: bytes) -> bytes | None:
     """Return what stands before the check, None where it does not hold."""
-    body, newline, check = data.removesuffix(b"\n").rpartition(b"\n")
-    body += newline
-    return body if data.endswith(b"\n") and check == b'{"check":"%016x"}' % xxh64_intdigest(body) else None
+    end = data.rfind(b"\n", 0, -1) + 1
+    body = data[:end]
+    return body if data[end:] == b'{"check":"%016x"}\n' % xxh64_intdigest(body) else None
 
 
 def _check_version(data: bytes, path: str) -> None:
@@ -192,8 +235,10 @@ def _check_version(data: bytes, path: str) -> None:
         version = json.loads(data.partition(b"\n")[0])["format"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return  # not readable at all: damage, found by the check
+    if not isinstance(version, int) or version <= VERSION:
+        return
     ours = data.replace(b'"format": %a' % version, b'"format": %d' % VERSION, 1)
-    if isinstance(version, int) and version > VERSION and _body_if_sound(ours) is None:
+    if _body_if_sound(ours) is None:
         raise FormatVersionError(
             f"{path}: manifest format version {version}; this seglog reads version {VERSION}. "
             "Install a newer seglog; nothing was changed"
@@ -210,14 +255,27 @@ def _of_kind(kind: type[T], value: Any) -> T:
     return value
 
 
-def decode(data: bytes, path: str) -> Manifest:
-    """Read a manifest; CorruptLog where it is damaged, FormatVersionError where it is of a newer version."""
+def _entries(lines: list[bytes], like: Manifest | None) -> tuple[SegmentEntry, ...]:
+    """Decode the segments' lines; errors as `SegmentEntry.from_values`. What an equal line was decoded to, it is."""
+    known = {} if like is None else {entry.line: entry for entry in like.segments}
+    fresh = [line for line in lines if line not in known]
+    for line, values in zip(fresh, json.loads(b"[%s]" % b",".join(fresh)), strict=True):
+        known[line] = entry = SegmentEntry.from_values(values)
+        entry.__dict__["line"] = line
+    return tuple([known[line] for line in lines])
+
+
+def decode(data: bytes, path: str, like: Manifest | None = None) -> Manifest:
+    """Read a manifest; CorruptLog where it is damaged, FormatVersionError where it is of a newer version.
+
+    like: an earlier state of the same log, whose entries are taken where their lines are the same: 8 times as fast.
+    """
     _check_version(data, path)
     body = _body_if_sound(data)
     if body is None:
         raise CorruptLog(f"{path}: the manifest is damaged or cut short")
     try:
-        first, *lines = body.splitlines()
+        first, *lines = body.splitlines(keepends=True)
         header = json.loads(first)
         if not lines:
             raise ValueError("it names no segment")
@@ -228,7 +286,7 @@ def decode(data: bytes, path: str) -> Manifest:
             next_file=_of_kind(int, header["next_file"]),
             start=_of_kind(int, header["start"]),
             config=LogConfig.from_json(header["config"]),
-            segments=tuple(map(SegmentEntry.from_values, json.loads(b"[%s]" % b",".join(lines)))),
+            segments=_entries(lines, like),
             retired=tuple(
                 Retired(
                     version=_of_kind(int, r["version"]),

@@ -17,15 +17,15 @@ from seglog.log.view import Views
 from seglog.storage import Storage, must_sync
 
 
-def read_manifest(storage: Storage, name: str = filename.MANIFEST) -> Manifest | None:
-    """Read a manifest file, None where there is none; CorruptLog or FormatVersionError as `decode`."""
+def read_manifest(storage: Storage, name: str = filename.MANIFEST, *, like: Manifest | None = None) -> Manifest | None:
+    """Read a manifest file, None where there is none; like, and CorruptLog or FormatVersionError, as in `decode`."""
     try:
         file = storage.open(name)
     except StorageError as error:
         if error.errno == errno.ENOENT:
             return None
         raise
-    return manifest.decode(file.pread(file.size(), 0), file.path)
+    return manifest.decode(file.pread(file.size(), 0), file.path, like)
 
 
 class Catalog:
@@ -66,6 +66,7 @@ class Catalog:
             retired=retired,
             **changes,  # type: ignore[arg-type] # fields of Manifest, named by the callers in this package
         )
+        new.take_blocks(old)
         write_manifest(self._storage, new)
         self.current = new
 
@@ -97,7 +98,8 @@ def write_manifest(storage: Storage, new: Manifest, *, replaces_damaged: bool = 
     temporary = f"{filename.TMP}/{filename.MANIFEST}"
     file = storage.create(temporary, replace=True)
     try:
-        file.pwrite(new.encode(), 0)
+        parts = new.encoded_parts()
+        file.pwrite(parts[0], 0) if len(parts) == 1 else file.pwritev(parts, 0)
     except StorageError:
         storage.unlink(temporary)
         raise

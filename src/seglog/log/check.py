@@ -43,7 +43,7 @@ def verify_storage(storage: Storage, progress: Progress | None = None, *, go_on:
     """
     problems: list[Problem] = []
     manifest = _manifest(storage, problems, go_on=go_on)
-    sizes = storage.sizes()
+    sizes = storage.sizes(ending="." + filename.STORE)
     total = sum(sizes.get(entry.name(), 0) for entry in manifest.segments)
     done = records = tail = 0
     gaps: list[Gap] = []

@@ -33,15 +33,17 @@ class LogFollower(Log):
     _open_followers: ClassVar[WeakSet[LogFollower]] = WeakSet()
 
     def __init__(
-        self, storage: Storage, fallback: Manifest | None, clock: Clock, recovery: RecoveryReport, *, durable: bool
+        self, storage: Storage, seen: Manifest, clock: Clock, recovery: RecoveryReport, *, durable: bool
     ) -> None:
+        """seen: the manifest as it was without a lease; one that was rebuilt, as `recovery` tells, stands in for it."""
         super().__init__(storage, clock, recovery)
         self._durable = durable
         self._mutex = threading.RLock()
         self._lease = Lease(storage)
         self._views = Views()
         self._identity: object = None
-        self._fallback = fallback
+        self._seen = seen
+        self._fallback = None if recovery.clean else seen
         try:
             self._present, self._active = self._load()
         except BaseException:
@@ -59,7 +61,7 @@ class LogFollower(Log):
 
     def _load(self) -> tuple[View, ActiveFollower]:
         identity = self._storage.identity(filename.MANIFEST)
-        manifest = self._fallback or read_manifest(self._storage)
+        manifest = self._fallback or read_manifest(self._storage, like=self._seen)
         if manifest is None:
             raise LogNotFound(2, "there is no log here any more", self.path)
         config = manifest.config
@@ -71,7 +73,7 @@ class LogFollower(Log):
         )
         active.refresh()
         view = self._views.add(View(manifest, active.reader, cache, self.view))
-        self._identity = identity
+        self._identity, self._seen = identity, manifest
         return view, active
 
     def _reload(self) -> None:

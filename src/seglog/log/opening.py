@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
@@ -98,27 +99,28 @@ def open_log(
 def _open_follower(storage: Storage, clock: Clock, *, durable: bool) -> LogFollower:
     existing(storage)
     manifest, event = read_or_rebuild(storage, clock)
-    if event is None:
-        return LogFollower(storage, None, clock, RecoveryReport(), durable=durable)
-    return LogFollower(storage, manifest, clock, RecoveryReport((event,)), durable=durable)
+    report = RecoveryReport(() if event is None else (event,))
+    return LogFollower(storage, manifest, clock, report, durable=durable)
 
 
 def existing(storage: Storage) -> Storage:
     """Return the storage if it holds a log, in whatever state; LogNotFound or NotALog if not."""
     if storage.exists():
         _refuse_foreign(storage)
-        if storage.identity(filename.MANIFEST) is not None or _stores(storage):
+        if storage.identity(filename.MANIFEST) is not None or _stores(storage.names()):
             return storage
     raise LogNotFound(errno.ENOENT, "there is no log here", storage.path)
 
 
-def _stores(storage: Storage) -> list[str]:
-    return [name for name in storage.names() if name.endswith("." + filename.STORE) and filename.belongs_to_log(name)]
+def _stores(names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.endswith("." + filename.STORE) and filename.belongs_to_log(name)]
 
 
 def _refuse_foreign(storage: Storage) -> None:
+    if storage.identity(filename.MANIFEST) is not None:
+        return  # which spares nearly every opening a list of all names
     names = storage.names()
-    if filename.MANIFEST in names or filename.MANIFEST_PREVIOUS in names or _stores(storage):
+    if filename.MANIFEST in names or filename.MANIFEST_PREVIOUS in names or _stores(names):
         return
     foreign = [name for name in names if not filename.belongs_to_log(name)]
     if foreign:
@@ -133,10 +135,11 @@ def _refuse_foreign(storage: Storage) -> None:
 
 
 def _open_writer(storage: Storage, config: LogConfig | None, clock: Clock) -> LogWriter:
+    seen = None
     if storage.exists():
         _refuse_foreign(storage)
         with suppress(CorruptLog):  # looked at again under the lock
-            read_manifest(storage)  # a newer format is refused before anything is touched
+            seen = read_manifest(storage)  # a newer format is refused before anything is touched
     storage.make(filename.DIRECTORIES)
     lock = storage.try_lock(filename.LOCK)
     if lock is None:
@@ -144,7 +147,7 @@ def _open_writer(storage: Storage, config: LogConfig | None, clock: Clock) -> Lo
             errno.EWOULDBLOCK, "the log is open for writing already, here or in another process", storage.path
         )
     try:
-        return _Opening(storage, config, clock).run(lock)
+        return _Opening(storage, config, clock, seen).run(lock)
     except BaseException:
         lock.release()
         raise
@@ -153,10 +156,13 @@ def _open_writer(storage: Storage, config: LogConfig | None, clock: Clock) -> Lo
 class _Opening:
     """The steps of opening for writing, in their order; `events` fills on the way."""
 
-    def __init__(self, storage: Storage, config: LogConfig | None, clock: Clock) -> None:
+    def __init__(self, storage: Storage, config: LogConfig | None, clock: Clock, seen: Manifest | None) -> None:
+        """seen: the manifest before the lock was taken; another process may have changed it since."""
         self.storage = storage
         self.config = config
         self.clock = clock
+        self.seen = seen
+        self.names: list[str] = []
         self.events: list[RecoveryEvent] = []
         self._staged_stores: set[object] | None = None
 
@@ -164,9 +170,10 @@ class _Opening:
         """Open under the lock."""
         for name in self.storage.names(filename.TMP):
             self.storage.unlink(f"{filename.TMP}/{name}")
+        self.names = self.storage.names()  # once: of 10,000 segments there are 30,000
         manifest = self._manifest()
         wanted = self._wanted_config(manifest.config)
-        self._check_sealed(manifest)
+        self._check_sealed(manifest.segments[:-1])
         recovery = TailRecovery(self.storage, manifest.active, wanted.index_interval_bytes)
         active = recovery.run(wanted.buffer_bytes)
         self.events += recovery.events
@@ -183,7 +190,7 @@ class _Opening:
     def _manifest(self) -> Manifest:
         if self._never_written():
             return self._create()
-        manifest, event = read_or_rebuild(self.storage, self.clock, self.config)
+        manifest, event = read_or_rebuild(self.storage, self.clock, self.config, like=self.seen, names=self.names)
         if event is not None:
             self.events.append(event)
             write_manifest(self.storage, manifest, replaces_damaged=True)
@@ -193,10 +200,9 @@ class _Opening:
 
     def _never_written(self) -> bool:
         """Whether nothing was ever installed: at most the leavings of a creation that was interrupted."""
-        names = self.storage.names()
-        if filename.MANIFEST in names or filename.MANIFEST_PREVIOUS in names:
+        if filename.MANIFEST in self.names or filename.MANIFEST_PREVIOUS in self.names:
             return False
-        return all(self._is_first_and_empty(name) for name in _stores(self.storage))
+        return all(self._is_first_and_empty(name) for name in _stores(self.names))
 
     def _is_first_and_empty(self, name: str) -> bool:
         """Whether a store holds no record and nothing came before it: a later one tells where the log goes on."""
@@ -207,7 +213,7 @@ class _Opening:
         """Directory and first store, both synced, then the manifest: only then does the log exist."""
         config = self.config or LogConfig()
         entry = SegmentEntry(base_offset=config.initial_offset, file=1, salt=secrets.randbits(64), created=self.clock())
-        for name in _stores(self.storage):
+        for name in _stores(self.names):
             self.storage.unlink(name)
         log_id = secrets.randbits(64)
         create_segment(self.storage, entry, log_id)
@@ -234,21 +240,22 @@ class _Opening:
             )
         return replace(self.config, initial_offset=stored.initial_offset)
 
-    def _check_sealed(self, manifest: Manifest) -> None:
+    def _check_sealed(self, sealed: Iterable[SegmentEntry]) -> None:
         """Every sealed store must be there and long enough: neither is healed by renumbering."""
-        sizes = self.storage.sizes()
-        for entry in manifest.segments[:-1]:
-            size = sizes.get(entry.name())
+        sizes = self.storage.sizes(ending="." + filename.STORE)
+        for entry in sealed:
+            name = entry.name()
+            size = sizes.get(name)
             if size is None:
                 raise CorruptLog(
-                    f"{self.storage.path}/{entry.name()}: the store of offsets {entry.base_offset} up to "
+                    f"{self.storage.path}/{name}: the store of offsets {entry.base_offset} up to "
                     f'{entry.next_offset} is missing; mode="r" still reads the rest, `seglog repair` goes on without it'
                 )
             if size < (entry.bytes or 0):
                 detail = (
                     f"the store is {size} bytes long, the manifest knows {entry.bytes}: records at its end are lost"
                 )
-                path = f"{self.storage.path}/{entry.name()}"
+                path = f"{self.storage.path}/{name}"
                 self.events.append(RecoveryEvent(kind="damage", path=path, detail=detail, position=size))
 
     def _staged(self) -> set[object]:
@@ -259,21 +266,24 @@ class _Opening:
 
     def _set_orphans_aside(self, manifest: Manifest) -> int:
         """Move segment files that no manifest names to quarantine/; return a file number above all of them."""
-        live = {entry.file for entry in manifest.segments}
+        live = {str(entry.file) for entry in manifest.segments}
         retired = {name for gone in manifest.retired for name in gone.names}
-        highest, sizes = manifest.next_file - 1, self.storage.sizes()
-        for name, size in sizes.items():
-            parsed = filename.parse_segment_file(name)
-            if parsed is None:
-                continue
-            highest = max(highest, parsed.number)
-            if parsed.number in live or name in retired:
-                continue
-            if parsed.kind != filename.STORE or size <= HEADER_BYTES or self.storage.identity(name) in self._staged():
-                self.storage.unlink(name)  # derived, empty, or still in its stage: nothing in it to keep
-                continue
-            self.storage.rename(name, f"{filename.QUARANTINE}/{name}")
-            detail = f"no manifest names this store; moved to {filename.QUARANTINE}/"
-            path = f"{self.storage.path}/{name}"
-            self.events.append(RecoveryEvent(kind="orphan", path=path, detail=detail, bytes=size))
-        return highest + 1
+        others = [name for name in self.names if filename.number_within(name) not in live]  # few, if any
+        parsed = {name: file for name in others if (file := filename.parse_segment_file(name)) is not None}
+        orphans = [name for name in parsed if name not in retired]
+        sizes = self.storage.sizes() if orphans else {}
+        for name in orphans:
+            if name in sizes:  # else it is no file, or what an interrupted creation left, which is gone by now
+                self._set_aside(name, sizes[name] if parsed[name].kind == filename.STORE else 0)
+        numbers = [entry.file for entry in manifest.segments] + [file.number for file in parsed.values()]
+        return max(manifest.next_file, max(numbers) + 1)
+
+    def _set_aside(self, name: str, size: int) -> None:
+        """Move a store of so many bytes to quarantine/; unlink one without a record, or what is derived (size 0)."""
+        if size <= HEADER_BYTES or self.storage.identity(name) in self._staged():
+            self.storage.unlink(name)  # nothing in it to keep, or it is still in its stage
+            return
+        self.storage.rename(name, f"{filename.QUARANTINE}/{name}")
+        detail = f"no manifest names this store; moved to {filename.QUARANTINE}/"
+        path = f"{self.storage.path}/{name}"
+        self.events.append(RecoveryEvent(kind="orphan", path=path, detail=detail, bytes=size))

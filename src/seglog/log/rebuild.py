@@ -8,7 +8,7 @@ batches) comes from MANIFEST.prev.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -42,29 +42,38 @@ class _Candidate:
 
 
 def read_or_rebuild(
-    storage: Storage, clock: Clock, config: LogConfig | None = None
+    storage: Storage,
+    clock: Clock,
+    config: LogConfig | None = None,
+    *,
+    like: Manifest | None = None,
+    names: Sequence[str] | None = None,
 ) -> tuple[Manifest, RecoveryEvent | None]:
-    """Return the manifest as it stands; where it is damaged, gone or outdated a rebuilt one and the report of that."""
+    """Return the manifest as it stands; where it is damaged, gone or outdated a rebuilt one and the report of that.
+
+    like: what it was when somebody looked before, which makes it quick to decode; see `decode`. names: of the log's
+    directory, where the caller, who holds the lock, has listed them already.
+    """
     identity = storage.identity(filename.MANIFEST)
     try:
-        manifest, why = read_manifest(storage), "MANIFEST is missing"
+        manifest, why = read_manifest(storage, like=like), "MANIFEST is missing"
     except CorruptLog as error:
         manifest, why = None, str(error)
     if manifest is None:
         return rebuild_manifest(storage, config, clock, why)
-    objection = _objection(storage, manifest)
+    objection = _objection(storage, manifest, storage.names() if names is None else names)
     if objection is None:
         return manifest, None
     if storage.identity(filename.MANIFEST) != identity:  # a writer is at work: look at what it has made
-        return read_or_rebuild(storage, clock, config)
+        return read_or_rebuild(storage, clock, config, like=manifest)
     return rebuild_manifest(storage, config, clock, objection)
 
 
-def _objection(storage: Storage, manifest: Manifest) -> str | None:
+def _objection(storage: Storage, manifest: Manifest, names: Iterable[str]) -> str | None:
     """Return why a manifest that can be read is not this log's own of today, None where it is."""
     if _is_foreign(storage, manifest):
         return "MANIFEST is that of another log"
-    newer = _newer_store(storage, manifest)
+    newer = _newer_store(storage, manifest, names)
     return None if newer is None else f"MANIFEST is older than the log: it does not know of {newer}"
 
 
@@ -106,14 +115,15 @@ def _has_own_index(storage: Storage, name: str) -> bool:
     return decode_durable_records(index[:DENSE_HEADER_BYTES], parsed.base_offset, header.salt) is not None
 
 
-def _newer_store(storage: Storage, manifest: Manifest) -> str | None:
+def _newer_store(storage: Storage, manifest: Manifest, names: Iterable[str]) -> str | None:
     """Return a store that an outdated manifest, one that was copied back, does not know; None where there is none.
 
     MANIFEST.prev has to say so, too: a repair, a compaction or a publish that was cut short leaves stores as well. It
     is never newer than MANIFEST, and of the same version only as the same file, just before that is replaced.
     """
-    known, names = {entry.name() for entry in manifest.segments}, storage.names()
-    later = [(name, parsed) for name, parsed in _stores(names) if name not in known]
+    known = {str(entry.file) for entry in manifest.segments}
+    stores = [name for name in names if name.endswith(filename.STORE)]
+    later = _stores(name for name in stores if filename.number_within(name) not in known)
     found = [
         name for name, parsed in later if parsed.number >= manifest.next_file and _is_unknown(storage, name, manifest)
     ]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class View:
     """The segments of one manifest. `active` grows while it is the log's present view."""
 
-    __slots__ = ("__weakref__", "_present", "active", "bases", "cache", "manifest")
+    __slots__ = ("__weakref__", "_present", "active", "cache", "manifest")
 
     def __init__(
         self,
@@ -36,10 +36,14 @@ class View:
     ) -> None:
         """present: returns the log's present view, where it may have let go of files that this one names."""
         self.manifest = manifest
-        self.bases = manifest.bases
         self.active = active
         self.cache = cache
         self._present = None if present is None else WeakMethod(present)
+
+    @property
+    def bases(self) -> list[int]:
+        """The base offsets of all segments, made when first asked for: every roll makes a view."""
+        return self.manifest.bases
 
     @property
     def lowest_offset(self) -> int:
@@ -53,22 +57,23 @@ class View:
 
     def reader_of(self, offset: int) -> SegmentReader:
         """Return the segment in whose range the offset falls."""
-        if offset >= self.bases[-1]:
+        if offset >= self.manifest.segments[-1].base_offset:
             return self.active
         return self.cache.get(self.manifest.segments[max(bisect_right(self.bases, offset) - 1, 0)])
 
     def readers(self, start: int, stop: int) -> Iterator[SegmentReader]:
         """Yield the segments that hold offsets of start..stop, in order, each opened when reached."""
-        for number in range(max(bisect_right(self.bases, start) - 1, 0), len(self.bases)):
-            if self.bases[number] >= stop:
+        bases = self.bases
+        for number in range(max(bisect_right(bases, start) - 1, 0), len(bases)):
+            if bases[number] >= stop:
                 return
-            if number == len(self.bases) - 1:
+            if number == len(bases) - 1:
                 yield self.active
             elif (self.manifest.segments[number].next_offset or 0) > start:
                 try:
                     reader = self.cache.get(self.manifest.segments[number])
                 except CorruptLog as error:
-                    start = max(start, self.bases[number])
+                    start = max(start, bases[number])
                     yield from self._successor(start, error).readers(start, stop)
                     return
                 yield reader

@@ -90,8 +90,11 @@ class Storage(Protocol):
         """Return the names in a directory, empty where it does not exist."""
         ...
 
-    def sizes(self, directory: str = "") -> dict[str, int]:
-        """Return name -> size in bytes of every file right in a directory, in one sweep."""
+    def sizes(self, directory: str = "", *, ending: str = "") -> dict[str, int]:
+        """Return name -> size in bytes of every file right in a directory, in one sweep.
+
+        ending: only of those whose names end so; a local file's size is a call of its own, ten thousand take 30 ms.
+        """
         ...
 
     def open(self, name: str, *, writable: bool = False) -> File:

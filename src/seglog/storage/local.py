@@ -213,10 +213,14 @@ class LocalStorage:
 
     def make(self, directories: Sequence[str]) -> None:
         """Create what is missing, and sync every directory that got a new name."""
-        if _is_directory(self.path) and not self.names():
+        if _is_directory(self.path) and self._is_empty():
             self._sync_own_name()
         for directory in [self._root, *(self._root / name for name in directories)]:
             self._make_one(directory)
+
+    def _is_empty(self) -> bool:
+        with _naming(self.path), os.scandir(self.path) as entries:
+            return next(entries, None) is None  # without a list of all names
 
     def _sync_own_name(self) -> None:
         parent = f"{self.path}/.."  # not the path's parent: it may be a link
@@ -240,14 +244,17 @@ class LocalStorage:
             except FileNotFoundError:
                 return []
 
-    def sizes(self, directory: str = "") -> dict[str, int]:
-        """Return name -> size in bytes of the files in a directory."""
+    def sizes(self, directory: str = "", *, ending: str = "") -> dict[str, int]:
+        """Return name -> size in bytes of the files in a directory; see Storage.sizes."""
         with _naming(self._at(directory)), os.scandir(self._at(directory)) as entries:
             found: dict[str, int] = {}
             for entry in entries:
-                with suppress(FileNotFoundError):  # a writer unlinked it meanwhile
-                    if entry.is_file():
-                        found[entry.name] = entry.stat().st_size
+                if entry.name.endswith(ending):
+                    try:
+                        if entry.is_file():
+                            found[entry.name] = entry.stat().st_size
+                    except FileNotFoundError:  # a writer unlinked it meanwhile
+                        continue
             return found
 
     def open(self, name: str, *, writable: bool = False) -> LocalFile:

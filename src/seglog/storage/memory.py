@@ -164,13 +164,13 @@ class MemoryStorage:
             skipped = len(directory) + 1 if directory else 0
             return sorted({name[skipped:].partition("/")[0] for name in self._below(directory)})
 
-    def sizes(self, directory: str = "") -> dict[str, int]:
-        """Return name -> size in bytes of the files in a directory."""
+    def sizes(self, directory: str = "", *, ending: str = "") -> dict[str, int]:
+        """Return name -> size in bytes of the files in a directory; see Storage.sizes."""
         with self._guard:
             self._check_directory(directory)
             skipped = len(directory) + 1 if directory else 0
             found = [name for name in self._below(directory) if name in self._nodes and "/" not in name[skipped:]]
-            return {name[skipped:]: len(self._nodes[name].data) for name in found}
+            return {name[skipped:]: len(self._nodes[name].data) for name in found if name.endswith(ending)}
 
     def open(self, name: str, *, writable: bool = False) -> MemoryFile:
         """Open an existing file."""

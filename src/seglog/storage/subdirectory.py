@@ -38,9 +38,9 @@ class Subdirectory:
         """See Storage.names."""
         return self._outer.names(self._at(directory))
 
-    def sizes(self, directory: str = "") -> dict[str, int]:
+    def sizes(self, directory: str = "", *, ending: str = "") -> dict[str, int]:
         """See Storage.sizes."""
-        return self._outer.sizes(self._at(directory))
+        return self._outer.sizes(self._at(directory), ending=ending)
 
     def open(self, name: str, *, writable: bool = False) -> File:
         """See Storage.open."""

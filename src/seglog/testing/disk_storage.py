@@ -153,9 +153,10 @@ class DiskStorage:
                 raise
             return []
 
-    def sizes(self, directory: str = "") -> dict[str, int]:
+    def sizes(self, directory: str = "", *, ending: str = "") -> dict[str, int]:
         names = self.disk.directories[self._directory(directory)]
-        return {name: len(self.disk.files[node]) for name, node in names.items() if node in self.disk.files}
+        found = {name: node for name, node in names.items() if node in self.disk.files and name.endswith(ending)}
+        return {name: len(self.disk.files[node]) for name, node in found.items()}
 
     def open(self, name: str, *, writable: bool = False) -> DiskFile:
         node = self._existing(name)

@@ -133,10 +133,10 @@ class FaultyStorage:
         self.meet("names", directory)
         return self._inner.names(directory)
 
-    def sizes(self, directory: str = "") -> dict[str, int]:
+    def sizes(self, directory: str = "", *, ending: str = "") -> dict[str, int]:
         """See Storage.sizes."""
         self.meet("sizes", directory)
-        return self._inner.sizes(directory)
+        return self._inner.sizes(directory, ending=ending)
 
     def open(self, name: str, *, writable: bool = False) -> File:
         """See Storage.open."""

@@ -175,7 +175,8 @@ def repeatable(seed: int = 0) -> Iterator[None]:
 @contextmanager
 def decoding_once() -> Iterator[None]:
     """Let equal manifests be decoded once: they are the most of what an opening reads, and decoding is a function."""
-    with patch.object(manifest, "decode", lru_cache(maxsize=256)(manifest.decode)):
+    once = lru_cache(maxsize=256)(manifest.decode)
+    with patch.object(manifest, "decode", lambda data, path, _like=None: once(data, path)):
         yield
 
 

@@ -106,6 +106,12 @@ class StorageContract:
         made.create("tmp/deep").pwrite(b"abc", 0)
         assert made.sizes() == {"empty": 0, "three": 3}
 
+    def test_sizes_of_names_with_an_ending_leave_out_all_others(self, made: Storage) -> None:
+        for name in ("one.store", "one.index", "tmp/two.store", "tmp/store"):
+            made.create(name).pwrite(b"abc", 0)
+        assert made.sizes(ending=".store") == {"one.store": 3}
+        assert made.sizes("tmp", ending=".store") == {"two.store": 3}
+
     def test_a_missing_file_is_enoent(self, made: Storage) -> None:
         with pytest.raises(StorageError) as error:
             made.open("absent")

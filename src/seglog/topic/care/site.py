@@ -71,7 +71,7 @@ def partition_numbers(topic: Storage) -> list[int]:
 
 
 def _holds_records(topic: Storage, number: int) -> bool:
-    stores = {name: size for name, size in topic.sizes(str(number)).items() if name.endswith("." + filename.STORE)}
+    stores = topic.sizes(str(number), ending="." + filename.STORE)
     return len(stores) > 1 or any(size > HEADER_BYTES for size in stores.values())
 
 

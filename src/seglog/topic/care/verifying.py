@@ -69,7 +69,7 @@ def shares(logs: dict[str, Storage], progress: Progress | None) -> Callable[[str
 
 def _size(storage: Storage) -> int:
     try:
-        return sum(size for name, size in storage.sizes().items() if name.endswith(".store"))
+        return sum(storage.sizes(ending=".store").values())
     except SeglogError:
         return 0
 
