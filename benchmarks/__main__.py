@@ -8,7 +8,17 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import batch_append, compaction, over_http, point_read, scan, single_append, spark_io, startup
+from benchmarks import (
+    batch_append,
+    compaction,
+    many_segments,
+    over_http,
+    point_read,
+    scan,
+    single_append,
+    spark_io,
+    startup,
+)
 from benchmarks.scale import FULL, QUICK, Scale
 from benchmarks.table import COLUMNS, FOOTNOTE, line, row, write_json
 from benchmarks.timing import Figure
@@ -19,6 +29,7 @@ BENCHMARKS: dict[str, Callable[[Path, Scale], Iterator[Figure]]] = {
     "append": single_append.figures,
     "point-read": point_read.figures,
     "startup": startup.figures,
+    "many-segments": many_segments.figures,
     "compaction": compaction.figures,
     "http": over_http.figures,
     "spark": spark_io.figures,

@@ -24,7 +24,7 @@ import pyarrow as pa
 import seglog
 from benchmarks.data import SEED, keyed_table, record_bytes
 from benchmarks.scale import Scale
-from benchmarks.timing import BLOCK_BYTES, Figure, in_turn, recycle, stopwatch
+from benchmarks.timing import BLOCK_BYTES, Figure, in_turn, limited, recycle, stopwatch
 from seglog.keyed.keymap import KeyMap, Keys
 
 CASES = (("100 B", 100), ("1 KiB", 1024))
@@ -155,7 +155,7 @@ def _mapping(keys: int, repeats: int) -> Iterator[Figure]:
         fresh.append(_add(filled, fingerprints, 0, died))
         again.append(_add(filled, shuffled, keys, died))
     for name, seconds in (("keys mapped, new", fresh[1:]), ("keys mapped, known", again[1:])):
-        yield _limited(name, tuple(seconds), keys / KEYS_PER_SECOND, work=keys / 1e6, unit="M keys")
+        yield limited(name, tuple(seconds), keys / KEYS_PER_SECOND, work=keys / 1e6, unit="M keys")
 
 
 def _add(filled: KeyMap, fingerprints: Any, first: int, died: Any) -> float:
@@ -170,7 +170,7 @@ def _add(filled: KeyMap, fingerprints: Any, first: int, died: Any) -> float:
 def _array_bytes(keys: int) -> Figure:
     filled = KeyMap(keys, NO_LIMIT)
     each = filled.nbytes / filled.limit
-    return _limited("map's arrays, per key when full", (each, each), BYTES_PER_KEY, work=1, unit="B")
+    return limited("map's arrays, per key when full", (each, each), BYTES_PER_KEY, work=1, unit="B")
 
 
 def _process_bytes(directory: Path, keys: int) -> Figure:
@@ -183,11 +183,4 @@ def _process_bytes(directory: Path, keys: int) -> Figure:
             log.expire()
     command = [sys.executable, "-c", MEMORY, str(directory / "few"), str(directory / "many")]
     each = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return _limited("growth of a process, per key", (each, each), BYTES_PER_KEY, work=1, unit="B", aim=None)
-
-
-def _limited(
-    name: str, ours: tuple[float, ...], limit: float, *, work: float, unit: str, aim: float | None = 1.0
-) -> Figure:
-    """Return a figure that has a limit in place of another side: seconds, or bytes with unit "B"; less is better."""
-    return Figure(name=name, against="wanted", ours=ours, other=(limit,) * len(ours), work=work, unit=unit, aim=aim)
+    return limited("growth of a process, per key", (each, each), BYTES_PER_KEY, work=1, unit="B", aim=None)

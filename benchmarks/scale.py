@@ -8,7 +8,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, kw_only=True)
 class Scale:
     """repeats: pairs behind the warm-up; file_bytes: of one store; calls: of one record each, timed together; records:
-    of the log that is read at random; segments: of the log that is opened; starts: of a process, in pairs; spark_rows,
+    of the log that is read at random; segments: of the log that has many; starts: of a process, in pairs; spark_rows,
     spark_bytes: of the log that Spark reads, whichever is less; spark_repeats: pairs of jobs, which take seconds each.
     """
 
@@ -28,7 +28,7 @@ FULL = Scale(
     file_bytes=96 * 2**20,
     calls=100_000,
     records=200_000,
-    segments=1000,
+    segments=10_000,
     starts=11,
     spark_rows=5_000_000,
     spark_bytes=1200 * 10**6,

@@ -58,6 +58,13 @@ class Figure:
         return None if self.aim is None else self.ratio >= self.aim
 
 
+def limited(
+    name: str, ours: tuple[float, ...], limit: float, *, work: float, unit: str, aim: float | None = 1.0
+) -> Figure:
+    """Return a figure that has a limit in place of another side: seconds, or bytes with unit "B"; less is better."""
+    return Figure(name=name, against="wanted", ours=ours, other=(limit,) * len(ours), work=work, unit=unit, aim=aim)
+
+
 def in_turn(ours: Side, other: Side, *, repeats: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the seconds of `repeats` pairs, ours and the other's: A B A B, so that both meet the same machine."""
     mine, others = in_rounds((ours, other), repeats=repeats)
