@@ -15,8 +15,10 @@ from seglog.terminal.units import format_count, format_size, format_time
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from seglog.config import LogConfig
+    from seglog.log.info import SegmentInfo
     from seglog.log.log import Log
 
 
@@ -49,7 +51,8 @@ def add_parsers(commands: Commands) -> None:
 def _info(args: argparse.Namespace) -> int:
     drawn = args.segments or args.garbage
     with seglog.open(args.log, mode="r", expose=args.expose) as log:
-        figures, segments = _figures(log), log.segments
+        segments = log.segments
+        figures = _figures(log, segments)
         keyed = _keyed(log, exact=args.garbage) if log.config.retention.compact else {}
     if args.json:
         garbage = {"garbage": {base: one.garbage for base, one in keyed.items()}} if args.garbage else {}
@@ -72,8 +75,7 @@ def _keyed(log: Log, *, exact: bool) -> dict[int, draw.Keyed]:
     }
 
 
-def _figures(log: Log) -> dict[str, Any]:
-    segments = log.segments
+def _figures(log: Log, segments: Sequence[SegmentInfo]) -> dict[str, Any]:
     return {
         "path": str(log.path),
         "lowest_offset": log.lowest_offset,
