@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import seglog
 from seglog.config import LogConfig
 from seglog.format.codec import NATIVE
 from seglog.format.filename import INDEX
 from seglog.format.index import DENSE_ENTRY, encode_dense_header, entry_position
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES, StoreHeader
+from seglog.testing.faulty import FaultyStorage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,3 +136,17 @@ def test_arrow_reads_a_record_of_a_terabyte_without_reading_the_rest(terabyte: P
     figures = measured(script, terabyte, "r", "arrow", segments=100)
     assert figures["files"] <= 2 * OPEN_MAX + 20
     assert figures["memory"] < 4 * MEMORY_MAX, "pyarrow and the compiler are most of it"
+
+
+@pytest.mark.parametrize(("mode", "sweeps"), [("a", ["names", "sizes"]), ("r", ["names"])])
+def test_opening_sweeps_the_directory_once(mode: Any, sweeps: list[str]) -> None:
+    faulty = FaultyStorage(seglog.MemoryStorage())
+    with seglog.open(faulty, LogConfig(segment_bytes=512)) as log:
+        for _ in range(30):
+            log.append(bytes(400))
+    faulty.calls.clear()
+    with seglog.open(faulty, mode=mode) as log:
+        assert [
+            call.operation for call in faulty.calls if call.name == "" and call.operation in ("names", "sizes")
+        ] == sweeps
+        assert len(log.segments) == 30
