@@ -68,21 +68,25 @@ def _add_import(commands: Commands) -> None:
         story=(
             "Goes in batches; a batch goes in whole or not at all, and an import that stops says how many\n"
             "records it left in the log. Offsets are given anew. CSV needs a header line; an empty\n"
-            "key cell is no key. A `headers` column of (key, value) lists is taken as the records' headers."
+            "key cell is no key. A `headers` column of (key, value) lists is taken as the records' headers.\n\n"
+            "A directory is taken for a log of laminarmq. Its records keep their offsets; they are compared with\n"
+            "what was read when all are in. Run again, it goes on behind what is there, if that is the same.\n"
+            "What a crash of laminarmq left behind is told."
         ),
         examples=[
             "seglog import orders orders.ndjson",
             "seglog import flights flights.csv --key-column tail --value-column route",
             "zcat access.log.gz | seglog import access - --format lines",
             "seglog import orders orders.parquet --segment-bytes 256MiB --quiet",
+            "seglog import orders laminarmq-log/",
         ],
     )
     add_log(parser)
-    parser.add_argument("file", metavar="FILE", help="the file to read, or - for standard input")
+    parser.add_argument("file", metavar="FILE", help="the file to read, - for standard input, or laminarmq's directory")
     parser.add_argument(
         "--format",
-        choices=["ndjson", "lines", "csv", "arrow", "parquet"],
-        help="default: guessed from the file's suffix; ndjson for standard input",
+        choices=["ndjson", "lines", "csv", "arrow", "parquet", "laminarmq"],
+        help="default: guessed from the file's suffix; ndjson for standard input, laminarmq for a directory",
     )
     columns = parser.add_argument_group("columns (csv, arrow, parquet)")
     columns.add_argument("--key-column", metavar="NAME", help="the keys; default: `key`, if it is there")
@@ -137,6 +141,8 @@ def _kind(args: argparse.Namespace) -> str:
         return str(args.format)
     if args.file == output.STANDARD:
         return "ndjson"
+    if Path(args.file).is_dir():
+        return "laminarmq"
     kind = _SUFFIXES.get(Path(args.file).suffix.lower())
     if kind is None:
         raise InvalidArgument(f"{args.file} does not say what it is; give --format")
@@ -148,10 +154,14 @@ def _import(args: argparse.Namespace) -> int:
 
     kind = _kind(args)
     columns = ingest.Columns(key=args.key_column, value=args.value_column, timestamp=args.timestamp_column)
-    if kind in ("ndjson", "lines") and columns != ingest.Columns():
+    if kind in ("ndjson", "lines", "laminarmq") and columns != ingest.Columns():
         raise InvalidArgument(f"{kind} has no columns: --key-column and its like are for csv, arrow and parquet")
     if kind != "lines" and args.key_separator is not None:
         raise InvalidArgument("--key-separator goes with --format lines")
+    if kind == "laminarmq":
+        from seglog.cli.laminarmq import import_log  # noqa: PLC0415 # as above
+
+        return import_log(args)
     began = time.monotonic()
     with _source_file(args.file) as file:
         source = ingest.open_source(file, kind, columns, delimiter=args.delimiter, key_separator=args.key_separator)

@@ -1,0 +1,149 @@
+"""`import LOG DIR` of a directory that laminarmq wrote: its records at their own offsets, compared when they are in.
+
+It may be run again, after an interruption or when laminarmq's log has grown: what the log holds is first compared with
+the source, and only what is missing goes in. Where the two differ, nothing does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import seglog
+from seglog.cli.opened import opened
+from seglog.cli.options import config_from
+from seglog.cli.progress import progress
+from seglog.cli.tables import BATCH_BYTES, BATCH_RECORDS, HEADERS
+from seglog.errors import CorruptLog, CorruptRecord, InvalidArgument, LogNotFound
+from seglog.log.laminarmq import open_laminarmq
+from seglog.record import Record
+from seglog.terminal import output
+from seglog.terminal.exits import saying_what_went_in
+from seglog.terminal.units import format_count
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+
+    from seglog.config import LogConfig
+    from seglog.log.laminarmq import LaminarmqLog, LaminarmqRecord
+    from seglog.log.log import Log
+
+METADATA_HEADER = "laminarmq-metadata"
+_SCHEMA = pa.schema({"offset": pa.int64(), "value": pa.large_binary(), "headers": HEADERS})
+
+
+def import_log(args: argparse.Namespace) -> int:
+    """Run the import; CorruptRecord where the source is damaged, behind all that stands before it."""
+    began = time.monotonic()
+    source = open_laminarmq(args.file)
+    for event in source.recovery.events:
+        output.note(f"laminarmq: {event.kind}: {event.path}: {event.detail}")
+    next(source.scan(), None)  # a source that is wrong from the start leaves no log behind
+    with opened(args.log, _config(args, source), mode="a") as log:
+        start, held = _start(source, log)
+        with saying_what_went_in(log), progress("import", unit=" records", quiet=args.quiet) as report:
+            for batch in batches(source, start):
+                _append(log, batch)
+                report(log.next_offset - start, source.next_offset - start)
+            log.sync()
+        compared = sum(_compare(log, batch, log.lowest_offset) for batch in batches(source, start))
+    _say(args, source, {"records": compared, "held": held, "first_offset": start}, time.monotonic() - began)
+    return 0
+
+
+def batches(source: LaminarmqLog, start: int, stop: int | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a source as batches (offset, value, headers) without gaps, of about BATCH_BYTES each.
+
+    What laminarmq's user kept with a record becomes the header METADATA_HEADER, as bincode wrote it.
+    """
+    held: list[LaminarmqRecord] = []
+    size = 0
+    try:
+        for record in source.scan(start, stop):
+            full = len(held) >= BATCH_RECORDS or size + len(record.value) > BATCH_BYTES
+            if held and (full or record.offset != held[-1].offset + 1):
+                yield _batch(held)
+                held, size = [], 0
+            held.append(record)
+            size += len(record.value) + len(record.metadata)
+    except CorruptRecord:
+        if held:
+            yield _batch(held)
+        raise
+    if held:
+        yield _batch(held)
+
+
+def _batch(records: list[LaminarmqRecord]) -> pa.RecordBatch:
+    offsets, metadata, values = zip(*records, strict=True)
+    headers = [[{"key": METADATA_HEADER, "value": told}] if told else [] for told in metadata]
+    return pa.record_batch([list(offsets), list(values), headers], schema=_SCHEMA)
+
+
+def _config(args: argparse.Namespace, source: LaminarmqLog) -> LogConfig | None:
+    """Return the config to open the log with: one that is created begins where the source does."""
+    config = config_from(args)
+    with contextlib.suppress(LogNotFound), seglog.open(args.log, mode="r"):
+        return config
+    if args.initial_offset not in (None, source.lowest_offset):
+        raise InvalidArgument(f"--initial-offset: the records keep their offsets, which begin at {source.lowest_offset}")
+    return dataclasses.replace(config or seglog.LogConfig(), initial_offset=source.lowest_offset)
+
+
+def _start(source: LaminarmqLog, log: Log) -> tuple[int, int]:
+    """Return the offset to go on at and how many records of the source are there, compared.
+
+    InvalidArgument where the log's records are not the source's, or end before those begin.
+    """
+    if log.next_offset < source.lowest_offset:
+        raise InvalidArgument(
+            f"{log.path} goes on at {log.next_offset}, laminarmq's log begins at {source.lowest_offset}: "
+            "the records between them are gone; import into a new log"
+        )
+    lowest = max(log.lowest_offset, source.lowest_offset)
+    start = min(log.next_offset, source.next_offset)
+    try:
+        held = sum(_compare(log, batch, lowest) for batch in batches(source, lowest, max(lowest, start)))
+    except CorruptLog as error:
+        raise InvalidArgument(f"{error}; import into a new log") from error
+    return start, held
+
+
+def _append(log: Log, batch: pa.RecordBatch) -> None:
+    """Append a batch at its own offsets: what begins behind a gap begins with a single record."""
+    first = batch.column("offset")[0].as_py()
+    if first > log.next_offset:
+        headers = tuple((pair["key"], pair["value"]) for pair in batch.column("headers")[0].as_py())
+        log.append_at(first, Record(first, time.time_ns() // 1000, None, batch.column("value")[0].as_py(), headers))
+        batch = batch.slice(1)
+    log.append_batch(batch)
+
+
+def _compare(log: Log, batch: pa.RecordBatch, lowest: int) -> int:
+    """Return how many records of a batch the log holds from `lowest` on; CorruptLog where one is not the same."""
+    batch = batch.filter(pc.greater_equal(batch.column("offset"), lowest))
+    if not batch.num_rows:
+        return 0
+    first, last = batch.column("offset")[0].as_py(), batch.column("offset")[-1].as_py()
+    there = log.to_arrow(first, last + 1, values="binary").select(_SCHEMA.names).cast(_SCHEMA)
+    if not there.equals(pa.table(batch)):
+        raise CorruptLog(f"{log.path}: offsets {first} to {last} do not hold what laminarmq's log holds there")
+    return int(batch.num_rows)
+
+
+def _say(args: argparse.Namespace, source: LaminarmqLog, counts: dict[str, int], seconds: float) -> None:
+    count, held, start = counts["records"], counts["held"], counts["first_offset"]
+    if args.json:
+        torn = sum(event.bytes for event in source.recovery.events)
+        more = {"next_offset": source.next_offset, "torn_bytes": torn, "seconds": round(seconds, 3)}
+        output.say_json({**counts, **more})
+    elif not args.quiet:
+        span = f" as offsets {start} to {source.next_offset - 1}" if count else ""
+        there = f", {format_count(held, 'record')} stood there before" if held else ""
+        output.say(f"imported {format_count(count, 'record')}{span}{there}, all compared, in {seconds:.2f} s")
