@@ -162,9 +162,7 @@ class StreamOverflow(SeglogError, ValueError):
 class CorruptRecord(SeglogError, ValueError):
     """Bytes that were once acknowledged no longer verify; neighbours stay readable."""
 
-    def __init__(
-        self, path: str, offset: int | None, position: int, reason: str, *, advice: str | None = None
-    ) -> None:
+    def __init__(self, path: str, offset: int | None, position: int, reason: str, *, advice: str | None = None) -> None:
         which = "a record" if offset is None else f"offset {offset}"
         advice = advice or "run `seglog verify` to see all damage, `seglog repair` to set it aside"
         super().__init__(f"{path}: {which} at position {position} is damaged: {reason}; {advice}")

@@ -1,7 +1,8 @@
 //! A program that has laminarmq do what it does, so that seglog can be measured against it and tested on its files.
 //!
 //!   laminarmq-peer measure STORAGE DIRECTORY VALUE_BYTES RECORDS REPEATS
-//!       append as many records of one size, close, open again and stream them all; a JSON object per repeat
+//!       append as many records of one size, close, open again and stream them all; a JSON object per
+//!       repeat; what the last one wrote stays
 //!   laminarmq-peer samples DIRECTORY
 //!       write the small logs of tests/data/laminarmq
 //!
@@ -145,7 +146,6 @@ fn measure_all(storage: &str, place: &Path, value_bytes: usize, records: usize, 
             (records * value_bytes) as f64 / append,
             (records * value_bytes) as f64 / read,
         );
-        fs::remove_dir_all(place).unwrap();
     }
 }
 

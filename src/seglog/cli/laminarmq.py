@@ -28,7 +28,7 @@ from seglog.terminal.units import format_count
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from seglog.config import LogConfig
     from seglog.log.laminarmq import LaminarmqLog, LaminarmqRecord
@@ -92,7 +92,9 @@ def _config(args: argparse.Namespace, source: LaminarmqLog) -> LogConfig | None:
     with contextlib.suppress(LogNotFound), seglog.open(args.log, mode="r"):
         return config
     if args.initial_offset not in (None, source.lowest_offset):
-        raise InvalidArgument(f"--initial-offset: the records keep their offsets, which begin at {source.lowest_offset}")
+        raise InvalidArgument(
+            f"--initial-offset: the records keep their offsets, which begin at {source.lowest_offset}"
+        )
     return dataclasses.replace(config or seglog.LogConfig(), initial_offset=source.lowest_offset)
 
 

@@ -220,9 +220,7 @@ class LaminarmqLog:
             return []
         position, lost = int(ends[gaps[0]]), int((starts - ends)[gaps].sum())
         detail = f"{lost} bytes belong to no record of the index, the first at position {position}"
-        return [
-            RecoveryEvent(kind="torn", path=f"{self.path}/{store}", detail=detail, position=position, bytes=lost)
-        ]
+        return [RecoveryEvent(kind="torn", path=f"{self.path}/{store}", detail=detail, position=position, bytes=lost)]
 
     def _offsets_said(self, store: str, base: int, entries: Entries) -> Offsets:
         """Return the offsets that the records themselves say, where the entry's number may be one too low for them."""
