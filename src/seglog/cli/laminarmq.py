@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -82,8 +83,11 @@ def batches(source: LaminarmqLog, start: int, stop: int | None = None) -> Iterat
 
 def _batch(records: list[LaminarmqRecord]) -> pa.RecordBatch:
     offsets, metadata, values = zip(*records, strict=True)
-    headers = [[{"key": METADATA_HEADER, "value": told}] if told else [] for told in metadata]
-    return pa.record_batch([list(offsets), list(values), headers], schema=_SCHEMA)
+    told = [data for data in metadata if data]
+    pairs = pa.array([{"key": METADATA_HEADER, "value": data} for data in told], HEADERS.value_type)
+    ends = list(accumulate((bool(data) for data in metadata), initial=0))
+    headers = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pairs, HEADERS)
+    return pa.record_batch([pa.array(offsets), pa.array(values, pa.large_binary()), headers], schema=_SCHEMA)
 
 
 def _config(args: argparse.Namespace, source: LaminarmqLog) -> LogConfig | None:

@@ -37,7 +37,7 @@ Entries = np.ndarray[Any, Any]
 _SEGMENT_FILE = re.compile(r"(0|[1-9][0-9]{0,18})\.(store|index)")
 _BASE = struct.Struct("<Q")
 _METADATA_LEN = struct.Struct("<I")
-_OFFSETS = (struct.Struct("<BQ"), struct.Struct("<BI"))
+_OFFSETS = (struct.Struct("<BI"), struct.Struct("<BQ"))
 _SOME = 1
 
 
@@ -99,7 +99,7 @@ def split_record(data: bytes, offset: int) -> tuple[bytes, bytes]:
     end = _METADATA_LEN.size + _METADATA_LEN.unpack_from(data)[0]
     if end > len(data):
         raise InvalidRecord("its metadata is longer than the record")
-    for layout in _OFFSETS:  # no bytes fit both: then the offset would be 0 and its last byte 1
+    for layout in _OFFSETS:  # no bytes fit both: the offset would be 0 and one of its bytes 1
         start = end - layout.size
         if start >= _METADATA_LEN.size and layout.unpack_from(data, start) == (_SOME, offset):
             return data[_METADATA_LEN.size : start], data[end:]
