@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks import (
+    against_laminarmq,
     batch_append,
     compaction,
     many_segments,
@@ -33,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[Path, Scale], Iterator[Figure]]] = {
     "compaction": compaction.figures,
     "http": over_http.figures,
     "spark": spark_io.figures,
+    "laminarmq": against_laminarmq.figures,
 }
 RESULTS = Path(__file__).parent / "results"
 

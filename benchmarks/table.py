@@ -25,6 +25,7 @@ has its defaults, one cursor, one prepared statement. Batches, scans and compact
 two; with one of them taken they fall to about what one gives. A compaction and the copy beside it end in fdatasync.
 Where the other side is "wanted" it is a limit, not a measurement. Servers (http) answer for a record as soon as it is
 written; nothing is synced but where it says durable, each side has a Python client, and both are on this machine.
+laminarmq is called from Rust, in its own process; what it and our buffered appends hold back (128 KiB) is not written.
 """
 
 

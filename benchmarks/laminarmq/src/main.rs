@@ -1,8 +1,9 @@
 //! A program that has laminarmq do what it does, so that seglog can be measured against it and tested on its files.
 //!
-//!   laminarmq-peer measure STORAGE DIRECTORY VALUE_BYTES RECORDS REPEATS
-//!       append as many records of one size, close, open again and stream them all; a JSON object per
-//!       repeat; what the last one wrote stays
+//!   laminarmq-peer append STORAGE DIRECTORY VALUE_BYTES RECORDS REPEATS
+//!       append as many records of one size and close the log; a JSON object per repeat
+//!   laminarmq-peer read STORAGE DIRECTORY VALUE_BYTES RECORDS REPEATS
+//!       the same, then open the log again and stream all of it; what the last repeat wrote stays there
 //!   laminarmq-peer samples DIRECTORY
 //!       write the small logs of tests/data/laminarmq
 //!
@@ -80,25 +81,32 @@ macro_rules! append {
     };
 }
 
-/// Measures one storage: append, close; open, stream.
+struct Seconds {
+    append: f64,
+    close: f64,
+    read: Option<f64>,
+}
+
+/// Measures one storage: append, close; if it is asked for: open, stream.
 macro_rules! measure {
-    ($storage:ty, $provider:expr, $place:expr, $value:expr, $records:expr) => {{
+    ($storage:ty, $provider:expr, $place:expr, $value:expr, $records:expr, $read:expr) => {{
         let mut log = open!($storage, $provider, (), u32, $place, config(MEASURED_SEGMENT_BYTES, 0));
         let start = Instant::now();
         for _ in 0..$records {
             append!(log, (), $value);
         }
-        let append_seconds = start.elapsed().as_secs_f64();
+        let append = start.elapsed().as_secs_f64();
         log.close().await.unwrap();
-        let close_seconds = start.elapsed().as_secs_f64() - append_seconds;
-
-        let log = open!($storage, $provider, (), u32, $place, config(MEASURED_SEGMENT_BYTES, 0));
-        let start = Instant::now();
-        let read = log.stream_unbounded().count().await;
-        let read_seconds = start.elapsed().as_secs_f64();
-        log.close().await.unwrap();
-        assert_eq!(read, $records); // its stream leaves out what it cannot read
-        (append_seconds, close_seconds, read_seconds)
+        let mut seconds = Seconds { append, close: start.elapsed().as_secs_f64() - append, read: None };
+        if $read {
+            let log = open!($storage, $provider, (), u32, $place, config(MEASURED_SEGMENT_BYTES, 0));
+            let start = Instant::now();
+            let count = log.stream_unbounded().count().await;
+            seconds.read = Some(start.elapsed().as_secs_f64());
+            log.close().await.unwrap();
+            assert_eq!(count, $records); // its stream leaves out what it cannot read
+        }
+        seconds
     }};
 }
 
@@ -116,35 +124,40 @@ fn on_tokio<T>(work: impl std::future::Future<Output = T>) -> T {
         .block_on(work)
 }
 
-fn measure(storage: &str, place: &Path, value_bytes: usize, records: usize) -> (f64, f64, f64) {
-    let value = vec![b'v'; value_bytes];
-    let value: &[u8] = &value;
+fn measure(storage: &str, place: &Path, value: &[u8], records: usize, read: bool) -> Seconds {
     match storage {
-        "dma" => on_glommio(async { measure!(DmaStorage, DmaStorageProvider, place, value, records) }),
-        "buffered" => on_glommio(async { measure!(BufferedStorage, BufferedStorageProvider, place, value, records) }),
+        "dma" => on_glommio(async { measure!(DmaStorage, DmaStorageProvider, place, value, records, read) }),
+        "buffered" => {
+            on_glommio(async { measure!(BufferedStorage, BufferedStorageProvider, place, value, records, read) })
+        }
         "random" => on_tokio(async {
-            measure!(StdRandomReadFileStorage, StdRandomReadFileStorageProvider, place, value, records)
+            measure!(StdRandomReadFileStorage, StdRandomReadFileStorageProvider, place, value, records, read)
         }),
         "seek" => on_tokio(async {
-            measure!(StdSeekReadFileStorage, StdSeekReadFileStorageProvider, place, value, records)
+            measure!(StdSeekReadFileStorage, StdSeekReadFileStorageProvider, place, value, records, read)
         }),
         _ => panic!("the storages are dma, buffered, random, seek"),
     }
 }
 
-fn measure_all(storage: &str, place: &Path, value_bytes: usize, records: usize, repeats: usize) {
+fn measure_all(storage: &str, place: &Path, value_bytes: usize, records: usize, repeats: usize, read: bool) {
+    let value = vec![b'v'; value_bytes];
+    let rates = |what: &str, seconds: f64| {
+        let (each, bytes) = (records as f64 / seconds, (records * value_bytes) as f64 / seconds);
+        format!(
+            ", \"{what}_seconds\": {seconds}, \"{what}_records_per_second\": {each:.0}, \
+             \"{what}_bytes_per_second\": {bytes:.0}"
+        )
+    };
     for _ in 0..repeats {
         let _ = fs::remove_dir_all(place);
-        let (append, close, read) = measure(storage, place, value_bytes, records);
+        let seconds = measure(storage, place, &value, records, read);
         println!(
             "{{\"storage\": \"{storage}\", \"value_bytes\": {value_bytes}, \"records\": {records}, \
-             \"append_seconds\": {append}, \"close_seconds\": {close}, \"read_seconds\": {read}, \
-             \"append_records_per_second\": {:.0}, \"read_records_per_second\": {:.0}, \
-             \"append_bytes_per_second\": {:.0}, \"read_bytes_per_second\": {:.0}}}",
-            records as f64 / append,
-            records as f64 / read,
-            (records * value_bytes) as f64 / append,
-            (records * value_bytes) as f64 / read,
+             \"close_seconds\": {}{}{}}}",
+            seconds.close,
+            rates("append", seconds.append),
+            seconds.read.map_or(String::new(), |read| rates("read", read)),
         );
     }
 }
@@ -342,11 +355,12 @@ fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["measure", storage, place, value_bytes, records, repeats] => {
-            let number = |text: &str| text.parse::<usize>().expect("a number");
-            measure_all(storage, Path::new(place), number(value_bytes), number(records), number(repeats));
+        [what @ ("append" | "read"), storage, place, value_bytes, records, repeats] => {
+            let [value_bytes, records, repeats] =
+                [value_bytes, records, repeats].map(|text| text.parse::<usize>().expect("a number"));
+            measure_all(storage, Path::new(place), value_bytes, records, repeats, *what == "read");
         }
         ["samples", directory] => write_samples(Path::new(directory)),
-        _ => panic!("laminarmq-peer measure STORAGE DIRECTORY VALUE_BYTES RECORDS REPEATS | samples DIRECTORY"),
+        _ => panic!("append|read STORAGE DIRECTORY VALUE_BYTES RECORDS REPEATS, or samples DIRECTORY"),
     }
 }
