@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,16 @@ def test_every_example_of_the_page_on_the_server_runs_as_it_stands(serve, tmp_pa
     assert shown.startswith('{"write_index": 0}{"highest_index": 1, "lowest_index": 0}Hello World')
     assert '"value":"{\\"qty\\": 3}"' in shown
     assert "b'one'\n0\n1\n" in shown  # read back; nothing left to consume; one in the broker without a server
+
+
+def test_every_example_of_the_page_on_laminarmq_runs_as_it_stands(tmp_path):
+    shutil.copytree(Path(__file__).parent / "data" / "laminarmq" / "plain", tmp_path / "laminarmq-log")
+    first, again, verified, record, facts, size = run_page("laminarmq.md", tmp_path).splitlines()
+    assert first.startswith("imported 30 records as offsets 0 to 29, all compared")
+    assert again.startswith("imported 0 records, 30 records stood there before")
+    assert verified.startswith("ok: 30 records")
+    assert '"offset":17' in record.replace(" ", "")
+    assert (facts, size) == ("0 30 True", str(sum(n * 7 % 61 for n in range(30))))
 
 
 def test_what_the_page_on_reliability_shows_an_operator_is_what_is_shown(tmp_path):
