@@ -128,7 +128,7 @@ def test_a_log_of_ours_is_not_taken_for_one_of_laminarmqs(cli: Callable[..., Any
 
 
 def test_a_batch_ends_where_it_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seglog.cli.laminarmq.BATCH_BYTES", 100)
+    monkeypatch.setattr("seglog.log.laminarmq.READ_BYTES", 100)
     found = list(batches(open_laminarmq(DATA / "plain"), 0))
     assert max(batch.num_rows for batch in found) < 10
     values = [value for batch in found for value in batch.column("value").to_pylist()]

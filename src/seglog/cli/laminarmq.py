@@ -19,8 +19,8 @@ import seglog
 from seglog.cli.opened import opened
 from seglog.cli.options import config_from
 from seglog.cli.progress import progress
-from seglog.cli.tables import BATCH_BYTES, BATCH_RECORDS, HEADERS
-from seglog.errors import CorruptLog, CorruptRecord, InvalidArgument, LogNotFound
+from seglog.cli.tables import HEADERS
+from seglog.errors import CorruptLog, InvalidArgument, LogNotFound
 from seglog.log.laminarmq import open_laminarmq
 from seglog.record import Record
 from seglog.terminal import output
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from seglog.config import LogConfig
-    from seglog.log.laminarmq import LaminarmqLog, LaminarmqRecord
+    from seglog.log.laminarmq import LaminarmqLog, Run
     from seglog.log.log import Log
 
 METADATA_HEADER = "laminarmq-metadata"
@@ -59,35 +59,28 @@ def import_log(args: argparse.Namespace) -> int:
 
 
 def batches(source: LaminarmqLog, start: int, stop: int | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a source as batches (offset, value, headers) without gaps, of about BATCH_BYTES each.
+    """Yield the records of a source as batches (offset, value, headers) without gaps.
 
     What laminarmq's user kept with a record becomes the header METADATA_HEADER, as bincode wrote it.
     """
-    held: list[LaminarmqRecord] = []
-    size = 0
-    try:
-        for record in source.scan(start, stop):
-            full = len(held) >= BATCH_RECORDS or size + len(record.value) > BATCH_BYTES
-            if held and (full or record.offset != held[-1].offset + 1):
-                yield _batch(held)
-                held, size = [], 0
-            held.append(record)
-            size += len(record.value) + len(record.metadata)
-    except CorruptRecord:
-        if held:
-            yield _batch(held)
-        raise
-    if held:
-        yield _batch(held)
+    for run in source.runs(start, stop):
+        whole, begin = _batch(run), 0
+        for end in (number for number in range(1, whole.num_rows + 1) if _ends(run.offsets, number)):
+            yield whole.slice(begin, end - begin)
+            begin = end
 
 
-def _batch(records: list[LaminarmqRecord]) -> pa.RecordBatch:
-    offsets, metadata, values = zip(*records, strict=True)
-    told = [data for data in metadata if data]
+def _ends(offsets: list[int], number: int) -> bool:
+    return number == len(offsets) or offsets[number] != offsets[number - 1] + 1
+
+
+def _batch(run: Run) -> pa.RecordBatch:
+    told = [data for data in run.metadata if data]
     pairs = pa.array([{"key": METADATA_HEADER, "value": data} for data in told], HEADERS.value_type)
-    ends = list(accumulate((bool(data) for data in metadata), initial=0))
+    ends = list(accumulate((bool(data) for data in run.metadata), initial=0))
     headers = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pairs, HEADERS)
-    return pa.record_batch([pa.array(offsets), pa.array(values, pa.large_binary()), headers], schema=_SCHEMA)
+    values = pa.array(run.values, pa.large_binary())
+    return pa.record_batch([pa.array(run.offsets, pa.int64()), values, headers], schema=_SCHEMA)
 
 
 def _config(args: argparse.Namespace, source: LaminarmqLog) -> LogConfig | None:

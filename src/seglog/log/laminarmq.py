@@ -55,6 +55,14 @@ class LaminarmqRecord(NamedTuple):
     value: bytes
 
 
+class Run(NamedTuple):
+    """Records that follow one another, as columns of the fields of LaminarmqRecord; offsets may have gaps."""
+
+    offsets: list[int]
+    metadata: list[bytes]
+    values: list[bytes]
+
+
 @dataclass(frozen=True, slots=True)
 class _Segment:
     """offsets, entries: of its whole records, in order; next_bases: where the next segment may begin; fault: what is
@@ -121,6 +129,13 @@ class LaminarmqLog:
 
     def scan(self, start: int | None = None, stop: int | None = None) -> Iterator[LaminarmqRecord]:
         """Yield the records with start <= offset < stop in order; CorruptRecord where one is damaged or missing."""
+        for run in self.runs(start, stop):
+            yield from map(LaminarmqRecord, *run)
+
+    def runs(self, start: int | None = None, stop: int | None = None) -> Iterator[Run]:
+        """Yield the same records many at a time, about READ_BYTES of them; those before a damaged one come before it is
+        raised.
+        """
         first = self.lowest_offset if start is None else checked_offset(start)
         end = self.next_offset if stop is None else checked_offset(stop)
         for base, following in zip(self._bases, [*self._bases[1:], None], strict=True):
@@ -129,7 +144,7 @@ class LaminarmqLog:
             if following is not None and following <= first:
                 continue
             segment = self._segment(base)
-            yield from self._records(segment, first, end)
+            yield from self._runs(segment, first, end)
             if stop is None or end > segment.next_offset:
                 self._check_complete(segment, following, end)
 
@@ -144,29 +159,39 @@ class LaminarmqLog:
     def _corrupt(self, segment: _Segment, offset: int, position: int, reason: str) -> CorruptRecord:
         return CorruptRecord(f"{self.path}/{segment.store}", offset, position, reason, advice=ADVICE)
 
-    def _records(self, segment: _Segment, start: int, stop: int) -> Iterator[LaminarmqRecord]:
+    def _runs(self, segment: _Segment, start: int, stop: int) -> Iterator[Run]:
         first, last = np.searchsorted(segment.offsets, [start, stop]).tolist()
         if first >= last:
             return
         file = self._storage.open(segment.store)
         try:
-            for begin, end in _runs(segment.entries, first, last):
-                at = int(segment.entries["position"][begin])
-                wanted = int(segment.entries["length"][begin:end].sum(dtype=np.int64))
-                yield from self._decoded(segment, begin, end, file.pread(wanted, at))
+            for begin, end in _stretches(segment.entries, first, last):
+                entries = segment.entries[begin:end]
+                wanted = int(entries["length"].sum(dtype=np.int64))
+                data = file.pread(wanted, int(entries["position"][0]))
+                run, error = self._decoded(segment, segment.offsets[begin:end].tolist(), entries, data)
+                if run.offsets:
+                    yield run
+                if error is not None:
+                    raise error
         finally:
             file.close()
 
-    def _decoded(self, segment: _Segment, begin: int, end: int, data: bytes) -> Iterator[LaminarmqRecord]:
-        """Verify the records of a run of entries; data: their bytes, end to end."""
-        offsets, at = segment.offsets[begin:end].tolist(), 0
-        for offset, (checksum, length, position) in zip(offsets, segment.entries[begin:end].tolist(), strict=True):
+    def _decoded(
+        self, segment: _Segment, offsets: list[int], entries: Entries, data: bytes
+    ) -> tuple[Run, CorruptRecord | None]:
+        """Verify records that stand end to end in `data`; return those before the first bad one, and what is wrong."""
+        run, at = Run([], [], []), 0
+        for offset, (checksum, length, position) in zip(offsets, entries.tolist(), strict=True):
             try:
                 metadata, value = decode_record(data[at : at + length], checksum, offset)
             except InvalidRecord as why:
-                raise self._corrupt(segment, offset, position, str(why)) from None
-            yield LaminarmqRecord(offset, metadata, value)
+                return run, self._corrupt(segment, offset, position, str(why))
+            run.offsets.append(offset)
+            run.metadata.append(metadata)
+            run.values.append(value)
             at += length
+        return run, None
 
     def _segment(self, base: int) -> _Segment:
         if self._held is None or self._held.base_offset != base:
@@ -253,8 +278,8 @@ def _whole(entries: Entries, store_bytes: int) -> int:
     return whole
 
 
-def _runs(entries: Entries, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Cut first <= number < last into runs that stand end to end in the store, of READ_BYTES or one record each."""
+def _stretches(entries: Entries, first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Cut first <= number < last into stretches that stand end to end in the store, of READ_BYTES or one record."""
     positions = entries["position"][first:last].astype(np.int64)
     ends = positions + entries["length"][first:last]
     breaks = np.append(np.flatnonzero(positions[1:] != ends[:-1]) + 1, last - first).tolist()
