@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from seglog.storage import MemoryStorage
@@ -47,3 +50,14 @@ def put(files: dict[str, bytes], directory: Path) -> Path:
     for name, data in files.items():
         (directory / name).write_bytes(data)
     return directory
+
+
+def segment_of(values: Sequence[bytes]) -> dict[str, bytes]:
+    """Return the files of a segment of these values from 0 on, as laminarmq would write them, of any size."""
+    index, store, position = [bytes(16)], [], 0
+    for number, value in enumerate(values):
+        record = struct.pack("<IBI", 5, 1, number) + value
+        index.append(struct.pack("<QII", zlib.crc32(record), len(record), position))
+        store.append(record)
+        position += len(record)
+    return {"0.index": b"".join(index), "0.store": b"".join(store)}

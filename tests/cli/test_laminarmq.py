@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import pytest
 import seglog
 from seglog.cli.laminarmq import METADATA_HEADER, batches
 from seglog.log.laminarmq import open_laminarmq
-from tests.laminarmq_samples import CLOSED, DATA, Told, files_of, kept_when_killed, put, told
+from tests.laminarmq_samples import CLOSED, DATA, Told, files_of, kept_when_killed, put, segment_of, told
 
 
 def held(path: Any) -> Told:
@@ -61,6 +62,22 @@ def test_an_import_goes_on_behind_a_gap_as_well(cli: Callable[..., Any], path: A
     assert len(held(path)) == count
     assert cli("import", path, DATA / "cut-at-base-reopened").code == 0
     assert held(path) == told("cut-at-base-reopened")
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("written", [1, 10_000_000, 25_000_000])
+def test_an_import_that_is_killed_goes_on_when_it_is_run_again(path: Path, tmp_path: Path, written: int) -> None:
+    values = [b"%0100d" % n for n in range(200_000)]
+    source = put(segment_of(values), tmp_path / "source")
+    command = [sys.executable, "-m", "seglog", "import", str(path), str(source), "--segment-bytes", "4MiB", "--json"]
+    with subprocess.Popen(command) as program:
+        while program.poll() is None and sum(store.stat().st_size for store in path.glob("*.store")) <= written:
+            pass
+        program.kill()
+    assert program.returncode == -signal.SIGKILL
+    done = json.loads(subprocess.run(command, capture_output=True, timeout=60, check=True).stdout)
+    assert done["records"] + done["held"] == len(values)
+    assert [value for _, _, value in held(path)] == values
 
 
 def test_a_log_that_has_gone_on_by_itself_is_left_as_it_is(cli: Callable[..., Any], path: Any) -> None:

@@ -9,7 +9,17 @@ import pytest
 from seglog.errors import CorruptRecord, LogNotFound, NotALog, OffsetCompacted, OffsetOutOfRange, StorageError
 from seglog.log import laminarmq
 from seglog.log.laminarmq import LaminarmqLog, open_laminarmq
-from tests.laminarmq_samples import CLOSED, DATA, KILLED_KEPT, Told, files_of, kept_when_killed, stored, told
+from tests.laminarmq_samples import (
+    CLOSED,
+    DATA,
+    KILLED_KEPT,
+    Told,
+    files_of,
+    kept_when_killed,
+    segment_of,
+    stored,
+    told,
+)
 
 ATTACKED = ["cut-at-base-reopened", "metadata", "truncated"]
 
@@ -24,6 +34,11 @@ def test_what_laminarmq_was_given_is_what_is_read(name: str) -> None:
     assert records(log) == told(name)
     assert log.records == len(told(name))
     assert log.recovery.clean
+
+
+def test_the_segments_that_tests_make_are_laminarmqs_byte_for_byte() -> None:
+    made, files = segment_of([value for *_, value in told("plain")[:8]]), files_of("plain")
+    assert made == {name: files[name] for name in made}
 
 
 @pytest.mark.parametrize("name", CLOSED)
