@@ -28,7 +28,7 @@ from benchmarks.timing import BLOCK_BYTES, Figure, in_turn, recycle, stopwatch
 from seglog.keyed.keymap import KeyMap, Keys
 
 CASES = (("100 B", 100), ("1 KiB", 1024))
-COPY_RATIO = 0.5
+COPY_RATIO = 0.6
 KEYS_PER_SECOND = 10e6
 BYTES_PER_KEY = 27.0
 RUN = 8192  # keys that are mapped with one call, about what a window of a store holds

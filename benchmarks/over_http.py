@@ -25,7 +25,8 @@ from statistics import median, quantiles
 import pyarrow as pa
 
 from benchmarks.data import keyed_table, record_bytes
-from benchmarks.peers import Peer, RedisStreams, peers
+from benchmarks.peers import Peer, peers
+from benchmarks.peers.servers import RedisStreams
 from benchmarks.scale import Scale
 from benchmarks.timing import Figure, Side, in_rounds, stopwatch
 from seglog.client.client import Client

@@ -1,4 +1,4 @@
-"""Servers to be measured against, each with its own Python client: NATS JetStream with file storage, Redis streams.
+"""Servers with their own Python clients: NATS JetStream with file storage, Redis streams.
 
 A peer gets empty streams in a directory of its own, keeps what it is given as our side does ("appended": written, not
 synced, unless said), and is ended with the benchmark. Both clients are used in their quickest correct way that was
@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
-import socket
-import subprocess
 import time
-from collections.abc import Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import nats
 import redis
@@ -24,66 +20,12 @@ import uvloop
 from nats.aio.msg import Msg
 from nats.js.api import StreamConfig
 
+from benchmarks.peers.tools import free_port, server
 from benchmarks.timing import stopwatch
 
 NATS_WINDOW = 5000  # acknowledgements that are waited for at a time
 REDIS_WINDOW = 1000  # commands in a pipeline
 REDIS_PAGE = 10_000
-START_SECONDS = 20.0
-
-
-class Peer(Protocol):
-    """A server that keeps streams, empty ones. Rates in seconds for all records, latencies in seconds each."""
-
-    name: str
-
-    def append_many(self, values: Sequence[bytes], keys: Sequence[bytes] | None) -> float:
-        """Append all as fast as it goes to a fresh stream; return the seconds."""
-        ...
-
-    def append_singly(self, value: bytes, calls: int) -> list[float]:
-        """Append one record after another, each acknowledged before the next; return the seconds of each."""
-        ...
-
-    def read_all(self, records: int) -> float:
-        """Read what the last `append_many` wrote; return the seconds."""
-        ...
-
-
-@contextmanager
-def peers(directory: Path) -> Iterator[list[Peer]]:
-    """Start those that are installed; say which are not."""
-    found: list[Peer] = []
-    with contextlib.ExitStack() as started:
-        for program, kind in (("nats-server", Jetstream), ("redis-server", RedisStreams)):
-            if shutil.which(program) is None:
-                print(f"({program} is not installed: skipped)")
-                continue
-            place = directory / program
-            place.mkdir()
-            found.append(started.enter_context(contextlib.closing(kind(place))))
-        yield found
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _started(command: Sequence[str], port: int) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    ends = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            if process.poll() is not None or time.monotonic() > ends:
-                process.kill()
-                raise
-            time.sleep(0.02)
-        else:
-            return process
 
 
 class Jetstream:
@@ -95,10 +37,11 @@ class Jetstream:
 
     name = "JetStream"
 
-    def __init__(self, directory: Path) -> None:
-        port = _free_port()
-        command = ["nats-server", "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(directory)]
-        self._process = _started(command, port)
+    def __init__(self, program: str, directory: Path) -> None:
+        port = free_port()
+        command = [program, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(directory)]
+        self._server = contextlib.ExitStack()
+        self._server.enter_context(server(command, port, output=directory.with_suffix(".output")))
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
         self._connection = self._run(nats.connect(f"nats://127.0.0.1:{port}"))
         self._streams = self._connection.jetstream()
@@ -183,8 +126,7 @@ class Jetstream:
         """End the connection and the server."""
         self._run(self._connection.close())
         self._runner.close()
-        self._process.terminate()
-        self._process.wait()
+        self._server.close()
 
 
 class RedisStreams:
@@ -192,10 +134,13 @@ class RedisStreams:
 
     name = "Redis"
 
-    def __init__(self, directory: Path) -> None:
-        port = _free_port()
-        command = ["redis-server", "--bind", "127.0.0.1", "--port", str(port), "--dir", str(directory), "--save", ""]
-        self._process = _started([*command, "--appendonly", "yes"], port)
+    def __init__(self, program: str, directory: Path) -> None:
+        port = free_port()
+        command = [program, "--bind", "127.0.0.1", "--port", str(port), "--dir", str(directory), "--save", ""]
+        self._server = contextlib.ExitStack()
+        self._server.enter_context(
+            server([*command, "--appendonly", "yes"], port, output=directory.with_suffix(".output"))
+        )
         self._client = redis.Redis(port=port)
 
     def sync_always(self, always: bool) -> None:
@@ -242,5 +187,4 @@ class RedisStreams:
     def close(self) -> None:
         """End the connection and the server."""
         self._client.close()
-        self._process.terminate()
-        self._process.wait()
+        self._server.close()
