@@ -16,6 +16,7 @@ from pathlib import Path
 
 from benchmarks import (
     batch_append,
+    beside_kafka,
     compaction,
     group_commit,
     history,
@@ -46,6 +47,7 @@ BENCHMARKS: dict[str, Callable[[Path, Scale], Iterator[Figure]]] = {
     "libraries": libraries.figures,
     "startup": startup.figures,
     "http": over_http.figures,
+    "kafka": beside_kafka.figures,
     "spark": spark_io.figures,
 }
 RESULTS = Path(__file__).parent / "results"

@@ -23,6 +23,7 @@ TITLES = {
     "libraries": "Beside libraries",
     "startup": "Starting and opening",
     "http": "Over HTTP",
+    "kafka": "Beside Kafka",
     "spark": "Spark",
 }
 COLUMNS = ("work", "against", "ours", "theirs", "ratio", "spread", "aim", "met")

@@ -58,6 +58,17 @@ class Figure:
         return None if self.aim is None else self.ratio >= self.aim
 
 
+def settled(side: Side) -> Side:
+    """Return a side that begins when nothing waits to be written to the disk."""
+
+    def run() -> float:
+        with suppress(AttributeError):  # not on every platform
+            os.sync()
+        return side()
+
+    return run
+
+
 def in_turn(ours: Side, other: Side, *, repeats: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the seconds of `repeats` pairs, ours and the other's: A B A B, so that both meet the same machine."""
     mine, others = in_rounds((ours, other), repeats=repeats)
