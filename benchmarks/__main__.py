@@ -8,6 +8,7 @@ makes the page again and measures nothing.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -49,6 +50,7 @@ BENCHMARKS: dict[str, Callable[[Path, Scale], Iterator[Figure]]] = {
     "http": over_http.figures,
     "kafka": beside_kafka.figures,
     "spark": spark_io.figures,
+    "spark-kafka": beside_kafka.spark_figures,
 }
 RESULTS = Path(__file__).parent / "results"
 
@@ -59,13 +61,14 @@ def main() -> int:
     if options.names == ["page"]:
         print(f"written: {page.write(history.read_history(options.history))}")
         return 0
-    taken, scale = time.time(), QUICK if options.quick else FULL
+    begun = {"taken": time.time(), "load": os.getloadavg()[0]}
+    scale = QUICK if options.quick else FULL
     print(line(COLUMNS))
     figures = list(_measure(options.names or list(BENCHMARKS), scale, options.directory))
     print(FOOTNOTE)
     with _scratch(options.directory) as directory:
         found = list(limits.limits(directory, scale))
-    run = history.run_of(figures, found, peer_versions(), taken=taken)
+    run = history.run_of(figures, found, peer_versions(), **begun)
     target = options.json or RESULTS / time.strftime("%Y%m%d-%H%M%S.json")
     write_json(target, run, [figure for _, figure in figures])
     print(f"every repeat: {target}")

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,9 @@ from benchmarks.peers.kafka import COMPACTED, Kafka, kafka
 from benchmarks.peers.tools import skip
 from benchmarks.scale import Scale
 from benchmarks.spark_io import noop, session
-from benchmarks.timing import Figure, in_turn, settled, stopwatch
+from benchmarks.timing import Figure, in_rounds, in_turn, settled, stopwatch
 from seglog.client.client import Client
+from seglog.client.topic import RemoteTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,7 +41,7 @@ DELETED = {"cleanup.policy": "delete"}
 
 
 def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
-    """Measure batches of 100 B, compaction of 100 B and 1 KiB, and reading 100 B with Spark; keys have 16 B."""
+    """Measure batches of 100 B, and compaction of 100 B and 1 KiB with keys of 16 B."""
     with kafka(directory / "kafka") as broker:
         if broker is None:
             return
@@ -51,7 +53,13 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
                 broker, place, keyed_table(value_bytes, records * record_bytes(value_bytes)), scale, label
             )
             shutil.rmtree(place)
-        yield from _spark(broker, directory, scale)
+
+
+def spark_figures(directory: Path, scale: Scale) -> Iterator[Figure]:
+    """Measure reading 100 B with keys of 16 B in Spark."""
+    with kafka(directory / "kafka") as broker:
+        if broker is not None:
+            yield from _spark(broker, directory, scale)
 
 
 # --- batches over HTTP ----------------------------------------------------------------------------------------------
@@ -60,47 +68,62 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
 def _batches(broker: Kafka, directory: Path, scale: Scale) -> Iterator[Figure]:
     """Append values without keys, of letters, since the perf tool reads lines."""
     random = np.random.default_rng(SEED)
-    letters = random.integers(ord("a"), ord("z") + 1, scale.peer_records * VALUE_BYTES, np.uint8).reshape(
-        -1, VALUE_BYTES
-    )
-    table, payloads = pa.table({"value": _fixed(letters)}), directory / "payloads"
-    payloads.write_bytes(b"\n".join(row.tobytes() for row in letters))
+    letters = random.integers(ord("a"), ord("z") + 1, (scale.peer_records, VALUE_BYTES), np.uint8)
+    values, payloads = [row.tobytes() for row in letters], directory / "payloads"
+    payloads.write_bytes(b"\n".join(values))
     with serving(directory / "served") as url, Client(url) as client:
-        for partitions in (1, 4):
-            topics = (f"batches-{partitions}-{number}" for number in itertools.count())
-
-            def ours(partitions: int = partitions) -> float:
-                topic = client.create_topic("batches", partitions=partitions)
-                with stopwatch() as watch:
-                    topic.append_batch(table)
-                assert sum(bounds.next_offset for bounds in topic.bounds().values()) == len(table)
-                client.delete_topic("batches")
-                return watch.seconds / len(table)
-
-            def other(partitions: int = partitions, topics: Iterator[str] = topics) -> float:
-                topic = next(topics)
-                broker.create(topic, partitions, DELETED)
-                seconds = broker.produce(topic, payloads, scale.peer_records)
-                broker.delete(topic)
-                return seconds
-
-            mine, others = in_turn(settled(ours), settled(other), repeats=scale.peer_repeats)
-            yield Figure(
-                name=f"batches over HTTP, {partitions} partition{'s' if partitions > 1 else ''}, 100 B",
-                against="Kafka's producer perf tool",
-                ours=mine,
-                other=others,
-                work=1e-3,
-                unit="k records",
-                aim=BATCHES_AIM,
+        producing = _Producing(broker, client, payloads, scale.peer_records)
+        table, few = pa.table({"value": values}), values[: scale.peer_records // 5]
+        for partitions, text in ((1, "1 partition"), (4, "4 partitions")):
+            sides = (
+                partial(producing.ours, partitions, len(table), lambda topic: topic.append_batch(table)),
+                partial(producing.ours, partitions, len(few), lambda topic: _sent(client, topic.name, few)),
+                partial(producing.theirs, partitions),
             )
+            batches, singly, others = in_rounds([settled(side) for side in sides], repeats=scale.peer_repeats)
+            for name, seconds, aim in (("batches", batches, BATCHES_AIM), ("record by record", singly, None)):
+                yield Figure(
+                    name=f"HTTP {name}, {text}",
+                    against="Kafka's producer perf tool",
+                    ours=seconds,
+                    other=others,
+                    work=1e-3,
+                    unit="k records",
+                    aim=aim,
+                )
 
 
-def _fixed(rows: Any) -> Any:
-    """Return an Arrow column of values of one length."""
-    count, length = rows.shape
-    offsets = np.arange(count + 1, dtype=np.int32) * length
-    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(rows)])
+def _sent(client: Client, topic: str, values: list[bytes]) -> None:
+    """Hand a producer one record after another, as Kafka's perf tool does."""
+    with client.producer(topic) as producer:
+        for value in values:
+            producer.send(value)
+
+
+class _Producing:
+    """Both sides append to topics that are made for it, and return the seconds of a record."""
+
+    def __init__(self, broker: Kafka, client: Client, payloads: Path, records: int) -> None:
+        self._broker, self._client, self._payloads, self._records = broker, client, payloads, records
+        self._names = (f"batches-{number}" for number in itertools.count())
+
+    def ours(self, partitions: int, records: int, append: Callable[[RemoteTopic], object]) -> float:
+        """Append to our server."""
+        topic = self._client.create_topic(next(self._names), partitions=partitions)
+        with stopwatch() as watch:
+            append(topic)
+        stored = sum(bounds.next_offset for bounds in topic.bounds().values())
+        assert stored == records, stored
+        self._client.delete_topic(topic.name)
+        return watch.seconds / records
+
+    def theirs(self, partitions: int) -> float:
+        """Let the perf tool append to the broker."""
+        topic = next(self._names)
+        self._broker.create(topic, partitions, DELETED)
+        seconds = self._broker.produce(topic, self._payloads, self._records)
+        self._broker.delete(topic)
+        return seconds
 
 
 # --- compaction -----------------------------------------------------------------------------------------------------
@@ -129,14 +152,14 @@ def _compaction(broker: Kafka, directory: Path, table: pa.Table, scale: Scale, l
     def other() -> float:
         broker.feed(topic, 1, next(updates), KEY_BYTES, value_bytes)
         cleaning = broker.clean(topic)
-        assert cleaning.records - 2 * len(table) in (0, 1), cleaning  # one seals the segment
+        assert 0 <= cleaning.records - 2 * len(table) <= 2, cleaning  # those that seal segments
         left.add(cleaning.left - 1)
         return cleaning.seconds
 
     mine, others = in_turn(settled(ours), settled(other), repeats=scale.peer_repeats)
     assert left == {len(table)}, left
     return Figure(
-        name=f"compaction of the same records, {label}",
+        name=f"compaction, {label}",
         against="Kafka's cleaner",
         ours=mine,
         other=others,
@@ -160,11 +183,8 @@ def _file(path: Path, table: pa.Table) -> Path:
 
 def _spark(broker: Kafka, directory: Path, scale: Scale) -> Iterator[Figure]:
     """Read all columns of as many records, in batch: those of Kafka's source, which ours has too."""
-    table, place, topic = (
-        keyed_table(VALUE_BYTES, scale.peer_records * record_bytes(VALUE_BYTES)),
-        directory / "spark",
-        "spark",
-    )
+    rows, place, topic = scale.spark_rows // PARTITIONS, directory / "spark", "spark"
+    table = keyed_table(VALUE_BYTES, rows * record_bytes(VALUE_BYTES))
     with seglog.open(place) as log:
         log.append_batch(table)
     broker.create(topic, PARTITIONS, DELETED)
@@ -180,7 +200,7 @@ def _spark(broker: Kafka, directory: Path, scale: Scale) -> Iterator[Figure]:
         ours, other = noop(lambda: spark.read.format("seglog").load(str(place))), noop(theirs)
         mine, others = in_turn(ours, other, repeats=scale.peer_repeats)
         yield Figure(
-            name="Spark batch read, noop, 100 B",
+            name="Spark read, noop, 100 B",
             against="Spark's Kafka source",
             ours=mine,
             other=others,

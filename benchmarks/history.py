@@ -75,10 +75,13 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run, or a part of one. taken: UTC, ISO 8601; peers: their versions; limits: what the machine gave alone."""
+    """One run, or a part of one. taken: UTC, ISO 8601; load: how many processes wanted to run in the minute before it;
+    peers: their versions; limits: what the machine gave alone.
+    """
 
     taken: str
     commit: str
+    load: float
     machine: Mapping[str, str | int]
     peers: Mapping[str, str]
     limits: tuple[Limit, ...]
@@ -103,12 +106,20 @@ class Run:
 
 
 def run_of(
-    figures: Iterable[tuple[str, Figure]], limits: Iterable[Limit], peers: Mapping[str, str], *, taken: float
+    figures: Iterable[tuple[str, Figure]],
+    limits: Iterable[Limit],
+    peers: Mapping[str, str],
+    *,
+    taken: float,
+    load: float,
 ) -> Run:
-    """Return what is kept of a run that was taken now, of (benchmark, figure); taken: seconds since the epoch."""
+    """Return what is kept of a run that ended now, of (benchmark, figure); taken, in seconds since the epoch, and load: as
+    it began.
+    """
     return Run(
         taken=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(taken)),
         commit=commit(),
+        load=round(load, 2),
         machine=machine(),
         peers=dict(peers),
         limits=tuple(limits),

@@ -25,6 +25,7 @@ TITLES = {
     "http": "Over HTTP",
     "kafka": "Beside Kafka",
     "spark": "Spark",
+    "spark-kafka": "Spark beside its Kafka source",
 }
 COLUMNS = ("work", "against", "ours", "theirs", "ratio", "spread", "aim", "met")
 INTRODUCTION = """
@@ -146,12 +147,12 @@ def _machine(run: Run) -> Iterator[str]:
 def _taken(history: Sequence[Run], figures: Sequence[Kept]) -> Iterator[str]:
     """Tell which runs the figures are of: one that measured a part leaves the others as they were."""
     shown, of_run = {figure.known_by for figure in figures}, latest(history)
-    yield "| taken (UTC) | commit | benchmarks |"
-    yield "|---|---|---|"
+    yield "| taken (UTC) | commit | load before | benchmarks |"
+    yield "|---|---|---|---|"
     for run in alike(history):
         names = _benchmarks(one for one in run.figures if one.known_by in shown and of_run[one.known_by][0] is run)
         if names:
-            yield f"| {run.taken.replace('T', ' ').rstrip('Z')} | {run.commit} | {', '.join(names)} |"
+            yield f"| {run.taken.replace('T', ' ').rstrip('Z')} | {run.commit} | {run.load:.1f} | {', '.join(names)} |"
     yield ""
     yield f"{len(history)} runs are kept in [history.jsonl]({PICTURES.name}/{HISTORY.name}), a line each."
     yield ""

@@ -11,7 +11,7 @@ class Scale:
     of the log that is read at random; segments: of the log that is opened; starts: of a process, in pairs; spark_rows,
     spark_bytes: of the log that Spark reads, whichever is less; spark_repeats: pairs of jobs, which take seconds each;
     syncs: of one record each; recovered_bytes: of a store that is recovered, recoveries: pairs of it; peer_records:
-    that a program of a peer appends or compacts, peer_repeats: pairs with it.
+    that a peer's own program appends or compacts, peer_repeats: pairs with it.
     """
 
     repeats: int
@@ -43,7 +43,7 @@ FULL = Scale(
     syncs=500,
     recovered_bytes=2**30,
     recoveries=5,
-    peer_records=1_000_000,
+    peer_records=500_000,
     peer_repeats=5,
 )
 QUICK = Scale(

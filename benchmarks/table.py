@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -61,7 +60,6 @@ def write_json(path: Path, run: Run, figures: Iterable[Figure]) -> None:
     """Write the figures with every repeat, and what they were taken on."""
     content = {
         **{name: value for name, value in asdict(run).items() if name != "figures"},
-        "load": os.getloadavg(),
         "figures": [
             {**asdict(figure), "ratio": figure.ratio, "spread": figure.spread, "met": figure.met} for figure in figures
         ],
