@@ -59,7 +59,7 @@ def main() -> int:
     """Run the benchmarks named on the command line, all of them by default; return the exit status."""
     options = _options()
     if options.names == ["page"]:
-        print(f"written: {page.write(history.read_history(options.history))}")
+        print(f"written: {page.write(history.read_history(options.history), options.page)}")
         return 0
     begun = {"taken": time.time(), "load": os.getloadavg()[0]}
     scale = QUICK if options.quick else FULL
@@ -76,8 +76,8 @@ def main() -> int:
         return 0
     history.keep(run, options.history)
     runs = history.read_history(options.history)
-    print(f"written: {options.history}, {page.write(runs)}")
-    return _told(runs, strict=options.strict)
+    print(f"written: {options.history}, {page.write(runs, options.page)}")
+    return tell(runs, strict=options.strict)
 
 
 def _options() -> argparse.Namespace:
@@ -89,6 +89,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--trial", action="store_true", help="leave history and page as they are; so does --quick")
     parser.add_argument("--strict", action="store_true", help="exit status 1 if a figure fell")
     parser.add_argument("--history", type=Path, metavar="FILE", default=history.HISTORY, help="default: %(default)s")
+    parser.add_argument("--page", type=Path, metavar="FILE", default=page.PAGE, help="default: %(default)s")
     parser.add_argument("--directory", type=Path, help="where both sides write; default: the temporary directory")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in names]
@@ -116,7 +117,7 @@ class _Scratch(tempfile.TemporaryDirectory[str]):
         return Path(super().__enter__())
 
 
-def _told(runs: Sequence[history.Run], *, strict: bool) -> int:
+def tell(runs: Sequence[history.Run], *, strict: bool) -> int:
     """Tell the figures that fell; return the exit status."""
     fell = list(history.regressions(runs))
     for figure, least in fell:

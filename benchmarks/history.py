@@ -113,8 +113,9 @@ def run_of(
     taken: float,
     load: float,
 ) -> Run:
-    """Return what is kept of a run that ended now, of (benchmark, figure); taken, in seconds since the epoch, and load: as
-    it began.
+    """Return what is kept of a run that ended now, of (benchmark, figure).
+
+    taken, in seconds since the epoch, and load: as it began.
     """
     return Run(
         taken=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(taken)),

@@ -16,7 +16,7 @@ import xxhash
 
 from benchmarks.data import SEED
 from benchmarks.scale import Scale
-from benchmarks.timing import BLOCK_BYTES, Side, in_rounds, recycle, stopwatch, write_blocks
+from benchmarks.timing import BLOCK_BYTES, Side, in_rounds, recycle, settle, stopwatch, write_blocks
 
 SYNCED_BYTES = 1024
 SYNCS = 100
@@ -88,6 +88,7 @@ def _checksummed(data: memoryview) -> float:
 def _synced(path: Path) -> list[float]:
     """Return the seconds of each sync of a growing file."""
     descriptor, taken, block = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY), [], bytes(SYNCED_BYTES)
+    settle()
     for _ in range(SYNCS):
         os.write(descriptor, block)
         with stopwatch() as watch:

@@ -24,7 +24,6 @@ import pyarrow as pa
 
 from benchmarks.data import keyed_table, record_bytes
 from benchmarks.peers import Peer, peers
-from benchmarks.peers.servers import RedisStreams
 from benchmarks.scale import Scale
 from benchmarks.timing import Figure, Side, in_rounds, settled, stopwatch
 from seglog.client.client import Client
@@ -190,11 +189,12 @@ class _Run:
         topic = self._client.create_topic("durable")
         value, calls = self._values[0], self._calls // 4
         for one in self._others:
-            if isinstance(one, RedisStreams):
-                one.sync_always(True)
+            if one.name == "Redis":
+                sync_always: Callable[[bool], None] = one.sync_always  # type: ignore[attr-defined]
+                sync_always(True)
                 sides = {"Redis, fsync always": partial(one.append_singly, value, calls)}
                 yield from self._latencies("durable append", partial(_calls, topic, value, calls, "durable"), sides)
-                one.sync_always(False)
+                sync_always(False)
 
     def _latencies(
         self, name: str, ours: Callable[[], list[float]], theirs: Mapping[str, Callable[[], list[float]]]

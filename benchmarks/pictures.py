@@ -8,6 +8,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import LogLocator, NullLocator
 
 from benchmarks.history import Kept
 
@@ -30,7 +31,7 @@ def draw_aims(figures: Sequence[Kept], path: Path) -> None:
         _bar(axis, place, [one / aim for one in (figure.low, figure.ratio, figure.high)], _colour(figure))
     axis.axvline(1.0, color=LINE, linewidth=1.2)
     _name(axis, [f"{figure.name} / {figure.against}" for figure in figures])
-    axis.set(xscale="log", title="ratio as a part of its aim (line: the aim; bar: quartiles)")
+    axis.set_title("ratio as a part of its aim (line: the aim; bar: quartiles)")
     _save(canvas, path)
 
 
@@ -47,7 +48,7 @@ def draw_benchmark(figures: Sequence[Kept], courses: Sequence[Course], path: Pat
             axis.plot([figure.aim] * 2, [place - 0.35, place + 0.35], color=LINE, linewidth=1.6)
     axis.axvline(1.0, color=LINE, linewidth=0.8, linestyle=":")
     _name(axis, [f"{figure.name}\n{figure.against}" for figure in figures])
-    axis.set(xscale="log", title="ratio (bar: quartiles; line: aim)")
+    axis.set_title("ratio (bar: quartiles; line: aim)")
     rows = right.subplots(len(figures), 1, squeeze=False)[:, 0]
     for row, figure, over in zip(rows, figures, courses, strict=True):
         _course(row, figure, over)
@@ -79,8 +80,11 @@ def _bar(axis: Any, place: int, ratios: Sequence[float], colour: str) -> None:
 def _name(axis: Any, names: Sequence[str]) -> None:
     axis.set_yticks(range(len(names)), names, fontsize=8)
     axis.set_ylim(len(names) - 0.4, -0.6)
+    axis.set_xscale("log")
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axis.grid(axis="x", alpha=0.3, which="both")
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.grid(axis="x", alpha=0.3)
 
 
 def _colour(figure: Kept) -> str:

@@ -17,7 +17,7 @@ import xxhash
 import seglog
 from benchmarks.data import keyed_table, record_bytes
 from benchmarks.scale import Scale
-from benchmarks.timing import BLOCK_BYTES, Figure, in_turn, stopwatch
+from benchmarks.timing import BLOCK_BYTES, Figure, in_turn, settle, stopwatch
 
 CASES = (("100 B", 100), ("1 KiB", 1024))
 PIECE_BYTES = 64 * 2**20
@@ -58,7 +58,7 @@ def _figure(killed: Path, directory: Path, scale: Scale, label: str, *, synced: 
 
     def ours() -> float:
         shutil.copytree(killed, place, copy_function=_linked)
-        os.sync()  # else the copy's bytes are on their way to the disk beside what is timed
+        settle()
         with stopwatch() as watch:
             log = seglog.open(place)
         assert not log.recovery.events, log.recovery.events

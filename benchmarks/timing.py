@@ -62,11 +62,16 @@ def settled(side: Side) -> Side:
     """Return a side that begins when nothing waits to be written to the disk."""
 
     def run() -> float:
-        with suppress(AttributeError):  # not on every platform
-            os.sync()
+        settle()
         return side()
 
     return run
+
+
+def settle() -> None:
+    """Bring to the disk what waits to be written, so that it does not go there beside what is timed."""
+    with suppress(AttributeError):  # not on every platform
+        os.sync()
 
 
 def in_turn(ours: Side, other: Side, *, repeats: int) -> tuple[tuple[float, ...], tuple[float, ...]]:

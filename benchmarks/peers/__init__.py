@@ -1,7 +1,7 @@
 """What seglog is measured against, on the same machine with the same records and the same durability.
 
-Servers keep streams behind a socket (`servers`, `kafka`), libraries keep files (`libraries`). Each is looked for, and
-made once where it can be; seglog itself depends on none. One that cannot be had is skipped with a word.
+Servers keep streams behind a socket (`jetstream`, `redis_streams`, `kafka`), libraries keep files (`libraries`). Each is
+looked for, and made once where it can be; seglog itself depends on none. One that cannot be had is skipped with a word.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from benchmarks.machine import versions
 from benchmarks.peers import tools
@@ -41,17 +41,34 @@ class Peer(Protocol):
 @contextmanager
 def peers(directory: Path) -> Iterator[list[Peer]]:
     """Start the servers that can be had; say which cannot."""
-    from benchmarks.peers.servers import Jetstream, RedisStreams  # noqa: PLC0415 - their clients, for this alone
-
     found: list[Peer] = []
     with contextlib.ExitStack() as started:
-        for find, kind in ((tools.nats_server, Jetstream), (tools.redis_server, RedisStreams)):
-            if (program := find()) is None:
+        for client, find, start in SERVERS:
+            if tools.module(client) is None or (program := find()) is None:
                 continue
-            place = directory / kind.name
+            place = directory / client
             place.mkdir()
-            found.append(started.enter_context(contextlib.closing(kind(program, place))))
+            found.append(started.enter_context(contextlib.closing(start(program, place))))
         yield found
+
+
+def _jetstream(program: str, directory: Path) -> Any:
+    from benchmarks.peers.jetstream import Jetstream  # noqa: PLC0415 - its client may not be installed
+
+    return Jetstream(program, directory)
+
+
+def _redis_streams(program: str, directory: Path) -> Any:
+    from benchmarks.peers.redis_streams import RedisStreams  # noqa: PLC0415 - as above
+
+    return RedisStreams(program, directory)
+
+
+SERVERS: tuple[tuple[str, Callable[[], str | None], Callable[[str, Path], Any]], ...] = (
+    ("nats", tools.nats_server, _jetstream),
+    ("redis", tools.redis_server, _redis_streams),
+)
+"""The module of a client, what finds the server's program, what starts it."""
 
 
 def peer_versions() -> dict[str, str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.tools import skip
+from benchmarks.peers.tools import module
 from benchmarks.timing import stopwatch
 
 Row = tuple[int, int, bytes, bytes]
@@ -23,15 +23,6 @@ INSERT = "insert into log values (?, ?, ?, ?, null)"
 SELECT = "select offset, timestamp, key, value, headers from log where offset = ?"
 MAP_BYTES = 8 * 2**30
 OFFSET_BYTES, TIMESTAMP_BYTES = 8, 8
-
-
-def module(name: str) -> Any:
-    """Return a module that the extra `bench` installs; None, with a word, where it is not."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        skip(name, "it is not installed")
-        return None
 
 
 class Sqlite:

@@ -6,6 +6,7 @@ What cannot be had is skipped with a line that says why; nothing is fetched wher
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 BENCHMARKS = Path(__file__).parent.parent
 CACHE = BENCHMARKS.parent / ".bench"
@@ -28,6 +30,15 @@ NATS = "github.com/nats-io/nats-server/v2@v2.15.2"
 def skip(what: str, why: str) -> None:
     """Say that something is not measured."""
     print(f"({what}: skipped, {why})", flush=True)
+
+
+def module(name: str) -> Any:
+    """Return a module that the extra `bench` installs; None, with a word, where it is not."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        skip(name, "it is not installed")
+        return None
 
 
 def program(name: str) -> str | None:

@@ -1,8 +1,7 @@
-"""Servers with their own Python clients: NATS JetStream with file storage, Redis streams.
+"""NATS JetStream with file storage, and its Python client.
 
-A peer gets empty streams in a directory of its own, keeps what it is given as our side does ("appended": written, not
-synced, unless said), and is ended with the benchmark. Both clients are used in their quickest correct way that was
-found: what is timed ends when every record is acknowledged, and what was stored is counted afterwards.
+It keeps what it is given as our side does ("appended": written, not synced). What is timed ends when every record is
+acknowledged, and what was stored is counted afterwards.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import nats
-import redis
 import uvloop
 from nats.aio.msg import Msg
 from nats.js.api import StreamConfig
@@ -24,8 +22,6 @@ from benchmarks.peers.tools import free_port, server
 from benchmarks.timing import stopwatch
 
 NATS_WINDOW = 5000  # acknowledgements that are waited for at a time
-REDIS_WINDOW = 1000  # commands in a pipeline
-REDIS_PAGE = 10_000
 
 
 class Jetstream:
@@ -126,65 +122,4 @@ class Jetstream:
         """End the connection and the server."""
         self._run(self._connection.close())
         self._runner.close()
-        self._server.close()
-
-
-class RedisStreams:
-    """redis-server with appendonly, synced every second as is its default, and redis-py with pipelines of XADD."""
-
-    name = "Redis"
-
-    def __init__(self, program: str, directory: Path) -> None:
-        port = free_port()
-        command = [program, "--bind", "127.0.0.1", "--port", str(port), "--dir", str(directory), "--save", ""]
-        self._server = contextlib.ExitStack()
-        self._server.enter_context(
-            server([*command, "--appendonly", "yes"], port, output=directory.with_suffix(".output"))
-        )
-        self._client = redis.Redis(port=port)
-
-    def sync_always(self, always: bool) -> None:
-        """Let every append be on the medium before it is answered, or as is the default."""
-        self._client.config_set("appendfsync", "always" if always else "everysec")
-
-    def append_many(self, values: Sequence[bytes], keys: Sequence[bytes] | None) -> float:
-        """See Peer."""
-        self._client.delete("bench")
-        rows: list[tuple[bytes, ...]] = [(b"v", value) for value in values]
-        if keys is not None:
-            rows = [(b"k", key, *row) for key, row in zip(keys, rows, strict=True)]
-        with stopwatch() as watch:
-            for start in range(0, len(rows), REDIS_WINDOW):
-                pipeline = self._client.pipeline(transaction=False)
-                add: Any = pipeline.execute_command
-                for row in rows[start : start + REDIS_WINDOW]:
-                    add("XADD", "bench", "*", *row)
-                pipeline.execute()
-        stored = self._client.xlen("bench")
-        assert stored == len(values), stored
-        return watch.seconds
-
-    def append_singly(self, value: bytes, calls: int) -> list[float]:
-        """See Peer."""
-        self._client.delete("bench")
-        taken = []
-        for _ in range(calls):
-            begun = time.perf_counter()
-            self._client.xadd("bench", {b"v": value})
-            taken.append(time.perf_counter() - begun)
-        return taken
-
-    def read_all(self, records: int) -> float:
-        """See Peer."""
-        seen, begin = 0, b"-"
-        with stopwatch() as watch:
-            while seen < records:
-                page: Any = self._client.xrange("bench", min=begin, count=REDIS_PAGE)
-                seen += len(page)
-                begin = b"(" + page[-1][0]
-        return watch.seconds
-
-    def close(self) -> None:
-        """End the connection and the server."""
-        self._client.close()
         self._server.close()
