@@ -1,7 +1,8 @@
 """What seglog is measured against, on the same machine with the same records and the same durability.
 
-Servers keep streams behind a socket (`jetstream`, `redis_streams`, `kafka`), libraries keep files (`libraries`). Each is
-looked for, and made once where it can be; seglog itself depends on none. One that cannot be had is skipped with a word.
+Servers keep streams behind a socket (`jetstream`, `redis_streams`, `kafka`), libraries keep files (`libraries`). Each
+is looked for, and made once where it can be; seglog itself depends on none. One that cannot be had is skipped with a
+word.
 """
 
 from __future__ import annotations
