@@ -62,6 +62,8 @@ def main() -> int:
         print(f"written: {page.write(history.read_history(options.history), options.page)}")
         return 0
     begun = {"taken": time.time(), "load": os.getloadavg()[0]}
+    if begun["load"] > history.DISTURBED * (os.cpu_count() or 1):
+        print(f"(other work is going on: load {begun['load']:.1f}; the figures will say little)")
     scale = QUICK if options.quick else FULL
     print(line(COLUMNS))
     figures = list(_measure(options.names or list(BENCHMARKS), scale, options.directory))

@@ -21,6 +21,7 @@ HISTORY = Path(__file__).parent.parent / "docs" / "benchmarks" / "history.jsonl"
 LATEST = 8
 """How many earlier runs a figure is compared with."""
 DIGITS = 4
+DISTURBED = 0.25
 
 Name = tuple[str, str]
 """What a figure is known by: its name, and what it is against."""
@@ -91,6 +92,11 @@ class Run:
     def kind(self) -> tuple[object, object]:
         """What machines are told apart by."""
         return self.machine.get("cpu"), self.machine.get("cores")
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether other work was going on as it began, on more than a quarter of the cores."""
+        return self.load > DISTURBED * int(self.machine.get("cores", 1))
 
     def as_line(self) -> str:
         """Return the line of JSON that `from_line` takes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
 from benchmarks.history import HISTORY, Kept, Run, alike, course, latest, regressions
@@ -83,6 +84,7 @@ def _lines(history: Sequence[Run], figures: Sequence[Kept]) -> Iterator[str]:
     if missed:
         yield from _missed(missed)
         yield ""
+    yield from _disturbed(history, figures)
     yield f"![ratios as parts of their aims]({PICTURES.name}/aims.svg)"
     yield ""
     yield from _fell(history)
@@ -99,6 +101,26 @@ def _missed(figures: Iterable[Kept]) -> Iterator[str]:
     yield "|---|---|---|---|"
     for figure in figures:
         yield f"| {figure.name} | {figure.against} | {figure.ratio:.2f} | {figure.aim:g} |"
+
+
+def _disturbed(history: Sequence[Run], figures: Sequence[Kept]) -> Iterator[str]:
+    """Say so where other work was going on beside what is shown."""
+    loads = {benchmark: run.load for run, benchmark in _shown(history, figures) if run.is_disturbed}
+    if loads:
+        yield (
+            f"Other work was going on as these began (up to {max(loads.values()):.1f} processes wanted to run on "
+            f"{history[-1].machine['cores']} cores), so they say little: {', '.join(loads)}."
+        )
+        yield ""
+
+
+def _shown(history: Sequence[Run], figures: Sequence[Kept]) -> Iterator[tuple[Run, str]]:
+    """Yield the runs that figures are shown of, with the benchmarks of each."""
+    shown, of_run = {figure.known_by for figure in figures}, latest(history)
+    for run in alike(history):
+        own = [one for one in run.figures if one.known_by in shown and of_run[one.known_by][0] is run]
+        for benchmark in _benchmarks(own):
+            yield run, benchmark
 
 
 def _fell(history: Sequence[Run]) -> Iterator[str]:
@@ -146,13 +168,11 @@ def _machine(run: Run) -> Iterator[str]:
 
 def _taken(history: Sequence[Run], figures: Sequence[Kept]) -> Iterator[str]:
     """Tell which runs the figures are of: one that measured a part leaves the others as they were."""
-    shown, of_run = {figure.known_by for figure in figures}, latest(history)
     yield "| taken (UTC) | commit | load before | benchmarks |"
     yield "|---|---|---|---|"
-    for run in alike(history):
-        names = _benchmarks(one for one in run.figures if one.known_by in shown and of_run[one.known_by][0] is run)
-        if names:
-            yield f"| {run.taken.replace('T', ' ').rstrip('Z')} | {run.commit} | {run.load:.1f} | {', '.join(names)} |"
+    for run, pairs in groupby(_shown(history, figures), key=lambda pair: pair[0]):
+        names = ", ".join(benchmark for _, benchmark in pairs)
+        yield f"| {run.taken.replace('T', ' ').rstrip('Z')} | {run.commit} | {run.load:.1f} | {names} |"
     yield ""
     yield f"{len(history)} runs are kept in [history.jsonl]({PICTURES.name}/{HISTORY.name}), a line each."
     yield ""

@@ -1,6 +1,9 @@
-"""What is kept of a run, what is told of it, and the page that is made of it."""
+"""The machinery of the benchmarks: what is kept and told of a run, the page made of it, peers that are not there."""
 
 import json
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -8,7 +11,9 @@ from benchmarks import page
 from benchmarks.__main__ import tell
 from benchmarks.history import Kept, Run, alike, keep, latest, read_history, regressions, run_of
 from benchmarks.limits import Limit
-from benchmarks.timing import Figure
+from benchmarks.peers import peers, tools
+from benchmarks.peers.kafka import cleanings, kafka
+from benchmarks.timing import Figure, on_one_core
 
 
 def kept(ratio, *, name="scan", aim=0.5, spread=0.1):
@@ -106,6 +111,14 @@ def test_the_page_says_plainly_what_is_not_met(tmp_path):
     assert "| scan | read(2) | 1.00 GB/s | 2.50 GB/s | 0.40 | 0.35 - 0.45 | 0.5 | **no** |" in written
 
 
+def test_the_page_says_beside_which_figures_other_work_was_going_on(tmp_path):
+    calm, busy = run(kept(0.8)), replace(run(kept(3.0, name="append")), load=1.5)
+    busy = replace(busy, figures=(replace(busy.figures[0], benchmark="append"),))
+    written = page.write([calm, busy], tmp_path / "page.md").read_text()
+    assert "up to 1.5 processes wanted to run on 2 cores), so they say little: append." in written
+    assert "wanted to run" not in page.write([calm], tmp_path / "page.md").read_text()
+
+
 def test_the_page_tells_what_fell_since(tmp_path):
     runs = [run(kept(0.8)), run(kept(0.6))]
     assert "scan against read(2): 0.60, expected at least 0.70" in page.write(runs, tmp_path / "page.md").read_text()
@@ -129,3 +142,78 @@ def test_a_figure_that_fell_decides_the_exit_status_only_when_asked(capsys):
     runs = [run(kept(0.8)), run(kept(0.6))]
     assert (tell(runs, strict=False), tell(runs, strict=True), tell(runs[:1], strict=True)) == (0, 1, 0)
     assert "FELL: scan against read(2): 0.60" in capsys.readouterr().out
+
+
+# --- peers ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_peer_that_cannot_be_had_is_skipped_with_a_word(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(tools, "CACHE", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = [tools.nats_server(), tools.redis_server(), tools.jars("kafka", "pom.xml"), tools.module("no_such_module")]
+    assert found == [None] * 4
+    with peers(tmp_path) as servers, kafka(tmp_path / "kafka") as broker:
+        assert (servers, broker) == ([], None)
+    words = capsys.readouterr().out.splitlines()
+    assert "(nats-server: skipped, neither it nor Go is installed)" in words
+    assert "(Kafka: skipped, Java is not installed)" in words
+    assert all(": skipped, " in word for word in words)
+
+
+def test_what_was_made_before_is_found_without_what_makes_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(tools, "CACHE", tmp_path)
+    monkeypatch.setenv("PATH", "")
+    made = tmp_path / "bin" / "nats-server"
+    made.parent.mkdir()
+    made.touch(mode=0o755)
+    (tmp_path / "kafka").mkdir()
+    assert tools.nats_server() == str(made)
+    assert tools.jars("kafka", "pom.xml") == tmp_path / "kafka"
+
+
+def test_what_could_not_be_fetched_whole_is_not_taken_for_it(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(tools, "CACHE", tmp_path / "cache")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    maven = tmp_path / "mvn"
+    maven.write_text(f"#!{sys.executable}\nraise SystemExit(1)\n")
+    maven.chmod(0o755)
+    assert tools.jars("kafka", "pom.xml") is None
+    assert not (tmp_path / "cache" / "kafka").exists()
+    assert "(kafka: skipped, mvn could not fetch it)" in capsys.readouterr().out
+
+
+def test_a_server_that_does_not_listen_is_an_error_and_leaves_no_process(tmp_path):
+    command = [sys.executable, "-c", "raise SystemExit(1)"]
+    with pytest.raises(OSError, match="does not listen"), tools.server(command, 1, output=tmp_path / "output"):
+        pytest.fail("it did not listen")
+
+
+def test_what_kafka_says_of_its_cleaner_is_understood():
+    said = """INFO LogCleaner$CleanerThread [kafka-log-cleaner-thread-0]:
+	Log cleaner thread 0 cleaned log c-0 (dirty section = [600001, 900002])
+	1,072.1 MB of log processed in 9.7 seconds (110.9 MB/sec).
+	Indexed 36.0 MB in 0.2 seconds (199.2 Mb/sec, 27.8% of total time)
+	Buffer utilization: 3.4%
+	Cleaned 72.1 MB in 0.5 seconds (153.7 Mb/sec, 72.2% of total time)
+	Start size: 72.1 MB (600,002 messages)
+	End size: 36.1 MB (300,001 messages)
+"""
+    (one,) = cleanings(said, "c")
+    assert (one.records, one.left) == (600_002, 300_001)
+    assert one.seconds == pytest.approx(1072.1 / 110.9)
+    assert cleanings(said, "another") == []
+
+
+# --- timing ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="Linux alone holds threads to processors")
+def test_all_threads_are_held_to_one_core_and_let_go_again():
+    allowed = os.sched_getaffinity(0)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(os.getpid).result()
+        with on_one_core():
+            within = [os.sched_getaffinity(0), pool.submit(os.sched_getaffinity, 0).result()]
+        after = [os.sched_getaffinity(0), pool.submit(os.sched_getaffinity, 0).result()]
+    assert within == [{min(allowed)}] * 2
+    assert after == [allowed] * 2

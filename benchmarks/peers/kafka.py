@@ -158,18 +158,19 @@ class Kafka:
 
     def clean(self, topic: str) -> Cleaning:
         """Seal the topic's only partition, and return what its cleaner then did by itself."""
-        done = len(self._cleanings(topic))
+        done = len(cleanings(self._output.read_text(), topic))
         self._seals += 1
         self._tell("seal", topic, time.time_ns() // 1_000_000 + 2 * self._seals * SEGMENT_MILLISECONDS)
         ends = time.monotonic() + CLEAN_SECONDS
-        while len(found := self._cleanings(topic)) == done:
+        while len(found := cleanings(self._output.read_text(), topic)) == done:
             assert time.monotonic() < ends, "the cleaner did not come"
             time.sleep(LOOK_AGAIN_SECONDS)
         return found[-1]
 
-    def _cleanings(self, topic: str) -> list[Cleaning]:
-        said = CLEANED.finditer(self._output.read_text())
-        return [_cleaning(found) for found in said if found["topic"] == topic]
+
+def cleanings(said: str, topic: str) -> list[Cleaning]:
+    """Return what a broker's output tells of the passes over a topic's first partition, the oldest first."""
+    return [_cleaning(found) for found in CLEANED.finditer(said) if found["topic"] == topic]
 
 
 def _cleaning(found: re.Match[str]) -> Cleaning:
