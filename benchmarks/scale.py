@@ -43,7 +43,7 @@ FULL = Scale(
     syncs=500,
     recovered_bytes=2**30,
     recoveries=5,
-    peer_records=500_000,
+    peer_records=300_000,
     peer_repeats=5,
 )
 QUICK = Scale(
