@@ -182,10 +182,25 @@ def test_what_could_not_be_fetched_whole_is_not_taken_for_it(monkeypatch, tmp_pa
     assert "(kafka: skipped, mvn could not fetch it)" in capsys.readouterr().out
 
 
-def test_a_server_that_does_not_listen_is_an_error_and_leaves_no_process(tmp_path):
+def test_a_server_that_does_not_listen_is_an_error(tmp_path):
     command = [sys.executable, "-c", "raise SystemExit(1)"]
-    with pytest.raises(OSError, match="does not listen"), tools.server(command, 1, output=tmp_path / "output"):
+    with (
+        pytest.raises(OSError, match="does not listen"),
+        tools.server(command, tools.free_port(), output=tmp_path / "output"),
+    ):
         pytest.fail("it did not listen")
+
+
+def test_a_java_that_cannot_run_a_broker_skips_kafka_with_a_word(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(tools, "CACHE", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "kafka").mkdir()
+    java = tmp_path / "java"
+    java.write_text(f"#!{sys.executable}\nraise SystemExit(1)\n")
+    java.chmod(0o755)
+    with kafka(tmp_path / "broker") as broker:
+        assert broker is None
+    assert capsys.readouterr().out.startswith("(Kafka: skipped, ")
 
 
 def test_what_kafka_says_of_its_cleaner_is_understood():

@@ -22,7 +22,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  *   feed TOPIC PARTITIONS FILE KEY_BYTES VALUE_BYTES    a file of records of one length, key and value end to end, dealt out in turn
  *   seal TOPIC TIMESTAMP                                one record of that time (ms): later than segment.ms, it begins a new segment
  *
- * Each is answered by the line "done" once the broker has acknowledged all of it; a failure ends the program.
+ * It says "ready" once it may be told. Each is answered by the line "done" once the broker has acknowledged all of it; a failure ends the program.
  */
 public final class Feed {
     private final Admin admin;
@@ -38,6 +38,7 @@ public final class Feed {
 
     public static void main(String[] arguments) throws Exception {
         Feed feed = new Feed(arguments[0]);
+        System.out.println("ready");
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {
             feed.run(line.split(" "));

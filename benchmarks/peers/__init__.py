@@ -49,7 +49,10 @@ def peers(directory: Path) -> Iterator[list[Peer]]:
                 continue
             place = directory / client
             place.mkdir()
-            found.append(started.enter_context(contextlib.closing(start(program, place))))
+            try:
+                found.append(started.enter_context(contextlib.closing(start(program, place))))
+            except OSError as error:
+                tools.skip(program, str(error))
         yield found
 
 

@@ -7,21 +7,22 @@ producer waits for acks=all, which on one node is that its record is written, no
 from __future__ import annotations
 
 import base64
+import contextlib
 import re
 import shutil
 import subprocess
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.peers.tools import BENCHMARKS, LOOK_AGAIN_SECONDS, free_port, jars, server, skip
+from benchmarks.peers.tools import BENCHMARKS, LOOK_AGAIN_SECONDS, end, free_port, jars, server, skip
 
 HEAP = "1g"
 PRODUCER = ("acks=all", "linger.ms=10", "batch.size=262144", "buffer.memory=134217728", "compression.type=none")
 CLEAN_SECONDS = 120.0
+WORDS = 150
 SEGMENT_MILLISECONDS = 3_600_000
 NEVER = 2**63 - 1
 
@@ -74,20 +75,27 @@ class Cleaning(NamedTuple):
     left: int
 
 
-@contextmanager
+@contextlib.contextmanager
 def kafka(directory: Path) -> Iterator[Kafka | None]:
     """Start a broker in a directory of its own; None, with a word, where it cannot be had."""
+    with contextlib.ExitStack() as started:
+        yield _started(directory, started)
+
+
+def _started(directory: Path, stack: contextlib.ExitStack) -> Kafka | None:
     if shutil.which("java") is None:
         skip("Kafka", "Java is not installed")
-        yield None
-    elif (found := jars("kafka", "pom.xml")) is None:
-        yield None
-    else:
-        with _broker(directory, found) as started:
-            yield started
+        return None
+    if (found := jars("kafka", "pom.xml")) is None:
+        return None
+    try:
+        return stack.enter_context(_broker(directory, found))
+    except (OSError, subprocess.SubprocessError) as error:
+        skip("Kafka", str(error)[-WORDS:])
+        return None
 
 
-@contextmanager
+@contextlib.contextmanager
 def _broker(directory: Path, found: Path) -> Iterator[Kafka]:
     directory.mkdir()
     logging = directory / "log4j2.properties"
@@ -105,17 +113,20 @@ def _broker(directory: Path, found: Path) -> Iterator[Kafka]:
         yield Kafka(java, f"127.0.0.1:{port}", feeder, output)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _feeder(java: list[str], port: int, output: Path) -> Iterator[subprocess.Popen[str]]:
     command = [*java, str(BENCHMARKS / "kafka" / "Feed.java"), f"127.0.0.1:{port}"]
     with (
         output.open("w") as said,
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True) as process,
     ):
+        assert process.stdout is not None
         try:
+            if process.stdout.readline() != "ready\n":
+                raise OSError("Feed.java does not run; it takes a JDK")
             yield process
         finally:
-            process.terminate()
+            end(process)
 
 
 class Kafka:

@@ -22,6 +22,7 @@ BENCHMARKS = Path(__file__).parent.parent
 CACHE = BENCHMARKS.parent / ".bench"
 START_SECONDS = 30.0
 FETCH_SECONDS = 600.0
+STOP_SECONDS = 20.0
 LOOK_AGAIN_SECONDS = 0.02
 
 NATS = "github.com/nats-io/nats-server/v2@v2.15.2"
@@ -117,7 +118,16 @@ def server(command: Sequence[str], port: int, *, output: Path) -> Iterator[subpr
             _wait(process, port)
             yield process
         finally:
-            process.terminate()
+            end(process)
+
+
+def end(process: subprocess.Popen[Any]) -> None:
+    """End a process that was started here: asked first, then made to."""
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def _wait(process: subprocess.Popen[bytes], port: int) -> None:
@@ -127,6 +137,4 @@ def _wait(process: subprocess.Popen[bytes], port: int) -> None:
             socket.create_connection(("127.0.0.1", port), 1).close()
             return
         time.sleep(LOOK_AGAIN_SECONDS)
-    raise OSError(
-        f"{Path(str(process.args[0] if isinstance(process.args, list) else process.args)).name}: does not listen"
-    )
+    raise OSError(f"{process.args!r}: does not listen")
