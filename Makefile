@@ -1,5 +1,5 @@
 # make demo   the main job on real data        make test   the fast suite
-# make lint   style, types, layers             make bench  ratios, both sides in one run
+# make lint   style, types, layers             make bench  ratios, both sides in one run (BENCH=--strict)
 # make proof  crash states, faults, kills       make deep   the long proofs; stop it, it goes on
 # make clean  remove what make made
 PYTHON ?= python3
@@ -36,7 +36,7 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 
 bench: $(STAMP)
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks $(BENCH)
 
 deep: $(STAMP)
 	$(BIN)/python -m pytest -m deep --timeout 0

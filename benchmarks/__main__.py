@@ -1,70 +1,135 @@
-"""`python -m benchmarks`: measure, print the table as it grows, keep every repeat as JSON."""
+"""`python -m benchmarks`: measure, print the table as it grows, keep every repeat as JSON and the medians as history.
+
+A run of all is what `make bench` does. What it measured is a line of docs/benchmarks/history.jsonl, and
+docs/benchmarks.md with its pictures is made of that; figures that fell are told at the end. `python -m benchmarks page`
+makes the page again and measures nothing.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks import (
     against_laminarmq,
     batch_append,
+    beside_kafka,
     compaction,
+    group_commit,
+    history,
+    libraries,
+    limits,
     many_segments,
     over_http,
+    page,
     point_read,
+    recovery,
     scan,
     single_append,
     spark_io,
     startup,
 )
+from benchmarks.peers import peer_versions
 from benchmarks.scale import FULL, QUICK, Scale
 from benchmarks.table import COLUMNS, FOOTNOTE, line, row, write_json
 from benchmarks.timing import Figure
 
 BENCHMARKS: dict[str, Callable[[Path, Scale], Iterator[Figure]]] = {
     "batch-append": batch_append.figures,
-    "scan": scan.figures,
     "append": single_append.figures,
+    "group-commit": group_commit.figures,
+    "scan": scan.figures,
     "point-read": point_read.figures,
     "startup": startup.figures,
     "many-segments": many_segments.figures,
+    "recovery": recovery.figures,
     "compaction": compaction.figures,
+    "libraries": libraries.figures,
     "http": over_http.figures,
+    "kafka": beside_kafka.figures,
     "spark": spark_io.figures,
     "laminarmq": against_laminarmq.figures,
+    "spark-kafka": beside_kafka.spark_figures,
 }
 RESULTS = Path(__file__).parent / "results"
 
 
-def main() -> None:
-    """Run the benchmarks named on the command line, all of them by default."""
+def main() -> int:
+    """Run the benchmarks named on the command line, all of them by default; return the exit status."""
+    options = _options()
+    if options.names == ["page"]:
+        print(f"written: {page.write(history.read_history(options.history), options.page)}")
+        return 0
+    begun = {"taken": time.time(), "load": os.getloadavg()[0]}
+    if begun["load"] > history.DISTURBED * (os.cpu_count() or 1):
+        print(f"(other work is going on: load {begun['load']:.1f}; the figures will say little)")
+    scale = QUICK if options.quick else FULL
+    print(line(COLUMNS))
+    figures = list(_measure(options.names or list(BENCHMARKS), scale, options.directory))
+    print(FOOTNOTE)
+    with _scratch(options.directory) as directory:
+        found = list(limits.limits(directory, scale))
+    run = history.run_of(figures, found, peer_versions(), **begun)
+    target = options.json or RESULTS / time.strftime("%Y%m%d-%H%M%S.json")
+    write_json(target, run, [figure for _, figure in figures])
+    print(f"every repeat: {target}")
+    if options.quick or options.trial:
+        return 0
+    history.keep(run, options.history)
+    runs = history.read_history(options.history)
+    print(f"written: {options.history}, {page.write(runs, options.page)}")
+    return tell(runs, strict=options.strict)
+
+
+def _options() -> argparse.Namespace:
+    names = [*BENCHMARKS, "page"]
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(BENCHMARKS)}; default: all")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(BENCHMARKS)}; default: all; or: page")
     parser.add_argument("--json", type=Path, metavar="FILE", help="default: a new file in benchmarks/results")
     parser.add_argument("--quick", action="store_true", help="small and few: shows that it runs, not how fast")
+    parser.add_argument("--trial", action="store_true", help="leave history and page as they are; so does --quick")
+    parser.add_argument("--strict", action="store_true", help="exit status 1 if a figure fell")
+    parser.add_argument("--history", type=Path, metavar="FILE", default=history.HISTORY, help="default: %(default)s")
+    parser.add_argument("--page", type=Path, metavar="FILE", default=page.PAGE, help="default: %(default)s")
     parser.add_argument("--directory", type=Path, help="where both sides write; default: the temporary directory")
     options = parser.parse_args()
-    unknown = [name for name in options.names if name not in BENCHMARKS]
-    if unknown:
-        parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
-    print(line(COLUMNS))
-    figures = list(_measure(options.names or list(BENCHMARKS), QUICK if options.quick else FULL, options.directory))
-    print(FOOTNOTE)
-    target = options.json or RESULTS / time.strftime("%Y%m%d-%H%M%S.json")
-    write_json(target, figures)
-    print(f"every repeat: {target}")
+    unknown = [name for name in options.names if name not in names]
+    if unknown or ("page" in options.names and len(options.names) > 1):
+        parser.error(f"{' '.join(unknown or options.names)!r}: name some of {', '.join(BENCHMARKS)}, or page alone")
+    return options
 
 
-def _measure(names: list[str], scale: Scale, parent: Path | None) -> Iterator[Figure]:
+def _measure(names: Sequence[str], scale: Scale, parent: Path | None) -> Iterator[tuple[str, Figure]]:
     for name in names:
-        with tempfile.TemporaryDirectory(prefix="seglog-bench-", dir=parent) as directory:
-            for figure in BENCHMARKS[name](Path(directory), scale):
+        with _scratch(parent) as directory:
+            for figure in BENCHMARKS[name](directory, scale):
                 print(row(figure), flush=True)
-                yield figure
+                yield name, figure
+
+
+def _scratch(parent: Path | None) -> _Scratch:
+    return _Scratch(prefix="seglog-bench-", dir=parent)
+
+
+class _Scratch(tempfile.TemporaryDirectory[str]):
+    """A directory to measure in, as a Path."""
+
+    def __enter__(self) -> Path:  # type: ignore[override]
+        return Path(super().__enter__())
+
+
+def tell(runs: Sequence[history.Run], *, strict: bool) -> int:
+    """Tell the figures that fell; return the exit status."""
+    fell = list(history.regressions(runs))
+    for figure, least in fell:
+        print(f"FELL: {figure.name} against {figure.against}: {figure.ratio:.2f}, and {least:.2f} was to be expected")
+    return 1 if fell and strict else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -28,7 +28,7 @@ from benchmarks.timing import BLOCK_BYTES, Figure, in_turn, limited, recycle, st
 from seglog.keyed.keymap import KeyMap, Keys
 
 CASES = (("100 B", 100), ("1 KiB", 1024))
-COPY_RATIO = 0.5
+COPY_RATIO = 0.6
 KEYS_PER_SECOND = 10e6
 BYTES_PER_KEY = 27.0
 RUN = 8192  # keys that are mapped with one call, about what a window of a store holds
@@ -48,13 +48,14 @@ with seglog.open(sys.argv[2]) as log:
 """
 
 
-class _Clock:
+class Clock:
     """Moves when told to, so that segments are sealed when the benchmark wants it."""
 
     def __init__(self) -> None:
         self.now = 1_700_000_000_000_000
 
     def __call__(self) -> int:
+        """Return the time, in us since the epoch."""
         return self.now
 
 
@@ -73,13 +74,13 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
 
 
 def _compaction(directory: Path, scale: Scale, label: str, value_bytes: int) -> Figure:
-    half_dirty, place, clock = directory / "half-dirty", directory / "log", _Clock()
-    stores = _make_half_dirty(half_dirty, clock, keyed_table(value_bytes, scale.file_bytes), scale.file_bytes // 2)
+    half_dirty, place, clock = directory / "half-dirty", directory / "log", Clock()
+    stores = make_half_dirty(half_dirty, clock, keyed_table(value_bytes, scale.file_bytes), scale.file_bytes // 2)
     read, written, buffer = sum(store.stat().st_size for store in stores), 0, bytearray(BLOCK_BYTES)
 
     def ours() -> float:
         nonlocal written
-        shutil.copytree(half_dirty, place, copy_function=_twin)
+        shutil.copytree(half_dirty, place, copy_function=twin)
         recycle(directory, 2 * scale.file_bytes)
         log = seglog.open(place, clock=clock)
         view = log.view()  # it holds the sources
@@ -105,13 +106,11 @@ def _compaction(directory: Path, scale: Scale, label: str, value_bytes: int) -> 
     )
 
 
-def _make_half_dirty(place: Path, clock: _Clock, table: pa.Table, segment_bytes: int) -> list[Path]:
+def make_half_dirty(place: Path, clock: Clock, table: pa.Table, segment_bytes: int) -> list[Path]:
     """Make a log of about twice the table and return its sealed stores."""
     config = seglog.LogConfig(segment_bytes=segment_bytes, segment_age=1, retention=KEPT)
-    random = np.random.default_rng(SEED)
-    updates = [table.take(random.integers(0, len(table), len(table))) for _ in range(2)]
     with seglog.open(place, config, clock=clock) as log:
-        for rows in (table, *updates):
+        for rows in (table, *updates_of(table)):
             log.compact()
             log.append_batch(rows)
             clock.now += 2_000_000
@@ -119,7 +118,13 @@ def _make_half_dirty(place: Path, clock: _Clock, table: pa.Table, segment_bytes:
         return [place / segment.name for segment in log.segments[:-1]]
 
 
-def _twin(source: str, target: str) -> str:
+def updates_of(table: pa.Table) -> list[pa.Table]:
+    """Return two tables of as many updates each, uniformly spread over the keys."""
+    random = np.random.default_rng(SEED)
+    return [table.take(random.integers(0, len(table), len(table))) for _ in range(2)]
+
+
+def twin(source: str, target: str) -> str:
     """Link a sealed store, which nobody changes, and copy the rest: what is copied would have to reach the disk."""
     (os.link if Path(source).stat().st_size > BLOCK_BYTES else shutil.copy2)(source, target)
     return target
@@ -175,7 +180,7 @@ def _array_bytes(keys: int) -> Figure:
 
 def _process_bytes(directory: Path, keys: int) -> Figure:
     """Measure by how much a process grows that compacts a log in which every key is new: the map is full at the end."""
-    clock, config = _Clock(), seglog.LogConfig(segment_age=1, retention=KEPT)
+    clock, config = Clock(), seglog.LogConfig(segment_age=1, retention=KEPT)
     for name, rows in (("few", 10), ("many", keys)):
         with seglog.open(directory / name, config, clock=clock) as log:
             log.append_batch(keyed_table(0, rows * record_bytes(0)))

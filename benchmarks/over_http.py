@@ -8,9 +8,7 @@ line that says durable. Before each pass what earlier ones wrote is brought to t
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
 import subprocess
 import sys
@@ -25,9 +23,9 @@ from statistics import median, quantiles
 import pyarrow as pa
 
 from benchmarks.data import keyed_table, record_bytes
-from benchmarks.peers import Peer, RedisStreams, peers
+from benchmarks.peers import Peer, peers
 from benchmarks.scale import Scale
-from benchmarks.timing import Figure, Side, in_rounds, stopwatch
+from benchmarks.timing import Figure, Side, in_rounds, settled, stopwatch
 from seglog.client.client import Client
 from seglog.client.facts import Ack
 from seglog.client.topic import RemoteTopic
@@ -41,7 +39,7 @@ SINGLES_AIM = 0.5
 
 def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
     """Measure batches, single appends and reading back, of values of 100 B."""
-    with _server(directory / "served") as url, Client(url) as client, peers(directory) as others:
+    with serving(directory / "served") as url, Client(url) as client, peers(directory) as others:
         run = _Run(client, url, others, scale)
         yield from run.batches()
         yield from run.keyed_batches()
@@ -51,7 +49,7 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
 
 
 @contextmanager
-def _server(root: Path) -> Iterator[str]:
+def serving(root: Path) -> Iterator[str]:
     """Serve a directory; give the URL."""
     command = [sys.executable, "-m", "seglog", "serve", str(root), "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -191,11 +189,12 @@ class _Run:
         topic = self._client.create_topic("durable")
         value, calls = self._values[0], self._calls // 4
         for one in self._others:
-            if isinstance(one, RedisStreams):
-                one.sync_always(True)
+            if one.name == "Redis":
+                sync_always: Callable[[bool], None] = one.sync_always  # type: ignore[attr-defined]
+                sync_always(True)
                 sides = {"Redis, fsync always": partial(one.append_singly, value, calls)}
                 yield from self._latencies("durable append", partial(_calls, topic, value, calls, "durable"), sides)
-                one.sync_always(False)
+                sync_always(False)
 
     def _latencies(
         self, name: str, ours: Callable[[], list[float]], theirs: Mapping[str, Callable[[], list[float]]]
@@ -239,15 +238,4 @@ def _kept(run: Callable[[], list[float]], passes: list[list[float]]) -> Side:
 
 def _in_rounds(sides: dict[str, Side], repeats: int) -> dict[str, tuple[float, ...]]:
     """Return what each side took in every round."""
-    return dict(zip(sides, in_rounds([_settled(side) for side in sides.values()], repeats=repeats), strict=True))
-
-
-def _settled(side: Side) -> Side:
-    """Return a side that begins when nothing waits to be written to the disk."""
-
-    def run() -> float:
-        with contextlib.suppress(AttributeError):  # not on every platform
-            os.sync()
-        return side()
-
-    return run
+    return dict(zip(sides, in_rounds([settled(side) for side in sides.values()], repeats=repeats), strict=True))

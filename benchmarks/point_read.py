@@ -1,50 +1,64 @@
-"""read(offset) at random against sqlite3 by rowid, the same columns fetched; both files in the page cache."""
+"""read(offset) at random against sqlite3 by rowid and lmdb's get; all files in the page cache.
+
+A read gives a verified Record. sqlite3 gives a row of the same columns, with its defaults, and once more in WAL mode
+with all reads in one transaction; lmdb gives the bytes of timestamp, key and value, all in one transaction.
+"""
 
 from __future__ import annotations
 
 import random
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import seglog
 from benchmarks.data import SEED, keyed_table, record_bytes
+from benchmarks.peers.libraries import Lmdb, Row, Sqlite, tabled
 from benchmarks.scale import Scale
-from benchmarks.timing import Figure, Side, in_turn, stopwatch
+from benchmarks.timing import Figure, Side, in_rounds, stopwatch
 
 VALUE_BYTES = 100
-MODES: tuple[tuple[str, Literal["a", "r"]], ...] = (("point read, 100 B", "a"), ("the same, mode r", "r"))
-CREATE = "create table log (offset integer primary key, timestamp integer, key blob, value blob, headers blob)"
-SELECT = "select offset, timestamp, key, value, headers from log where offset = ?"
+MODES: tuple[tuple[str, Literal["a", "r"]], ...] = (("point read, 100 B", "a"), ("point read, mode r, 100 B", "r"))
+AIMS = {"sqlite3 by rowid": 3.0, "sqlite3, WAL, one transaction": None, "lmdb get": 0.5}
 
 
 def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
     """Measure records of 100 B with keys of 16 B, read by the writer itself and by another process's kind of reader."""
-    place, database = directory / "points", directory / "points.sqlite"
+    place = directory / "points"
     table = keyed_table(VALUE_BYTES, scale.records * record_bytes(VALUE_BYTES))
     with seglog.open(place) as log:
         log.append_batch(table)
-        rows = [(record.offset, record.timestamp, record.key, record.value, None) for record in log.scan()]
-    with closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute(CREATE)
-        connection.executemany("insert into log values (?, ?, ?, ?, ?)", rows)
+        rows: list[Row] = [(one.offset, one.timestamp, one.key or b"", one.value or b"") for one in log.scan()]
     offsets = random.Random(SEED).choices(range(len(rows)), k=scale.calls)
+    sides: dict[str, Side] = {name: _reads(place, offsets, mode) for name, mode in MODES}
+    with ExitStack() as opened:
+        for name, kind, making, reading in _kinds():
+            store = opened.enter_context(closing(kind(directory / f"peer-{len(sides)}", **making)))
+            store.put_all(rows)
+            sides[name] = partial(store.get_each, offsets, **reading)
+        taken = dict(zip(sides, in_rounds(list(sides.values()), repeats=scale.repeats), strict=True))
+    for name, _ in MODES:
+        for peer in [one for one in AIMS if one in taken]:
+            yield Figure(
+                name=name,
+                against=peer,
+                ours=taken[name],
+                other=taken[peer],
+                work=scale.calls,
+                unit="call",
+                aim=AIMS[peer],
+            )
 
-    def other() -> float:
-        with closing(sqlite3.connect(database)) as connection:
-            execute = connection.cursor().execute
-            with stopwatch() as watch:
-                for offset in offsets:
-                    execute(SELECT, (offset,)).fetchone()
-        return watch.seconds
 
-    for name, mode in MODES:
-        mine, others = in_turn(_reads(place, offsets, mode), other, repeats=scale.repeats)
-        yield Figure(
-            name=name, against="sqlite3 by rowid", ours=mine, other=others, work=scale.calls, unit="call", aim=2.0
-        )
+def _kinds() -> Iterator[tuple[str, Any, dict[str, bool], dict[str, bool]]]:
+    """Yield the peers: name, kind, how it is made, how it reads."""
+    by_rowid, at_once, get = AIMS
+    yield by_rowid, Sqlite, {"defaults": True}, {}
+    yield at_once, Sqlite, {}, {"at_once": True}
+    if Lmdb in tabled():
+        yield get, Lmdb, {}, {}
 
 
 def _reads(place: Path, offsets: list[int], mode: Literal["a", "r"]) -> Side:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 class Scale:
     """repeats: pairs behind the warm-up; file_bytes: of one store; calls: of one record each, timed together; records:
     of the log that is read at random; segments: of the log that has many; starts: of a process, in pairs; spark_rows,
-    spark_bytes: of the log that Spark reads, whichever is less; spark_repeats: pairs of jobs, which take seconds each.
+    spark_bytes: of the log that Spark reads, whichever is less; spark_repeats: pairs of jobs, which take seconds each;
+    syncs: of one record each; recovered_bytes: of a store that is recovered, recoveries: pairs of it; peer_records:
+    that a peer's own program appends or compacts, peer_repeats: pairs with it.
     """
 
     repeats: int
@@ -21,6 +23,11 @@ class Scale:
     spark_rows: int
     spark_bytes: int
     spark_repeats: int
+    syncs: int
+    recovered_bytes: int
+    recoveries: int
+    peer_records: int
+    peer_repeats: int
 
 
 FULL = Scale(
@@ -33,6 +40,11 @@ FULL = Scale(
     spark_rows=5_000_000,
     spark_bytes=1200 * 10**6,
     spark_repeats=5,
+    syncs=500,
+    recovered_bytes=2**30,
+    recoveries=5,
+    peer_records=300_000,
+    peer_repeats=5,
 )
 QUICK = Scale(
     repeats=3,
@@ -44,4 +56,9 @@ QUICK = Scale(
     spark_rows=100_000,
     spark_bytes=50 * 10**6,
     spark_repeats=2,
+    syncs=50,
+    recovered_bytes=64 * 2**20,
+    recoveries=2,
+    peer_records=50_000,
+    peer_repeats=2,
 )

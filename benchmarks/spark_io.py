@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import seglog
 from benchmarks.data import keyed_table, record_bytes
+from benchmarks.peers.tools import jars
 from benchmarks.scale import Scale
 from benchmarks.timing import Figure, Side, in_turn, stopwatch
 
@@ -23,27 +24,36 @@ if TYPE_CHECKING:
 
 CASES = (("100 B", 100), ("1 KiB", 1024))
 SEGMENT_BYTES = 128 * 1024 * 1024
+KAFKA_SOURCE = ("spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13", "kafka-clients", "commons-pool2")
+SETTINGS = {"spark.driver.memory": "4g"}
 SUM = "sum(length(value))"
 
 
 def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
     """Measure values of 100 B and of 1 KiB with keys of 16 B."""
-    with _session() as spark:
+    with session() as spark:
         for label, value_bytes in CASES:
             yield from _Case(spark, directory / f"spark-{value_bytes}", scale, label, value_bytes).figures()
 
 
 @contextmanager
-def _session() -> Iterator[SparkSession]:
+def session() -> Iterator[SparkSession]:
+    """Start Spark on two threads, with its Kafka source where that can be had: the JVM keeps the jars it began with."""
     from benchmarks.row_source import RowSource  # noqa: PLC0415 - pyspark takes a second that other figures need not
     from seglog.spark.session import local_session  # noqa: PLC0415 - as above
 
-    spark = local_session("seglog benchmarks", master="local[2]", config={"spark.driver.memory": "4g"})
+    spark = local_session("seglog benchmarks", master="local[2]", config=SETTINGS | _kafka_source())
     spark.dataSource.register(RowSource)
     try:
         yield spark
     finally:
         spark.stop()
+
+
+def _kafka_source() -> dict[str, str]:
+    """Return the setting that gives Spark its Kafka source; nothing where that cannot be had."""
+    found = jars("spark-kafka", "spark.xml", f"-DincludeArtifactIds={','.join(KAFKA_SOURCE)}")
+    return {} if found is None else {"spark.jars": ",".join(map(str, sorted(found.glob("*.jar"))))}
 
 
 class _Case:
@@ -72,11 +82,11 @@ class _Case:
     def figures(self) -> Iterator[Figure]:
         """Yield every figure of this size."""
         log, parquet = (lambda: self.read(self.log)), (lambda: self.read(self.parquet, "parquet"))
-        yield self.figure("read, noop", "Parquet", 1.0, self.noop(log), self.noop(parquet))
+        yield self.figure("read, noop", "Parquet", 1.0, noop(log), noop(parquet))
         yield self.figure(f"read, {SUM}", "Parquet", 0.8, self.total(self.values), self.total(parquet))
         yield self.figure("read, to Parquet", "Parquet", None, self.copied(log), self.copied(parquet))
         few, rows = (lambda: self.read(self.rows_only)), (lambda: self.read(self.rows_only, "seglog-rows"))
-        yield self.figure("read, noop", "tuples", 3.0, self.noop(few), self.noop(rows))
+        yield self.figure("read, noop", "tuples", 3.0, noop(few), noop(rows))
         ours, theirs = self.written("seglog", self.parquet), self.copied(lambda: self.pairs(self.parquet))
         yield self.figure("write", "Parquet", 0.5, ours, theirs)
         some = Path(f"{self.parquet}-few")
@@ -94,11 +104,6 @@ class _Case:
         return self.read(place, "parquet").select("key", "value")
 
     # --- sides ----------------------------------------------------------------------------------------------------
-
-    @staticmethod
-    def noop(frame: Callable[[], DataFrame]) -> Side:
-        """Read every column, and do nothing with it."""
-        return lambda: _timed(lambda: frame().write.format("noop").mode("overwrite").save())
 
     @staticmethod
     def total(frame: Callable[[], DataFrame]) -> Side:
@@ -139,3 +144,8 @@ def _timed(work: Callable[[], object]) -> float:
     with stopwatch() as watch:
         work()
     return watch.seconds
+
+
+def noop(frame: Callable[[], DataFrame]) -> Side:
+    """Return a side that reads every column, and does nothing with it."""
+    return lambda: _timed(lambda: frame().write.format("noop").mode("overwrite").save())

@@ -9,7 +9,7 @@ import gc
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
@@ -65,6 +65,22 @@ def limited(
     return Figure(name=name, against="wanted", ours=ours, other=(limit,) * len(ours), work=work, unit=unit, aim=aim)
 
 
+def settled(side: Side) -> Side:
+    """Return a side that begins when nothing waits to be written to the disk."""
+
+    def run() -> float:
+        settle()
+        return side()
+
+    return run
+
+
+def settle() -> None:
+    """Bring to the disk what waits to be written, so that it does not go there beside what is timed."""
+    with suppress(AttributeError):  # not on every platform
+        os.sync()
+
+
 def in_turn(ours: Side, other: Side, *, repeats: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the seconds of `repeats` pairs, ours and the other's: A B A B, so that both meet the same machine."""
     mine, others = in_rounds((ours, other), repeats=repeats)
@@ -96,6 +112,23 @@ def stopwatch() -> Iterator[Watch]:
     finally:
         watch.seconds = time.perf_counter() - start
         gc.enable()
+
+
+@contextmanager
+def on_one_core() -> Iterator[None]:
+    """Hold every thread of this process to one processor meanwhile. Linux alone."""
+    allowed = os.sched_getaffinity(0)
+    _hold({min(allowed)})
+    try:
+        yield
+    finally:
+        _hold(allowed)
+
+
+def _hold(cores: set[int]) -> None:
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(ProcessLookupError):  # it has ended
+            os.sched_setaffinity(int(thread.name), cores)
 
 
 def recycle(directory: Path, size: int) -> None:

@@ -1,0 +1,178 @@
+"""docs/benchmarks.md with its pictures, made of the history alone: the same history gives the same page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from benchmarks.history import HISTORY, Kept, Run, alike, course, latest, regressions
+from benchmarks.table import FOOTNOTE, speed
+
+DOCS = HISTORY.parent.parent
+PAGE = DOCS / "benchmarks.md"
+PICTURES = HISTORY.parent
+
+TITLES = {
+    "batch-append": "Batch append",
+    "append": "Single append",
+    "group-commit": "Group commit: durable appends of many at a time",
+    "scan": "Verified scan to Arrow",
+    "point-read": "Point read",
+    "recovery": "Recovery of an unsealed segment of 1 GiB",
+    "compaction": "Compaction",
+    "libraries": "Beside libraries",
+    "startup": "Starting and opening",
+    "http": "Over HTTP",
+    "kafka": "Beside Kafka",
+    "spark": "Spark",
+    "spark-kafka": "Spark beside its Kafka source",
+}
+COLUMNS = ("work", "against", "ours", "theirs", "ratio", "spread", "aim", "met")
+INTRODUCTION = """
+`make bench` measures, and writes this page. A ratio is our speed as a part of the other side's, both measured in one
+run: more is better.
+""".strip()
+MET = {None: "", True: "yes", False: "**no**"}
+
+
+def write(history: Sequence[Run], page: Path = PAGE) -> Path:
+    """Write the page and its pictures beside it, and return its path; history: at least one run."""
+    from benchmarks.pictures import draw_aims, draw_benchmark  # noqa: PLC0415 - they take matplotlib
+
+    if not history:
+        raise SystemExit("there is no history to make a page of: run the benchmarks first")
+    pictures = page.parent / PICTURES.name
+    pictures.mkdir(parents=True, exist_ok=True)
+    runs, figures = alike(history), _figures(history)
+    draw_aims([figure for figure in figures if figure.aim is not None], pictures / "aims.svg")
+    for benchmark in _benchmarks(figures):
+        of_it = [figure for figure in figures if figure.benchmark == benchmark]
+        courses = [[(_day(run), one) for run in runs for one in course([run], it.known_by)] for it in of_it]
+        draw_benchmark(of_it, courses, pictures / f"{benchmark}.svg")
+    page.write_text("\n".join(_lines(history, figures)) + "\n")
+    return page
+
+
+def _figures(history: Sequence[Run]) -> list[Kept]:
+    """Return the newest of each figure, by benchmark in the page's order."""
+    order = list(TITLES)
+    newest = [figure for _, figure in latest(history).values()]
+    return sorted(newest, key=lambda one: order.index(one.benchmark) if one.benchmark in order else len(order))
+
+
+def _benchmarks(figures: Iterable[Kept]) -> list[str]:
+    return list(dict.fromkeys(figure.benchmark for figure in figures))
+
+
+def _day(run: Run) -> str:
+    return run.taken[:10]
+
+
+# --- text -----------------------------------------------------------------------------------------------------------
+
+
+def _lines(history: Sequence[Run], figures: Sequence[Kept]) -> Iterator[str]:
+    run, aimed = history[-1], [figure for figure in figures if figure.aim is not None]
+    missed = [figure for figure in aimed if not figure.met]
+    yield "# Benchmarks"
+    yield ""
+    yield INTRODUCTION
+    yield ""
+    yield f"{len(aimed) - len(missed)} of {len(aimed)} aims are met." + (" These are not:" if missed else "")
+    yield ""
+    if missed:
+        yield from _missed(missed)
+        yield ""
+    yield from _disturbed(history, figures)
+    yield f"![ratios as parts of their aims]({PICTURES.name}/aims.svg)"
+    yield ""
+    yield from _fell(history)
+    for benchmark in _benchmarks(figures):
+        yield from _section(benchmark, [figure for figure in figures if figure.benchmark == benchmark])
+    yield from _machine(run)
+    yield from _taken(history, figures)
+    yield "## How it is measured"
+    yield FOOTNOTE.rstrip()
+
+
+def _missed(figures: Iterable[Kept]) -> Iterator[str]:
+    yield "| work | against | ratio | aim |"
+    yield "|---|---|---|---|"
+    for figure in figures:
+        yield f"| {figure.name} | {figure.against} | {figure.ratio:.2f} | {figure.aim:g} |"
+
+
+def _disturbed(history: Sequence[Run], figures: Sequence[Kept]) -> Iterator[str]:
+    """Say so where other work was going on beside what is shown."""
+    loads = {benchmark: run.load for run, benchmark in _shown(history, figures) if run.is_disturbed}
+    if loads:
+        yield (
+            f"Other work was going on as these began (up to {max(loads.values()):.1f} processes wanted to run on "
+            f"{history[-1].machine['cores']} cores), so they say little: {', '.join(loads)}."
+        )
+        yield ""
+
+
+def _shown(history: Sequence[Run], figures: Sequence[Kept]) -> Iterator[tuple[Run, str]]:
+    """Yield the runs that figures are shown of, with the benchmarks of each."""
+    shown, of_run = {figure.known_by for figure in figures}, latest(history)
+    for run in alike(history):
+        own = [one for one in run.figures if one.known_by in shown and of_run[one.known_by][0] is run]
+        for benchmark in _benchmarks(own):
+            yield run, benchmark
+
+
+def _fell(history: Sequence[Run]) -> Iterator[str]:
+    fell = list(regressions(history))
+    if not fell:
+        return
+    yield "Below what earlier runs on such a machine led to expect:"
+    yield ""
+    for figure, least in fell:
+        yield f"- {figure.name} against {figure.against}: {figure.ratio:.2f}, expected at least {least:.2f}"
+    yield ""
+
+
+def _section(benchmark: str, figures: Sequence[Kept]) -> Iterator[str]:
+    yield f"## {TITLES.get(benchmark, benchmark)}"
+    yield ""
+    yield f"| {' | '.join(COLUMNS)} |"
+    yield "|" + "---|" * len(COLUMNS)
+    for figure in figures:
+        yield f"| {' | '.join(_cells(figure))} |"
+    yield ""
+    yield f"![ratios and their course]({PICTURES.name}/{benchmark}.svg)"
+    yield ""
+
+
+def _cells(figure: Kept) -> tuple[str, ...]:
+    ours, other = (speed(seconds, figure.work, figure.unit) for seconds in (figure.ours, figure.other))
+    aim = "" if figure.aim is None else f"{figure.aim:g}"
+    spread = f"{figure.low:.2f} - {figure.high:.2f}"
+    return figure.name, figure.against, ours, other, f"{figure.ratio:.2f}", spread, aim, MET[figure.met]
+
+
+def _machine(run: Run) -> Iterator[str]:
+    yield "## The machine, and what it gives to the plainest calls"
+    yield ""
+    yield ", ".join(f"{name.replace('_gib', ' (GiB)')} {value}" for name, value in run.machine.items()) + "."
+    yield f"Peers: {', '.join(f'{name} {version}' for name, version in run.peers.items())}."
+    yield ""
+    yield "| limit | median | least - greatest |"
+    yield "|---|---|---|"
+    for limit in run.limits:
+        yield f"| {limit.name} | {limit.value:g} {limit.unit} | {limit.low:g} - {limit.high:g} |"
+    yield ""
+
+
+def _taken(history: Sequence[Run], figures: Sequence[Kept]) -> Iterator[str]:
+    """Tell which runs the figures are of: one that measured a part leaves the others as they were."""
+    yield "| taken (UTC) | commit | load before | benchmarks |"
+    yield "|---|---|---|---|"
+    for run, pairs in groupby(_shown(history, figures), key=lambda pair: pair[0]):
+        names = ", ".join(benchmark for _, benchmark in pairs)
+        yield f"| {run.taken.replace('T', ' ').rstrip('Z')} | {run.commit} | {run.load:.1f} | {names} |"
+    yield ""
+    yield f"{len(history)} runs are kept in [history.jsonl]({PICTURES.name}/{HISTORY.name}), a line each."
+    yield ""

@@ -1,0 +1,95 @@
+"""The pictures of the page: ratios beside their aims, and the course of each figure over the runs that are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import LogLocator, NullLocator
+
+from benchmarks.history import Kept
+
+Course = Sequence[tuple[str, Kept]]
+"""One figure over the runs, the oldest first: day, figure."""
+
+MET, MISSED, PLAIN, LINE = "#15803d", "#c2410c", "#334155", "#888888"
+ROW_INCHES, HEAD_INCHES = 0.42, 0.9
+COURSE_INCHES = 0.72
+mpl.rcParams["svg.hashsalt"] = "seglog"  # the same picture from the same figures
+mpl.rcParams["svg.fonttype"] = "none"
+
+
+def draw_aims(figures: Sequence[Kept], path: Path) -> None:
+    """Draw every figure that has an aim: its ratio as a part of the aim, one line each."""
+    canvas = Canvas(figsize=(10, HEAD_INCHES + 0.3 * len(figures)), layout="constrained")
+    axis = canvas.subplots()
+    for place, figure in enumerate(figures):
+        aim = figure.aim or 1.0
+        _bar(axis, place, [one / aim for one in (figure.low, figure.ratio, figure.high)], _colour(figure))
+    axis.axvline(1.0, color=LINE, linewidth=1.2)
+    _name(axis, [f"{figure.name} / {figure.against}" for figure in figures])
+    axis.set_title("ratio as a part of its aim (line: the aim; bar: quartiles)")
+    _save(canvas, path)
+
+
+def draw_benchmark(figures: Sequence[Kept], courses: Sequence[Course], path: Path) -> None:
+    """Draw the figures of one benchmark: on the left ratios with quartiles and aims, on the right their courses."""
+    height = HEAD_INCHES + COURSE_INCHES * len(figures)
+    canvas = Canvas(figsize=(12, height), layout="constrained")
+    halves = canvas.subfigures(1, 2, squeeze=False, width_ratios=(2.4, 1))
+    left, right = halves[0, 0], halves[0, 1]
+    axis = left.subplots()
+    for place, figure in enumerate(figures):
+        _bar(axis, place, [figure.low, figure.ratio, figure.high], _colour(figure))
+        if figure.aim is not None:
+            axis.plot([figure.aim] * 2, [place - 0.35, place + 0.35], color=LINE, linewidth=1.6)
+    axis.axvline(1.0, color=LINE, linewidth=0.8, linestyle=":")
+    _name(axis, [f"{figure.name}\n{figure.against}" for figure in figures])
+    axis.set_title("ratio (bar: quartiles; line: aim)")
+    rows = right.subplots(len(figures), 1, squeeze=False)[:, 0]
+    for row, figure, over in zip(rows, figures, courses, strict=True):
+        _course(row, figure, over)
+    rows[0].set_title("its course over the runs")
+    _save(canvas, path)
+
+
+def _course(axis: Any, figure: Kept, over: Course) -> None:
+    places, ratios = range(len(over)), [one.ratio for _, one in over]
+    axis.fill_between(places, [one.low for _, one in over], [one.high for _, one in over], color=PLAIN, alpha=0.15)
+    axis.plot(places, ratios, color=PLAIN, marker="o", markersize=3, linewidth=1)
+    shown = [one for _, run in over for one in (run.low, run.high)]
+    if figure.aim is not None:
+        axis.axhline(figure.aim, color=LINE, linewidth=1)
+        shown.append(figure.aim)
+    room = 0.1 * max(shown)
+    axis.set(ylim=(max(0.0, min(shown) - room), max(shown) + room), xlim=(-0.5, max(len(over) - 0.5, 0.5)), xticks=[])
+    axis.tick_params(labelsize=7)
+    axis.grid(alpha=0.2)
+
+
+def _bar(axis: Any, place: int, ratios: Sequence[float], colour: str) -> None:
+    low, ratio, high = ratios
+    axis.plot([low, high], [place, place], color=colour, linewidth=5, alpha=0.35, solid_capstyle="butt")
+    axis.plot([ratio], [place], color=colour, marker="o", markersize=6)
+    axis.annotate(f"{ratio:.2f}", (ratio, place), (0, 6), textcoords="offset points", ha="center", fontsize=7)
+
+
+def _name(axis: Any, names: Sequence[str]) -> None:
+    axis.set_yticks(range(len(names)), names, fontsize=8)
+    axis.set_ylim(len(names) - 0.4, -0.6)
+    axis.set_xscale("log")
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.grid(axis="x", alpha=0.3)
+
+
+def _colour(figure: Kept) -> str:
+    return {None: PLAIN, True: MET, False: MISSED}[figure.met]
+
+
+def _save(canvas: Canvas, path: Path) -> None:
+    canvas.savefig(path, metadata={"Date": None})
