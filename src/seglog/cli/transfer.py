@@ -159,7 +159,7 @@ def _import(args: argparse.Namespace) -> int:
     if kind != "lines" and args.key_separator is not None:
         raise InvalidArgument("--key-separator goes with --format lines")
     if kind == "laminarmq":
-        from seglog.cli.laminarmq import import_log  # noqa: PLC0415 # as above
+        from seglog.cli.laminarmq import import_log
 
         return import_log(args)
     began = time.monotonic()
