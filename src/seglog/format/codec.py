@@ -121,9 +121,12 @@ def seal_head(
     salt: int,
 ) -> tuple[bytes, int]:
     """Return everything before the value, and the checksum: the end of a streamed append, whose value came first."""
-    key_len, key_bytes = (NULL, b"") if key is None else (len(key), key)
-    metadata_len = METADATA_FIXED + len(key_bytes) + len(headers)
-    body = _BODY.pack(metadata_len, value_len, relative, key_len, timestamp) + key_bytes + headers
+    if key is None:
+        body = _BODY.pack(METADATA_FIXED + len(headers), value_len, relative, NULL, timestamp) + headers
+    else:
+        key_len = len(key)
+        metadata_len = METADATA_FIXED + key_len + len(headers)
+        body = _BODY.pack(metadata_len, value_len, relative, key_len, timestamp) + key + headers
     checksum = xxh64_intdigest(body, salt ^ value_hash)
     return _CHECKSUM.pack(checksum) + body, checksum
 
@@ -158,6 +161,9 @@ def record_length(key: bytes | None, headers: bytes, value: bytes | None) -> int
     return HEAD_BYTES + len(key or b"") + len(headers) + len(value or b"")
 
 
+_HASH_OF_NOTHING = xxh64_intdigest(b"")
+
+
 class NativeCodec:
     """seglog's own layout, format version 1."""
 
@@ -168,10 +174,12 @@ class NativeCodec:
         self, relative: int, timestamp: int, key: bytes | None, value: bytes | None, headers: bytes, salt: int
     ) -> Encoded:
         """Lay out one record whose value is at hand."""
-        payload = b"" if value is None else value
-        value_len = NULL if value is None else len(value)
-        head, checksum = seal_head(relative, timestamp, key, headers, value_len, xxh64_intdigest(payload), salt)
-        return (head, payload), checksum, len(head) + len(payload)
+        if value is None:
+            head, checksum = seal_head(relative, timestamp, key, headers, NULL, _HASH_OF_NOTHING, salt)
+            return (head, b""), checksum, len(head)
+        length = len(value)
+        head, checksum = seal_head(relative, timestamp, key, headers, length, xxh64_intdigest(value), salt)
+        return (head, value), checksum, len(head) + length
 
     def length_at(self, data: bytes, start: int) -> int:
         """Return the length in bytes that the record starting at `start` claims; InvalidRecord if it cannot be."""

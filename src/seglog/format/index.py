@@ -132,12 +132,15 @@ class MarkBuilder:
         self.max_timestamp = NO_TIMESTAMP
         self.marks = bytearray()
 
-    def add(self, timestamp: int, relative: int, position: int) -> None:
-        """Pass one record by."""
-        if position >= self.next_position:
+    def add(self, timestamp: int, relative: int, position: int) -> bool:
+        """Pass one record by; return whether it got a mark."""
+        marked = position >= self.next_position
+        if marked:
             self.marks += MARK.pack(self.max_timestamp, relative, position)
             self.next_position = (position // self.interval + 1) * self.interval
-        self.max_timestamp = max(self.max_timestamp, timestamp)
+        if timestamp > self.max_timestamp:  # noqa: PLR1730 - max() is a call, and this runs for every record
+            self.max_timestamp = timestamp
+        return marked
 
     @property
     def state(self) -> tuple[int, int]:

@@ -31,6 +31,9 @@ from seglog.log.staging import (
     refuse_rebuilt,
 )
 from seglog.record import (
+    MAX_KEY_BYTES,
+    MAX_TIMESTAMP,
+    MIN_TIMESTAMP,
     Header,
     Record,
     checked_bytes,
@@ -63,11 +66,15 @@ class LogWriter(CompactingLog):
         """Append one record and return its offset; see Log.append."""
         if value is not None and type(value) is not bytes:
             value = checked_bytes(value, "value")
-        if key is not None:
+        if key is None:
+            if self._needs_keys:
+                raise KeyRequired
+        elif type(key) is not bytes or len(key) > MAX_KEY_BYTES:
             key = checked_key(key)
-        elif self._needs_keys:
-            raise KeyRequired
-        timestamp = self._clock() if timestamp is None else checked_timestamp(timestamp)
+        if timestamp is None:
+            timestamp = self._clock()
+        elif type(timestamp) is not int or not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+            timestamp = checked_timestamp(timestamp)
         packed = encode_headers(checked_headers(headers)) if headers != () else b""
         with self._mutex:
             if self._refusal is not None or self._streaming:

@@ -18,6 +18,7 @@ from seglog.format.codec import HEAD_BYTES, NATIVE, encode_headers, seal_head
 from seglog.format.index import (
     DENSE_ENTRY,
     DURABLE_MAX,
+    MARK,
     encode_dense_header,
     encode_offsets,
     encode_times,
@@ -154,7 +155,7 @@ class ActiveSegment:
             if not through and length <= self._buffer_bytes:
                 self.settled = False
                 self._buffer += parts[0] + parts[1]
-                self._admit(offset, timestamp, checksum, length, tombstone=value is None)
+                self._admit(offset, timestamp, checksum, length, value is None)
                 self.settled = True
                 return
         self.settled = False
@@ -166,19 +167,18 @@ class ActiveSegment:
         except Exception:
             self._roll_back()
             raise
-        self._admit(offset, timestamp, checksum, length, tombstone=value is None)
+        self._admit(offset, timestamp, checksum, length, value is None)
         self._publish()
 
-    def _admit(self, offset: int, timestamp: int, checksum: int, length: int, *, tombstone: bool) -> None:
+    def _admit(self, offset: int, timestamp: int, checksum: int, length: int, tombstone: bool) -> None:
         entry = DENSE_ENTRY.pack(checksum, length, self.size)
         if self._dense is not None:
             self._dense.pending.extend(entry)
         else:
             self.tally.digest.update(entry)
-        marked = len(self.tally.marks.marks)
-        self.tally.add(timestamp, offset - self.entry.base_offset, self.size, tombstone=tombstone)
-        if len(self.tally.marks.marks) != marked:
-            self._extend_sparse(bytes(self.tally.marks.marks[marked:]))
+        tally = self.tally
+        if tally.add(timestamp, offset - self.entry.base_offset, self.size, tombstone):
+            self._extend_sparse(bytes(tally.marks.marks[-MARK.size :]))
         self.size += length
         self.next_offset = offset + 1
 
@@ -254,7 +254,7 @@ class ActiveSegment:
             self._roll_back()
             raise
         self._write_last(head, self.size)
-        self._admit(self.next_offset, timestamp, checksum, head_len + value_len, tombstone=False)
+        self._admit(self.next_offset, timestamp, checksum, head_len + value_len, False)
         self._publish()
 
     def _write_value(self, chunks: Iterable[bytes], position: int, limit: int) -> tuple[int, int]:

@@ -53,17 +53,18 @@ class Tally:
         self.marks = MarkBuilder(interval)
         self.digest = xxh64()
 
-    def add(self, timestamp: int, relative: int, position: int, *, tombstone: bool) -> None:
-        """Pass one record by; its entry goes to `digest` apart."""
+    def add(self, timestamp: int, relative: int, position: int, tombstone: bool) -> bool:
+        """Pass one record by; its entry goes to `digest` apart. Return whether it got a mark."""
         self.records += 1
-        self.tombstones += tombstone
+        if tombstone:
+            self.tombstones += 1
         if self.min_timestamp is None or self.max_timestamp is None:
             self.min_timestamp = self.max_timestamp = timestamp
         elif timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
         elif timestamp < self.min_timestamp:
             self.min_timestamp = timestamp
-        self.marks.add(timestamp, relative, position)
+        return self.marks.add(timestamp, relative, position)
 
     def pass_damage(self) -> None:
         """Pass a record by that cannot be read: nobody knows its time, so from now on the times may be any."""
@@ -98,7 +99,7 @@ def _by_walk(store: File, rules: Rules, position: int, end: int, expected: int, 
     for record, checksum, length in walk:
         start = walk.position - length
         entries += DENSE_ENTRY.pack(checksum, length, start)
-        tally.add(record.timestamp, record.offset - rules.base_offset, start, tombstone=record.value is None)
+        tally.add(record.timestamp, record.offset - rules.base_offset, start, record.value is None)
         if tally.records == WALK_RECORDS:
             yield _block(tally, walk, entries, None)
             tally, entries = _fresh_tally(marks.interval, tally.marks.state), bytearray()
