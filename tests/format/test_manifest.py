@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from xxhash import xxh64_intdigest
 
@@ -170,12 +170,16 @@ def test_what_was_encoded_in_blocks_is_decoded_as_it_was_line_by_line(count: int
     assert [entry.line for entry in decoded.segments] == lines
 
 
+EARLIER = many(600)
+
+
+@settings(deadline=None)  # hundreds of segments each time, on machines that have other things to do
 @given(st.integers(0, 600), st.integers(0, 600), st.integers(0, 600), st.booleans())
 def test_blocks_of_an_earlier_state_change_nothing_that_is_written(
     kept: int, first: int, more: int, turned: bool
 ) -> None:
     """Segments go at the beginning, are rewritten in the middle, come at the end; what stays the same is shared."""
-    earlier = many(600)
+    earlier = EARLIER
     assert len(earlier.blocks) == 600 // BLOCK_SEGMENTS
     rewritten = [replace(entry, file=entry.file + 1000) for entry in earlier.segments[kept:first]]
     joining = [replace(SEALED, base_offset=9000 + number, file=2000 + number) for number in range(more)]
