@@ -125,6 +125,8 @@ class _Scratch(tempfile.TemporaryDirectory[str]):
 
 def tell(runs: Sequence[history.Run], *, strict: bool) -> int:
     """Tell the figures that fell; return the exit status."""
+    if runs[-1].is_disturbed:
+        print(f"not compared with earlier runs: other work was going on (load {runs[-1].load:.1f})")
     fell = list(history.regressions(runs))
     for figure, least in fell:
         print(f"FELL: {figure.name} against {figure.against}: {figure.ratio:.2f}, and {least:.2f} was to be expected")

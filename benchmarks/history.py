@@ -1,6 +1,7 @@
 """The course of the figures: a line of JSON for each run, medians only, kept in the repository.
 
-Only runs on machines of one kind (processor, cores) are compared. Measures nothing.
+Only runs on machines of one kind (processor, cores) are compared, and none beside which other work was going on.
+Measures nothing.
 """
 
 from __future__ import annotations
@@ -147,8 +148,9 @@ def keep(run: Run, path: Path = HISTORY) -> None:
 
 
 def latest(history: Sequence[Run]) -> dict[Name, tuple[Run, Kept]]:
-    """Return each figure as the last run on a machine of the last run's kind has it."""
-    return {figure.known_by: (run, figure) for run in alike(history) for figure in run.figures}
+    """Return each figure as the last run on a machine of the last run's kind has it, the last calm one if there is."""
+    runs = sorted(alike(history), key=lambda run: not run.is_disturbed)  # what comes later replaces what came before
+    return {figure.known_by: (run, figure) for run in runs for figure in run.figures}
 
 
 def alike(history: Sequence[Run]) -> list[Run]:
@@ -167,9 +169,9 @@ def regressions(history: Sequence[Run]) -> Iterator[tuple[Kept, float]]:
     That is the median of the ratios of earlier runs less their spread: how far the quartiles of a run are apart, or
     those of the runs, whichever is more.
     """
-    if not history:
+    if not history or history[-1].is_disturbed:
         return
-    earlier = alike(history)[:-1]
+    earlier = [run for run in alike(history)[:-1] if not run.is_disturbed]
     for figure in history[-1].figures:
         before = course(earlier, figure.known_by)[-LATEST:]
         if before and figure.ratio < (least := _least(before)):

@@ -48,7 +48,7 @@ def write(history: Sequence[Run], page: Path = PAGE) -> Path:
     draw_aims([figure for figure in figures if figure.aim is not None], pictures / "aims.svg")
     for benchmark in _benchmarks(figures):
         of_it = [figure for figure in figures if figure.benchmark == benchmark]
-        courses = [[(_day(run), one) for run in runs for one in course([run], it.known_by)] for it in of_it]
+        courses = [[(run.is_disturbed, one) for run in runs for one in course([run], it.known_by)] for it in of_it]
         draw_benchmark(of_it, courses, pictures / f"{benchmark}.svg")
     page.write_text("\n".join(_lines(history, figures)) + "\n")
     return page
@@ -63,10 +63,6 @@ def _figures(history: Sequence[Run]) -> list[Kept]:
 
 def _benchmarks(figures: Iterable[Kept]) -> list[str]:
     return list(dict.fromkeys(figure.benchmark for figure in figures))
-
-
-def _day(run: Run) -> str:
-    return run.taken[:10]
 
 
 # --- text -----------------------------------------------------------------------------------------------------------
@@ -109,7 +105,7 @@ def _disturbed(history: Sequence[Run], figures: Sequence[Kept]) -> Iterator[str]
     if loads:
         yield (
             f"Other work was going on as these began (up to {max(loads.values()):.1f} processes wanted to run on "
-            f"{history[-1].machine['cores']} cores), so they say little: {', '.join(loads)}."
+            f"{history[-1].machine['cores']} cores), so whether they meet their aims is open: {', '.join(loads)}."
         )
         yield ""
 

@@ -12,8 +12,8 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from benchmarks.history import Kept
 
-Course = Sequence[tuple[str, Kept]]
-"""One figure over the runs, the oldest first: day, figure."""
+Course = Sequence[tuple[bool, Kept]]
+"""One figure over the runs, the oldest first: whether other work was going on, the figure."""
 
 MET, MISSED, PLAIN, LINE = "#15803d", "#c2410c", "#334155", "#888888"
 ROW_INCHES, HEAD_INCHES = 0.42, 0.9
@@ -52,14 +52,16 @@ def draw_benchmark(figures: Sequence[Kept], courses: Sequence[Course], path: Pat
     rows = right.subplots(len(figures), 1, squeeze=False)[:, 0]
     for row, figure, over in zip(rows, figures, courses, strict=True):
         _course(row, figure, over)
-    rows[0].set_title("its course over the runs")
+    rows[0].set_title("its course over the runs (hollow: beside other work)", fontsize=9)
     _save(canvas, path)
 
 
 def _course(axis: Any, figure: Kept, over: Course) -> None:
     places, ratios = range(len(over)), [one.ratio for _, one in over]
     axis.fill_between(places, [one.low for _, one in over], [one.high for _, one in over], color=PLAIN, alpha=0.15)
-    axis.plot(places, ratios, color=PLAIN, marker="o", markersize=3, linewidth=1)
+    axis.plot(places, ratios, color=PLAIN, linewidth=1)
+    faces = ["white" if disturbed else PLAIN for disturbed, _ in over]
+    axis.scatter(places, ratios, s=14, color=PLAIN, facecolors=faces, linewidths=1, zorder=3)
     shown = [one for _, run in over for one in (run.low, run.high)]
     if figure.aim is not None:
         axis.axhline(figure.aim, color=LINE, linewidth=1)

@@ -104,6 +104,15 @@ def test_a_partial_run_leaves_the_other_figures_as_they_were():
     assert [(figure.name, figure.ratio) for _, figure in latest(runs).values()] == [("scan", 0.7), ("append", 3.0)]
 
 
+def test_a_run_beside_other_work_replaces_no_calm_one_and_is_compared_with_nothing():
+    calm, busy = run(kept(0.8)), replace(run(kept(0.2)), load=3.0)
+    assert [figure.ratio for _, figure in latest([calm, busy]).values()] == [0.8]
+    assert [figure.ratio for _, figure in latest([busy]).values()] == [0.2]
+    assert list(regressions([calm, busy])) == []
+    assert list(regressions([busy, replace(busy, load=0.0, figures=(kept(0.1),))])) == []
+    assert list(regressions([calm, busy, run(kept(0.5))])) == [(kept(0.5), pytest.approx(0.7))]
+
+
 def test_the_page_says_plainly_what_is_not_met(tmp_path):
     written = page.write([run(kept(0.4), kept(3.0, name="append"))], tmp_path / "benchmarks.md").read_text()
     assert "1 of 2 aims are met. These are not:" in written
@@ -115,7 +124,7 @@ def test_the_page_says_beside_which_figures_other_work_was_going_on(tmp_path):
     calm, busy = run(kept(0.8)), replace(run(kept(3.0, name="append")), load=1.5)
     busy = replace(busy, figures=(replace(busy.figures[0], benchmark="append"),))
     written = page.write([calm, busy], tmp_path / "page.md").read_text()
-    assert "up to 1.5 processes wanted to run on 2 cores), so they say little: append." in written
+    assert "up to 1.5 processes wanted to run on 2 cores), so whether they meet their aims is open: append." in written
     assert "wanted to run" not in page.write([calm], tmp_path / "page.md").read_text()
 
 
