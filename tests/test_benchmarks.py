@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from benchmarks import page
-from benchmarks.__main__ import tell
+from benchmarks.__main__ import BENCHMARKS, tell
 from benchmarks.history import Kept, Run, alike, keep, latest, read_history, regressions, run_of
 from benchmarks.limits import Limit
 from benchmarks.peers import peers, tools
@@ -115,7 +115,7 @@ def test_a_run_beside_other_work_replaces_no_calm_one_and_is_compared_with_nothi
 
 def test_the_page_says_plainly_what_is_not_met(tmp_path):
     written = page.write([run(kept(0.4), kept(3.0, name="append"))], tmp_path / "benchmarks.md").read_text()
-    assert "1 of 2 aims are met. These are not:" in written
+    assert "Of 2 aims 1 are met, 1 are not met." in written
     assert "| scan | read(2) | 0.40 | 0.5 |" in written
     assert "| scan | read(2) | 1.00 GB/s | 2.50 GB/s | 0.40 | 0.35 - 0.45 | 0.5 | **no** |" in written
 
@@ -124,7 +124,9 @@ def test_the_page_says_beside_which_figures_other_work_was_going_on(tmp_path):
     calm, busy = run(kept(0.8)), replace(run(kept(3.0, name="append")), load=1.5)
     busy = replace(busy, figures=(replace(busy.figures[0], benchmark="append"),))
     written = page.write([calm, busy], tmp_path / "page.md").read_text()
-    assert "up to 1.5 processes wanted to run on 2 cores), so whether they meet their aims is open: append." in written
+    assert "Of 2 aims 1 are met, 0 are not met and 1 open." in written
+    assert "up to 1.5 processes wanted to run on 2 cores), so whether they meet their aims is open" in written
+    assert "whatever is said below: append." in written
     assert "wanted to run" not in page.write([calm], tmp_path / "page.md").read_text()
 
 
@@ -241,3 +243,7 @@ def test_all_threads_are_held_to_one_core_and_let_go_again():
         after = [os.sched_getaffinity(0), pool.submit(os.sched_getaffinity, 0).result()]
     assert within == [{min(allowed)}] * 2
     assert after == [allowed] * 2
+
+
+def test_the_page_has_a_title_for_every_benchmark():
+    assert set(page.TITLES) == set(BENCHMARKS)
