@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -65,6 +66,7 @@ def main() -> int:
     if options.names == ["page"]:
         print(f"written: {page.write(history.read_history(options.history), options.page)}")
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # so that servers end and directories go
     begun = {"taken": time.time(), "load": os.getloadavg()[0]}
     if begun["load"] > history.DISTURBED * (os.cpu_count() or 1):
         print(f"(other work is going on: load {begun['load']:.1f}; the figures will say little)")
