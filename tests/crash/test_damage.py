@@ -156,6 +156,18 @@ def test_a_bit_here_and_there(subject: Subject, kind: str) -> None:
     assert sweep(subject, islice(damages, 0, None, 997 if kind in OPENED else 97))["damages"] > 0
 
 
+def test_a_repair_of_zeros_in_a_store_costs_no_record_beside_them() -> None:
+    """A head of zeros is an unfinished write only behind what the index tells of (found by a long proof, seed 1004)."""
+    subject = make(SHAPES[1004 % len(SHAPES)], seed=1004)
+    damages = [
+        damage
+        for name, data in of_kind(subject.files, "store")
+        for damage in of_one_file(name, data, seed=1004)
+        if "zeros" in damage.name
+    ]
+    assert sweep(subject, damages, repaired=1)["repaired"] > 10
+
+
 def one_round(seed: int, root: Path) -> dict[str, int]:
     """Damage one more log: one bit in 24, one length in 8, others each round, and all the rest; repair each of them.
 

@@ -199,10 +199,11 @@ class Repair:
     def _as_sealed(self, entry: SegmentEntry) -> SegmentEntry:
         """Return the active entry as if it were sealed with all that can be read: recovery would cut it at damage."""
         store, rules = self.storage.open(entry.name()), rules_of(entry)._replace(dense=False)
-        end = _end_of_written(store, rules)
-        offsets = [offset + 1 for offset in _readable(store, rules, end)]
-        known = max(self._end_of_active(entry), *offsets) if offsets else self._end_of_active(entry)
-        return replace(entry, next_offset=known, bytes=end, records=len(offsets), sealed_at=self.clock())
+        known = self._end_of_active(entry)
+        end = _end_of_written(store, rules, known)
+        places = _readable(store, rules, end)
+        known = max([known, *(offset + 1 for offset in places)])
+        return replace(entry, next_offset=known, bytes=end, records=len(places), sealed_at=self.clock())
 
     def _end_of_active(self, entry: SegmentEntry) -> int:
         """Return the first offset that was surely never given out, as far as store and index can tell."""
@@ -292,12 +293,16 @@ def _walks(store: File, loose: Rules, end: int) -> Iterator[StoreWalk]:
         position = found.position
 
 
-def _end_of_written(store: File, loose: Rules) -> int:
-    """Return where a store ends, or the first write in it that was not finished: its head is zero, so nobody saw it."""
+def _end_of_written(store: File, loose: Rules, known: int) -> int:
+    """Return where a store ends, or the first write in it that was not finished: its head is zero, so nobody saw it.
+
+    known: the offset before which the index tells of records; a head that is zero there is damaged.
+    """
     end = store.size()
     for walk in _walks(store, loose, end):
         deque(walk, maxlen=0)
-        if walk.reason is None or store.pread(HEAD_BYTES, walk.position) == ZERO_HEAD:
+        unfinished = walk.expected >= known and store.pread(HEAD_BYTES, walk.position) == ZERO_HEAD
+        if walk.reason is None or unfinished:
             return walk.position
     return end
 
