@@ -96,9 +96,9 @@ class Output:
         )
         self._unsynced += copied.length
         if self._unsynced >= SYNC_BYTES:
-            self._sync()
+            self._sync_aside()
 
-    def _sync(self) -> None:
+    def _sync_aside(self) -> None:
         self._syncs.append(self._aside(self._store.datasync))
         self._unsynced = 0
 
@@ -115,7 +115,7 @@ class Output:
         base, tally = self.entry.base_offset, self._tally
         header = StoreHeader(self.entry.salt, self._log_id, self.entry.created, next_offset - base)
         self._store.pwrite(header.encode(), 0)
-        self._sync()
+        self._sync_aside()
         marks = bytes(tally.marks.marks)
         for kind, encode in ((filename.OFFSETS, encode_offsets), (filename.TIMES, encode_times)):
             self._storage.create(self.entry.name(kind)).pwrite(encode(marks, tally.marks.interval, self.entry.salt), 0)
