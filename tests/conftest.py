@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
 
 import seglog
 from seglog import LogConfig, Retention
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+settings.register_profile("seglog", deadline=None)  # timings are not tests: a busy machine is no fault of an example
+settings.load_profile("seglog")
 
 SECOND = 1_000_000
 STARTED = time.time()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from xxhash import xxh64_intdigest
 
@@ -173,7 +173,6 @@ def test_what_was_encoded_in_blocks_is_decoded_as_it_was_line_by_line(count: int
 EARLIER = many(600)
 
 
-@settings(deadline=None)  # hundreds of segments each time, on machines that have other things to do
 @given(st.integers(0, 600), st.integers(0, 600), st.integers(0, 600), st.booleans())
 def test_blocks_of_an_earlier_state_change_nothing_that_is_written(
     kept: int, first: int, more: int, turned: bool

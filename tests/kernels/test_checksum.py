@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import xxhash
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.kernels.checksum import xxh64, xxh64_rows
@@ -25,14 +25,12 @@ def test_long_buffers_hash_as_the_library_does(length):
     assert int(xxh64(DATA, 0, length, np.uint64(3))) == xxhash.xxh64_intdigest(DATA[:length].tobytes(), 3)
 
 
-@settings(deadline=None)  # the first example compiles
 @given(st.binary(max_size=200), st.integers(0, 2**64 - 1))
 def test_any_bytes_and_seed_hash_as_the_library_does(data, seed):
     array = np.frombuffer(data + b"\0", np.uint8)
     assert int(xxh64(array, 0, len(data), np.uint64(seed))) == xxhash.xxh64_intdigest(data, seed)
 
 
-@settings(deadline=None)  # as above
 @given(st.lists(st.none() | st.binary(max_size=80)))
 def test_a_column_hashes_row_by_row_and_a_null_is_zero(rows):
     data = np.frombuffer(b"".join(row or b"" for row in rows) + b"\0", np.uint8)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.kernels.fingerprint import fingerprint
@@ -61,7 +61,6 @@ def test_known_digests(data, digest):
 WORDS = st.integers(0, MASK)
 
 
-@settings(deadline=None)  # the first example compiles
 @given(st.binary(max_size=70) | st.integers(0, 600).map(bytes), WORDS, WORDS)
 def test_any_key_and_seed_give_what_the_plain_algorithm_gives(data, one, two):
     assert compiled(data, (one, two)) == plain_fingerprint(data, (one, two))

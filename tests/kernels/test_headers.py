@@ -3,7 +3,7 @@
 import struct
 
 import numpy as np
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seglog.kernels.headers import count_headers, is_utf8
@@ -64,13 +64,11 @@ def test_every_two_byte_start_of_a_character_is_judged_as_python_does():
                 assert kernel_says_utf8(data) == python_says_utf8(data), data
 
 
-@settings(deadline=None)  # the first example compiles
 @given(st.binary(max_size=12) | st.text(max_size=6).map(str.encode))
 def test_any_bytes_are_utf8_when_python_says_so(data):
     assert kernel_says_utf8(data) == python_says_utf8(data)
 
 
-@settings(deadline=None)  # the first example compiles
 @given(st.lists(header, max_size=4).map(b"".join), st.integers(0, 3), st.binary(max_size=3))
 @example(b"", 0, b"")
 @example(struct.pack("<HI", 0, 2**32 - 2), 0, b"")

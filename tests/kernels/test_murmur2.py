@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.kernels.murmur2 import murmur2, partition_keys
@@ -36,13 +36,11 @@ def test_known_keys_hash_as_in_kafka(key, digest):
     assert plain_murmur2(key) == digest
 
 
-@settings(deadline=None)  # the first example compiles
 @given(st.binary(max_size=64))
 def test_any_key_hashes_as_the_plain_algorithm_does(key):
     assert murmur2(as_array(key)) == plain_murmur2(key)
 
 
-@settings(deadline=None)  # the first example compiles
 @given(st.lists(st.none() | st.binary(max_size=20), max_size=20), st.integers(1, 1000))
 def test_a_batch_of_keys_gets_the_partition_of_each_key_and_null_gets_none(keys, partitions):
     arrays = [as_array(key or b"") for key in keys]

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import xxhash
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.kernels.layout import MarksState
@@ -143,7 +143,6 @@ SAMPLE = [
 ]
 
 
-@settings(deadline=None)
 @given(rows_strategy, st.integers(0, 60))
 def test_rows_encode_to_the_bytes_of_the_document_in_any_two_pieces(rows, cut):
     plain, cut = plain_store(rows), min(cut, len(rows))
@@ -174,7 +173,6 @@ def test_rows_encode_to_the_bytes_of_the_document_in_any_two_pieces(rows, cut):
     assert first.max_timestamp == max((row.timestamp for row in rows[:cut]), default=None)
 
 
-@settings(deadline=None)
 @given(rows_strategy)
 def test_a_scan_finds_what_the_document_says(rows):
     plain = plain_store(rows)
@@ -188,7 +186,6 @@ def test_a_scan_finds_what_the_document_says(rows):
     assert scan.max_timestamp == max((row.timestamp for row in rows), default=None)
 
 
-@settings(deadline=None)
 @given(rows_strategy, st.integers(1, 70), st.sampled_from(["view", "binary"]))
 def test_rows_come_back_from_a_store_in_batches_of_any_size(rows, size, values):
     batches = decoded(plain_store(rows).store, max_records=size, values=values)
@@ -196,7 +193,6 @@ def test_rows_come_back_from_a_store_in_batches_of_any_size(rows, size, values):
     assert batches.reason is None
 
 
-@settings(deadline=None)
 @given(rows_strategy, st.integers(0, 70), st.integers(0, 70))
 def test_a_range_leaves_out_what_lies_outside(rows, first, stop):
     batches = decoded(plain_store(rows).store, first=first, stop=stop)
@@ -204,7 +200,6 @@ def test_a_range_leaves_out_what_lies_outside(rows, first, stop):
     assert rows_of(batches) == expected
 
 
-@settings(deadline=None)
 @given(rows_strategy.filter(bool), st.data())
 def test_gaps_are_valid_in_a_sparse_segment_alone(rows, data):
     offsets = sorted(data.draw(st.sets(st.integers(0, 200), min_size=len(rows), max_size=len(rows))))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.format.codec import NATIVE, encode_headers
@@ -56,7 +56,6 @@ def keys_of(window, *, end=None, dense=False, expected=0, room=50):
     return fingerprints[:rows].tolist(), at[:rows].tolist(), kinds[:rows].tolist(), position, expected, reason
 
 
-@settings(deadline=None)  # the first example compiles
 @given(ROWS)
 def test_keys_offsets_and_kinds_of_any_records(rows):
     offsets = offsets_of(rows)
@@ -98,7 +97,6 @@ def copied(window, rows, *, dead, target):
     return found, out[: found.length], entries[: found.rows], newest[: found.rows]
 
 
-@settings(deadline=None)  # the first example compiles
 @given(ROWS, st.data())
 def test_survivors_are_what_encoding_them_anew_would_give(rows, data):
     offsets = offsets_of(rows)

@@ -284,7 +284,7 @@ class CompactedLog(RuleBasedStateMachine):
 
 
 TestCompactedLog = CompactedLog.TestCase
-TestCompactedLog.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestCompactedLog.settings = settings(max_examples=100, stateful_step_count=30)
 
 
 def test_a_compacted_log_on_disk_with_its_reader_in_another_process(tmp_path: Path) -> None:
@@ -298,7 +298,5 @@ def test_a_compacted_log_on_disk_with_its_reader_in_another_process(tmp_path: Pa
             def new_reader(self) -> Any:
                 return reader.opened(self.storage.path)
 
-        few = settings(
-            max_examples=20, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-        )
+        few = settings(max_examples=20, stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow])
         run_state_machine_as_test(OnDisk, settings=few)

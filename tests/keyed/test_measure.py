@@ -103,7 +103,7 @@ def test_a_segment_that_cannot_be_walked_through_counts_as_alive(local: Any) -> 
 steps = st.lists(st.sampled_from(["a", "b", "c", "a-", ".", "|", "a b |"]), max_size=20)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(first=steps, second=steps)
 def test_what_is_measured_is_what_a_compaction_lets_go_of(shop_at: Any, first: Any, second: Any) -> None:
     shop = shop_at(seglog.MemoryStorage())

@@ -265,7 +265,7 @@ rounds = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(rounds=rounds, segment_bytes=st.sampled_from([512, 4096]))
 def test_no_key_comes_to_life_again_whatever_is_passed_over(rounds: Any, segment_bytes: int) -> None:
     now = NOW

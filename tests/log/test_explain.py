@@ -323,7 +323,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps, lag=st.sampled_from([0, HOUR]), ratio=st.sampled_from([0.0, 1.0]))
 def test_what_explain_says_a_compaction_would_take_is_what_it_takes(
     shop_at: Any, clock: Any, steps: list[str], lag: float, ratio: float

@@ -162,7 +162,7 @@ def test_a_reader_follows_gaps_live(place: Any) -> None:
         assert offsets(reader) == [3, 4, 9, 2**33, 2**33 + 1]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     gaps=st.lists(st.one_of(st.just(0), st.integers(0, 5), st.sampled_from([1000, 2**32, 2**40])), max_size=40),
     closed=st.integers(0, 40),

@@ -284,6 +284,6 @@ class LocalMachine(LogMachine):
 
 CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large]
 TestInMemory = LogMachine.TestCase
-TestInMemory.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=CHECKS)
+TestInMemory.settings = settings(max_examples=60, stateful_step_count=40, suppress_health_check=CHECKS)
 TestOnDisk = LocalMachine.TestCase
-TestOnDisk.settings = settings(max_examples=10, stateful_step_count=30, deadline=None, suppress_health_check=CHECKS)
+TestOnDisk.settings = settings(max_examples=10, stateful_step_count=30, suppress_health_check=CHECKS)

@@ -76,7 +76,7 @@ def test_records_in_the_buffer_are_found(place: Any) -> None:
         assert log.offset_at(41) == 5
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(timestamps=TIMESTAMPS, probes=st.lists(INT64, max_size=5), data=st.data())
 def test_it_is_what_looking_at_every_record_gives(timestamps: list[int], probes: list[int], data: Any) -> None:
     storage = seglog.MemoryStorage()
@@ -97,7 +97,7 @@ def test_it_is_what_looking_at_every_record_gives(timestamps: list[int], probes:
             assert log.offset_at(wanted) == first_at(timestamps[:cut], wanted)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(gaps=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 40)), max_size=40), probe=st.integers(0, 45))
 def test_gaps_do_not_disturb_it(gaps: list[tuple[int, int]], probe: int) -> None:
     storage, placed = seglog.MemoryStorage(), []

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import seglog
@@ -58,7 +58,6 @@ def test_without_gaps_it_is_exact_across_segments(place: Any, buffer_bytes: int)
             log.records_from("7")  # type: ignore[arg-type] # what is refused
 
 
-@settings(deadline=None)
 @given(rounds=st.lists(keys, min_size=1, max_size=3), cut=st.integers(0, 200))
 def test_a_compacted_log_is_counted_alike_by_writer_and_follower(rounds: list[list[int]], cut: int) -> None:
     storage = MemoryStorage()
@@ -74,7 +73,6 @@ def test_a_compacted_log_is_counted_alike_by_writer_and_follower(rounds: list[li
             check(reader)
 
 
-@settings(deadline=None)
 @given(steps=st.lists(st.integers(1, 5), min_size=1, max_size=60))
 def test_gaps_in_the_active_segment_are_counted_as_it_grows(steps: list[int]) -> None:
     storage, offset = MemoryStorage(), 0

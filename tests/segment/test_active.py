@@ -57,7 +57,7 @@ def files(active: ActiveSegment) -> dict[str, bytes]:
     return {name: storage.open(name).pread(size, 0) for name, size in storage.sizes().items()}
 
 
-PROPERTY = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+PROPERTY = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @PROPERTY

@@ -38,7 +38,7 @@ def encoded(batch: ArrowBatch, start: int, stop: int, position: int) -> tuple[by
     return data, entries, (bytes(tally.marks.marks), figures), first or 0
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=ROWS, position=st.integers(64, 1200), piece=st.integers(64, 700), data=st.data())
 def test_pieces_of_any_size_add_up(
     monkeypatch: pytest.MonkeyPatch,

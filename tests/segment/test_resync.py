@@ -32,7 +32,7 @@ def brute(made: Any, position: int, end: int, least: int) -> Found | None:
 
 
 @pytest.mark.parametrize("window", [32, 100, resync.WINDOW])
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_the_first_valid_record_is_found(
     workshop: Any, monkeypatch: pytest.MonkeyPatch, window: int, data: st.DataObject

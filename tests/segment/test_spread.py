@@ -30,7 +30,7 @@ def _short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spread, "STRETCH_BYTES", 100)
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_threads_find_what_one_would_have_found_whatever_index_they_are_given(
     workshop: Any, data: st.DataObject

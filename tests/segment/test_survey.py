@@ -57,7 +57,7 @@ def both(made: Any, position: int, expected: int, end: int) -> tuple[dict[str, A
 
 
 @pytest.mark.parametrize("dense", [True, False], ids=["dense", "with gaps"])
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_walk_and_kernel_agree_on_any_store(workshop: Any, dense: bool, data: st.DataObject) -> None:
     made = workshop.store(data.draw(workshop.records(dense=dense)), dense=dense)
@@ -71,7 +71,7 @@ def test_walk_and_kernel_agree_on_any_store(workshop: Any, dense: bool, data: st
 
 
 @pytest.mark.parametrize("dense", [True, False], ids=["dense", "with gaps"])
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_sound_store_is_surveyed_to_its_end(workshop: Any, dense: bool, data: st.DataObject) -> None:
     records = data.draw(workshop.records(dense=dense))

@@ -136,7 +136,7 @@ def test_what_contradicts_itself_reads_nothing(topic_path: Path) -> None:
     assert rows_and_bytes(topic_path, In(("timestamp",), ())) == ([], 0)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(

@@ -118,7 +118,7 @@ APPENDED = st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=60)), max_siz
 CUTS = st.dictionaries(st.sampled_from(["one", "two", "three"]), st.integers(0, 90), max_size=3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(appended=APPENDED, compacted=st.booleans(), cuts=CUTS, memory_bytes=st.sampled_from([1, 3000, MEMORY_BYTES]))
 def test_it_says_what_a_dict_says(
     appended: list[tuple[bytes | None, bytes | None]], compacted: bool, cuts: dict[str, int], memory_bytes: int

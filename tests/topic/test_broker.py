@@ -564,7 +564,7 @@ class BrokerMachine(RuleBasedStateMachine):
 
 
 TestBrokerMachine = BrokerMachine.TestCase
-TestBrokerMachine.settings = settings(max_examples=15, stateful_step_count=25, deadline=None)
+TestBrokerMachine.settings = settings(max_examples=15, stateful_step_count=25)
 
 
 def test_its_groups_are_groups(broker: Broker) -> None:

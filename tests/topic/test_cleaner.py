@@ -367,7 +367,7 @@ WORDS = st.lists(st.sampled_from(["a", "b", "c=5", "a-", "b-", "|"]), max_size=1
 STORIES = st.lists(st.tuples(WORDS, st.sampled_from([0, 1, 50, 1000])), max_size=6)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(story=STORIES, ratio=st.sampled_from([0.0, 0.5, 1.0]), lag=st.sampled_from([None, 500]))
 def test_whatever_is_written_the_cleaner_comes_to_rest(
     clock: Any, shop_at: Any, story: Any, ratio: float, lag: Any

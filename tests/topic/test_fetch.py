@@ -159,7 +159,7 @@ RECORDS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=RECORDS, max_records=st.integers(1, 8), max_bytes=st.integers(1, 900), data=st.data())
 def test_the_pieces_of_any_log_are_the_log(
     fetch: Any, rows: list[Any], max_records: int, max_bytes: int, data: st.DataObject

@@ -642,4 +642,4 @@ class OnceMachine(RuleBasedStateMachine):
 
 
 TestOnceMachine = OnceMachine.TestCase
-TestOnceMachine.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+TestOnceMachine.settings = settings(max_examples=25, stateful_step_count=30)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.log.arrow import partitions_of
@@ -29,7 +29,6 @@ def test_24_a_negative_hash_loses_its_sign_bit_not_its_sign() -> None:
     assert partition_of(b"21", 4) == (-973932308 & 0x7FFFFFFF) % 4
 
 
-@settings(deadline=None)  # the first example may compile the kernel
 @given(keys=st.lists(st.none() | st.binary(max_size=40), max_size=30), partitions=st.integers(1, 50))
 def test_a_batch_goes_where_its_keys_would_go_one_by_one(keys: list[bytes | None], partitions: int) -> None:
     expected = [-1 if key is None else partition_of(key, partitions) for key in keys]

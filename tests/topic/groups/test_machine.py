@@ -218,4 +218,4 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 TestGroups = GroupMachine.TestCase
-TestGroups.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestGroups.settings = settings(max_examples=60, stateful_step_count=40)
