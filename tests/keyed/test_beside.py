@@ -27,8 +27,12 @@ from seglog.keyed.plan import CompactionPlan
 from seglog.keyed.rewrite import Outcome, rewrite
 from seglog.log.staging import remove_stages, stage_directory
 from seglog.storage import Subdirectory
+from seglog.testing.crash_states import present
+from seglog.testing.disk import Disk
+from seglog.testing.disk_storage import DiskStorage
 from seglog.testing.faulty import WRITING, Crashed, Fault, FaultyStorage
 
+LEFT = ("store", "offsets", "times")
 STORY = "a=1 b=1 c=1 | a=2 d=1 b- | a=3 c=2 |"
 BEFORE = "a@0 b@1 c@2 a@3 d@4 b∅@5 a@6 c@7"
 AFTER = "d@4 b∅@5 a@6 c@7"
@@ -273,6 +277,19 @@ def test_an_outcome_of_another_plan_is_refused(shop: Any, clock: Any) -> None:
             log.finish_compaction(log.plan_compaction(), outcome, directory)
         log.finish_compaction(plan, outcome, directory)
         assert shop.content(log) == AFTER + " e@8"
+
+
+def test_what_a_pass_wrote_elsewhere_is_on_the_medium_with_its_names_when_it_returns(shop: Any) -> None:
+    with shop.open() as log:
+        shop.put(log, STORY)
+        disk = Disk(recording=True)
+        output = DiskStorage(disk)
+        output.make([])
+        outcome = rewrite(log.plan_compaction(), log._storage, output)
+        names = {entry.name(kind) for part in outcome.parts if part.staged for entry in part.entries for kind in LEFT}
+        assert names
+        for state in present(disk).states(sample=50):
+            assert names <= set(DiskStorage(Disk(state.image)).names())
 
 
 # --- rate, progress, space --------------------------------------------------------------------------------------------

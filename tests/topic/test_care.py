@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import seglog
+from seglog.log.repair import repair_storage
 from seglog.storage import LocalStorage
 from seglog.testing.faulty import Fault, FaultyStorage
 from seglog.topic import Topic, description
-from seglog.topic.care import repair_place, verify_place
+from seglog.topic.care import repair_place, repairing, verify_place
 from seglog.topic.transaction import Transaction, commit
 
 if TYPE_CHECKING:
@@ -138,6 +139,21 @@ def test_beside_a_writer_looking_works_and_says_so_and_repairing_is_refused(shop
 
 
 # --- topic.json -----------------------------------------------------------------------------------------------------
+
+
+def test_a_writer_that_comes_between_the_first_look_and_the_repair_is_told_of(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    come: list[object] = []
+
+    def late(storage: Any, **how: Any) -> Any:
+        if not come:
+            come.append(storage.try_lock("LOCK"))
+        return repair_storage(storage, **how)
+
+    monkeypatch.setattr(repairing, "repair_storage", late)
+    with pytest.raises(seglog.LogLocked, match="open for writing"):
+        repair_place(shop)
 
 
 def wipe(path: Path) -> None:
