@@ -33,13 +33,15 @@ RENAMES = {"rename", "replace", "link"}
 LOCKS = {"flock", "try_lock"}
 CHECKSUMS = re.compile(r"_?(check|checksum|digest|intdigest|hexdigest|salt|xxh64\w*)")
 CUTS, TOPIC_CUTS = "tests/crash/test_power_loss.py", "tests/crash/test_topic_power_loss.py"
-REPAIRS = "tests/crash/test_repair.py"
+REPAIRS, TOPIC_REPAIRS = "tests/crash/test_repair.py", "tests/crash/test_repair_of_topics.py"
 LIKELY = {
     "storage/subdirectory": ["tests/storage", TOPIC_CUTS],
     "storage": ["tests/storage", "tests/crash/test_system_faults.py", "tests/log/test_bad_places.py"],
     "format": ["tests/format", "tests/recovery/test_torn.py", "tests/recovery/test_rotten.py"],
     "kernels": ["tests/kernels"],
     "keyed": [CUTS, "tests/keyed"],
+    "topic/care": [TOPIC_REPAIRS, "tests/topic/test_care.py"],
+    "topic/description": [TOPIC_REPAIRS, TOPIC_CUTS],
     "topic": [TOPIC_CUTS, "tests/topic"],
     "log/pins": ["tests/log/test_pins.py", "tests/recovery/test_pin_faults.py"],
     "log/leases": [

@@ -15,6 +15,7 @@ from seglog.testing.crash_states import moments
 from seglog.testing.disk import Disk
 from seglog.testing.disk_storage import DiskStorage
 from seglog.topic.care import repair_place
+from seglog.topic.description import Description, is_topic, read, write
 from seglog.topic.transaction import Transaction, commit
 
 STAGED = StagedSegment(
@@ -80,3 +81,14 @@ def test_what_is_repaired_is_on_the_medium_before_anybody_is_told(make: Callable
     for moment in moments(cut):
         for state in moment.states(sample=20) if moment.note == "told" else ():
             assert whole(Subdirectory(DiskStorage(Disk(state.image)), "orders"), name) == sound
+
+
+def test_a_description_is_there_whole_or_not_at_all_and_is_there_for_good_once_it_is_written() -> None:
+    disk, what = Disk(recording=True), Description.new("orders", 2)
+    DiskStorage(disk).make([])
+    write(DiskStorage(disk), what)
+    disk.note("written")
+    for moment in moments(disk):
+        for state in moment.states(sample=50):
+            left = DiskStorage(Disk(state.image))
+            assert read(left) == what if moment.note == "written" or is_topic(left) else True
