@@ -37,7 +37,13 @@ REPAIRS, TOPIC_REPAIRS = "tests/crash/test_repair.py", "tests/crash/test_repair_
 LIKELY = {
     "storage/subdirectory": ["tests/storage", TOPIC_CUTS],
     "storage": ["tests/storage", "tests/crash/test_system_faults.py", "tests/log/test_bad_places.py"],
-    "format": ["tests/format", "tests/recovery/test_torn.py", "tests/recovery/test_rotten.py"],
+    "format/laminarmq": ["tests/format/test_laminarmq.py"],
+    "format": [
+        "tests/format",
+        "tests/log/test_long_records.py",
+        "tests/recovery/test_torn.py",
+        "tests/recovery/test_rotten.py",
+    ],
     "kernels": ["tests/kernels"],
     "keyed": [CUTS, "tests/keyed"],
     "topic/care": [TOPIC_REPAIRS, "tests/topic/test_care.py"],
@@ -156,6 +162,7 @@ def caught_by(mutant: Mutant, copy: Path) -> str | None:
     changed = copy / "src" / "seglog" / mutant.path
     whole = changed.read_text()
     changed.write_text(mutant.code)
+    forget_kernels(copy)
     try:
         for suite in suites(mutant):
             failed = _first_failure(copy, suite)
@@ -164,6 +171,13 @@ def caught_by(mutant: Mutant, copy: Path) -> str | None:
         return None
     finally:
         changed.write_text(whole)
+        forget_kernels(copy)
+
+
+def forget_kernels(copy: Path) -> None:
+    """Remove what was compiled: a kernel is not compiled anew where only what it inlines from a module has changed."""
+    for compiled in (copy / "src").rglob("*.nb[ci]"):
+        compiled.unlink()
 
 
 def _first_failure(copy: Path, suite: list[str]) -> str | None:
