@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from seglog.testing.crash_states import Moment, State, moments
+from seglog.testing.crash_states import Moment, State, key_of, moments
 from seglog.testing.disk import Disk, Image
 from seglog.testing.disk_storage import DiskStorage
-from seglog.testing.power_loss import repeatable
+from seglog.testing.power_loss import decoding_once, repeatable
 from seglog.topic.broker import Broker
 from tests.crash.topic_ledger import GROUP, Content, Standing, TopicLedger, content_of
 from tests.crash.topic_scenarios import ONCE, SCENARIOS, SMALL, Scenario, Step, clock, killed
@@ -43,10 +43,11 @@ class TopicPowerLoss:
     judged: int = 0
     recoveries: int = 0
     violations: list[str] = field(default_factory=list)
+    _closed: dict[int, Content] = field(default_factory=dict)
 
     def prove(self, prepare: Step, run: Step) -> dict[str, int]:
         """Cut the power at every moment of `run`; return the counts, AssertionError where there is a violation."""
-        with repeatable():
+        with repeatable(), decoding_once():
             before = Disk()
             ledger = TopicLedger(lambda _: None, Standing())
             prepare(DiskStorage(before), ledger)
@@ -73,7 +74,7 @@ class TopicPowerLoss:
     def _open(self, state: State) -> Content | str:
         self.states += 1
         try:
-            return survive(state.image)
+            return survive(state.image, self._closed)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is a violation, told with its state
             return f"{type(error).__name__}: {error}"
 
@@ -99,14 +100,16 @@ class TopicPowerLoss:
         self._cut(disk, depth=depth - 1, sample=max(4, self.sample // 8))
 
 
-def survive(image: Image) -> Content:
+def survive(image: Image, closed: dict[int, Content]) -> Content:
     """Open what a crash has left, and return what it holds; AssertionError or an error of ours where it is not sound.
 
     What was appended once may be appended again, a topic that is not there may be created, groups go on; and the second
-    opening finds nothing to recover and all of that.
+    opening finds nothing to recover and all of that. closed: by the key of all files, what was found at second
+    openings, to be added to: most end with equal files.
     """
-    storage = DiskStorage(Disk(image))
-    with Broker(storage, clock=clock) as broker:
+    disk = Disk(image)
+    storage = DiskStorage(disk)
+    with repeatable(seed=1), Broker(storage, clock=clock) as broker:
         content = content_of(broker)
         for name, log in broker.logs().items():
             problems = [problem for problem in log.verify().problems if problem.kind != "index"]  # lookups are derived
@@ -117,10 +120,13 @@ def survive(image: Image) -> Content:
             assert GROUP not in broker.groups.names() or broker.groups.committed(GROUP) == {}
         retry(broker)
         after = content_of(broker)
-    with Broker(storage, clock=clock) as broker:
-        assert broker.recovered == ()
-        assert all(log.recovery.clean for log in broker.logs().values())
-        assert content_of(broker) == after
+    left = key_of(disk.image())
+    if closed.get(left) != after:
+        with Broker(storage, clock=clock) as broker:
+            assert broker.recovered == ()
+            assert all(log.recovery.clean for log in broker.logs().values())
+            assert content_of(broker) == after
+        closed[left] = after
     return content
 
 
@@ -152,6 +158,7 @@ def test_a_power_cut_within_what_is_done_to_topics_loses_nothing_durable(scenari
 
 
 @pytest.mark.proof
+@pytest.mark.timeout(900)  # 27,000 states of the largest scenario: three to four minutes on a processor of its own
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_every_state_of_topics_that_a_power_cut_may_leave(scenario: Scenario, tell: Tell) -> None:
     tell(PROOF, scenario=scenario.name, **TopicPowerLoss(sample=40).prove(scenario.prepare, scenario.run))
