@@ -40,8 +40,8 @@ def whole(topic: Storage, name: str) -> bytes:
     return file.pread(file.size(), 0)
 
 
-@pytest.mark.parametrize("make", [description, unfinished_batch], ids=["topic.json", "txn"])
-def test_the_damaged_file_is_kept_and_the_next_repair_ends_the_same(make: Callable[[Storage], str]) -> None:
+def repaired(make: Callable[[Storage], str]) -> tuple[Disk, str, bytes, bytes]:
+    """Damage a file of a topic and repair it; return the disk, recorded, the file's name and bytes before and after."""
     disk = Disk()
     with seglog.Broker(DiskStorage(disk)) as broker:
         broker.create_topic("orders", partitions=2)
@@ -52,6 +52,12 @@ def test_the_damaged_file_is_kept_and_the_next_repair_ends_the_same(make: Callab
     topic.open(name, writable=True).pwrite(damaged, 0)
     cut = Disk(disk.image(), recording=True)
     repair_place(DiskStorage(cut))
+    return cut, name, sound, damaged
+
+
+@pytest.mark.parametrize("make", [description, unfinished_batch], ids=["topic.json", "txn"])
+def test_the_damaged_file_is_kept_and_the_next_repair_ends_the_same(make: Callable[[Storage], str]) -> None:
+    cut, name, sound, damaged = repaired(make)
     seen = set()
     for moment in moments(cut):
         for state in moment.states(sample=20):
@@ -68,15 +74,7 @@ def test_the_damaged_file_is_kept_and_the_next_repair_ends_the_same(make: Callab
 
 @pytest.mark.parametrize("make", [description, unfinished_batch], ids=["topic.json", "txn"])
 def test_what_is_repaired_is_on_the_medium_before_anybody_is_told(make: Callable[[Storage], str]) -> None:
-    disk = Disk()
-    with seglog.Broker(DiskStorage(disk)) as broker:
-        broker.create_topic("orders", partitions=2)
-    topic = Subdirectory(DiskStorage(disk), "orders")
-    name = make(topic)
-    sound = whole(topic, name)
-    topic.open(name, writable=True).pwrite(bytes([sound[40] ^ 16]), 40)
-    cut = Disk(disk.image(), recording=True)
-    repair_place(DiskStorage(cut))
+    cut, name, sound, _ = repaired(make)
     cut.note("told")
     for moment in moments(cut):
         for state in moment.states(sample=20) if moment.note == "told" else ():
