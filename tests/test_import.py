@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import os
 import subprocess
 import sys
 
@@ -17,9 +18,12 @@ UNASKED = ("xxhash", "dataclasses", "inspect", "json", "logging", "argparse", "p
 
 
 def loaded(program: str, *names: str) -> set[str]:
-    """Run a program in a new interpreter; return which of the modules it loaded."""
+    """Run a program in a new interpreter; return which of the modules it loaded. Coverage would load some itself."""
     program += f"\nimport sys; print([name for name in {names!r} if name in sys.modules])"
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    unmeasured = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_PROCESS_")}
+    answer = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=unmeasured
+    ).stdout
     return set(eval(answer.splitlines()[-1]))  # noqa: S307 - a list of names that we have just printed
 
 
