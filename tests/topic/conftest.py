@@ -141,6 +141,19 @@ class TopicLaboratory:
 
 
 @pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Where nothing is yet: the place of a topic, or of a broker."""
+    return tmp_path / "orders"
+
+
+@pytest.fixture
+def topic(root: Path) -> Iterator[Topic]:
+    """An empty topic of three partitions of small segments."""
+    with Topic.create(root, partitions=3, config=seglog.LogConfig(segment_bytes=512)) as made:
+        yield made
+
+
+@pytest.fixture
 def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path / "orders")
 

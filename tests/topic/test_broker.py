@@ -1,11 +1,8 @@
-"""A broker: topics by name, each whole or gone whatever happens, its retention for good, and one writer at a time."""
+"""A broker: topics by name, its retention for good, and one writer at a time; crashes have test_broker_crashes.py."""
 
 from __future__ import annotations
 
 import contextlib
-import shutil
-import subprocess
-import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -18,11 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import seglog
 from seglog import Broker, LogConfig, Retention, TopicExists, TopicNotFound
-from seglog.storage import LocalStorage
-from seglog.testing.faulty import Crashed, Fault, FaultyStorage
 from seglog.topic import Topic, description
 from seglog.topic.cleaning import Cleaner
 from seglog.topic.groups import Groups
+from tests.topic.contents import values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,18 +28,9 @@ DEADLINE_SECONDS = 20.0
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "data"
-
-
-@pytest.fixture
 def broker(root: Path) -> Iterator[Broker]:
     with Broker(root) as opened:
         yield opened
-
-
-def values(topic: Topic) -> list[list[bytes | None]]:
-    return [[record.value for record in topic.partition(number).scan()] for number in range(topic.partitions)]
 
 
 def visible(root: Path) -> list[str]:
@@ -105,7 +92,7 @@ def test_a_topic_that_its_user_closed_is_opened_again(broker: Broker) -> None:
     topic.close()
     again = broker.topic("orders")
     assert again is not topic
-    assert values(again) == [[b"v"]]
+    assert values_of(again) == [[b"v"]]
     broker.sync()
 
 
@@ -116,6 +103,21 @@ def test_another_directory_beside_the_topics_is_none_of_ours(broker: Broker, roo
     with pytest.raises(seglog.NotALog, match=r"a\.txt"):
         broker.create_topic("notes")
     assert (root / "notes" / "a.txt").read_text() == "mine"
+
+
+def test_a_topic_that_is_being_created_is_nobodys_yet(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner, seen = description.write, []
+
+    def write(*arguments: Any) -> None:
+        inner(*arguments)
+        seen.append(broker.topics())
+        with pytest.raises(TopicNotFound):
+            broker.topic("orders")
+
+    monkeypatch.setattr("seglog.topic.description.write", write)
+    made = broker.create_topic("orders")
+    assert (seen, broker.topics(), broker.failed) == ([[]], ["orders"], {})
+    assert broker.topic("orders") is made
 
 
 # --- who may open it --------------------------------------------------------------------------------------------------
@@ -129,9 +131,9 @@ def test_a_second_writer_is_told_that_there_is_one(broker: Broker, root: Path) -
 def test_a_reader_sees_what_the_writer_does_and_changes_nothing(broker: Broker, root: Path) -> None:
     broker.create_topic("orders").append(b"v")
     with Broker(root, mode="r") as reader:
-        assert values(reader.topic("orders")) == [[b"v"]]
+        assert values_of(reader.topic("orders")) == [[b"v"]]
         broker.topic("orders").append(b"w")
-        assert values(reader.topic("orders")) == [[b"v", b"w"]]
+        assert values_of(reader.topic("orders")) == [[b"v", b"w"]]
         broker.groups.commit("billing", {"orders": {0: 1}})
         assert reader.groups.committed("billing") == {"orders": {0: 1}}
         for call in (reader.create_topic, reader.delete_topic, lambda name: reader.alter_retention(name, Retention())):
@@ -144,12 +146,12 @@ def test_a_reader_sees_what_the_writer_does_and_changes_nothing(broker: Broker, 
 def test_a_reader_follows_a_topic_that_is_deleted_and_made_anew(broker: Broker, root: Path) -> None:
     broker.create_topic("orders").append(b"old")
     with Broker(root, mode="r") as reader:
-        assert values(reader.topic("orders")) == [[b"old"]]
+        assert values_of(reader.topic("orders")) == [[b"old"]]
         broker.delete_topic("orders")
         with pytest.raises(TopicNotFound):
             reader.topic("orders")
         broker.create_topic("orders", partitions=2)
-        assert values(reader.topic("orders")) == [[], []]
+        assert values_of(reader.topic("orders")) == [[], []]
 
 
 def test_a_reader_creates_nothing(root: Path) -> None:
@@ -287,7 +289,7 @@ def test_a_deleted_topic_is_gone_with_its_offsets_and_its_name_is_free(broker: B
     assert broker.groups.committed("billing") == {"other": {0: 1}}
     with pytest.raises(seglog.LogClosed):
         topic.append(b"w")
-    assert values(broker.create_topic("orders")) == [[]]
+    assert values_of(broker.create_topic("orders")) == [[]]
     assert broker.groups.committed("billing") == {"other": {0: 1}}
 
 
@@ -297,149 +299,6 @@ def test_a_reader_of_a_deleted_topic_ends_with_what_it_held(broker: Broker) -> N
     records = topic.partition(0).scan()
     broker.delete_topic("orders")
     assert [record.value for record in records] == [b"v"]
-
-
-POINTS = {
-    "before the rename": Fault(operations=frozenset({"rename"})),
-    "before the sync of the name": Fault(operations=frozenset({"sync_directory"})),
-    "before the offsets go": "seglog.topic.groups.Groups.forget_topic",
-    "before the files go": "seglog.topic.deletion.remove",
-}
-
-
-@pytest.mark.parametrize("point", POINTS)
-def test_a_crash_anywhere_leaves_a_topic_that_is_whole_or_gone(
-    root: Path, monkeypatch: pytest.MonkeyPatch, point: str
-) -> None:
-    fault = POINTS[point]
-    storage = FaultyStorage(LocalStorage(root))
-    broker = Broker(storage)
-    broker.create_topic("orders", partitions=2).append(b"v", partition=1)
-    broker.groups.commit("billing", {"orders": {1: 1}})
-    with monkeypatch.context() as patch:
-        if isinstance(fault, Fault):
-            storage.fault = fault
-        else:
-            patch.setattr(fault, crash)
-        with pytest.raises(Crashed):
-            broker.delete_topic("orders")
-    storage.crash()
-    deleted = not (root / "orders").exists()
-    with Broker(root) as again:
-        assert deleted == (point != "before the rename")
-        assert not list(root.glob(".deleted-*"))
-        if deleted:
-            assert again.topics() == []
-            assert again.groups.names() == []
-        else:
-            assert values(again.topic("orders")) == [[], [b"v"]]
-            assert again.groups.committed("billing") == {"orders": {1: 1}}
-
-
-def crash(*_: object) -> None:
-    raise Crashed
-
-
-@pytest.mark.parametrize("call", ["rename", "sync_directory"])
-def test_a_medium_that_refuses_leaves_a_broker_that_goes_on(root: Path, call: str) -> None:
-    storage = FaultyStorage(LocalStorage(root))
-    with Broker(storage) as broker:
-        broker.create_topic("orders").append(b"v")
-        broker.groups.commit("billing", {"orders": {0: 1}})
-        storage.fault = Fault(operations=frozenset({call}), error=5)
-        with pytest.raises(seglog.StorageError):
-            broker.delete_topic("orders")
-        if call == "rename":
-            assert values(broker.topic("orders")) == [[b"v"]]
-            broker.delete_topic("orders")
-        broker.create_topic("orders")
-        assert broker.groups.names() == [], "a topic of the same name begins without the offsets of the old one"
-
-
-def test_a_topic_that_was_not_created_to_its_end_is_none_and_may_be_created_again(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Broker(root) as broker:
-        with monkeypatch.context() as patch, pytest.raises(Crashed):
-            patch.setattr("seglog.topic.description.write", crash)
-            broker.create_topic("orders", partitions=3)
-        assert broker.topics() == []
-        assert values(broker.create_topic("orders", partitions=2)) == [[], []]
-
-
-def test_a_topic_that_is_being_created_is_nobodys_yet(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    inner, seen = description.write, []
-
-    def write(*arguments: Any) -> None:
-        inner(*arguments)
-        seen.append(broker.topics())
-        with pytest.raises(TopicNotFound):
-            broker.topic("orders")
-
-    monkeypatch.setattr("seglog.topic.description.write", write)
-    made = broker.create_topic("orders")
-    assert (seen, broker.topics(), broker.failed) == ([[]], ["orders"], {})
-    assert broker.topic("orders") is made
-
-
-PROGRAM = """
-import sys, seglog
-with seglog.Broker(sys.argv[1]) as broker:
-    for number in range(10**6):
-        name = f"topic-{number % 3}"
-        if name in broker.topics():
-            broker.groups.commit("group", {name: {0: 5}})
-            broker.delete_topic(name)
-        topic = broker.create_topic(name, partitions=2)
-        for offset in range(5):
-            topic.append(b"%d" % offset, partition=0)
-        print(number, flush=True)
-"""
-
-
-def test_a_process_that_is_killed_leaves_topics_that_are_whole_or_gone(root: Path) -> None:
-    for kill_at in (1, 4, 7, 9):
-        with subprocess.Popen([sys.executable, "-c", PROGRAM, str(root)], stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            for _ in range(kill_at):
-                assert process.stdout.readline()
-            process.kill()
-        with Broker(root) as broker:
-            for name in broker.topics():
-                topic = broker.topic(name)
-                written = [b"%d" % offset for offset in range(5)]
-                assert topic.partitions == 2
-                assert values(topic) in [[written[:end], []] for end in range(6)]
-            committed = broker.groups.committed("group") if "group" in broker.groups.names() else {}
-            assert committed.keys() <= set(broker.topics())
-            assert all(broker.topic(name).partition(0).next_offset >= 5 for name in committed)
-            assert not list(root.glob(".deleted-*"))
-
-
-# --- after a power loss -----------------------------------------------------------------------------------------------
-
-
-def test_a_commit_beyond_what_a_power_loss_left_is_set_back_and_told(root: Path, tmp_path: Path) -> None:
-    with Broker(root) as broker:
-        topic = broker.create_topic("orders", partitions=2)
-        for partition in (0, 1, 1):
-            topic.append(b"synced", partition=partition)
-        topic.sync()
-        shutil.copytree(root / "orders", tmp_path / "on the medium")
-        for _ in range(4):
-            topic.append(b"not synced", partition=1)
-        broker.groups.commit("billing", {"orders": {0: 1, 1: 6}}, durable=True)
-    shutil.rmtree(root / "orders")
-    shutil.copytree(tmp_path / "on the medium", root / "orders")
-
-    with Broker(root) as broker:
-        assert broker.groups.committed("billing") == {"orders": {0: 1, 1: 2}}
-        (told,) = broker.recovered
-        assert "'billing'" in told
-        assert "6" in told
-    with Broker(root) as broker:
-        assert broker.recovered == ()
-        assert broker.groups.committed("billing") == {"orders": {0: 1, 1: 2}}
 
 
 # --- threads ----------------------------------------------------------------------------------------------------------
@@ -551,7 +410,7 @@ class BrokerMachine(RuleBasedStateMachine):
         assert self.broker.topics() == sorted(self.known)
         for name, (retention, rows, _) in self.known.items():
             topic = self.broker.topic(name)
-            assert values(topic) == rows
+            assert values_of(topic) == rows
             assert all(topic.partition(number).config.retention == retention for number in range(topic.partitions))
         committed = {name: offsets for name, (_, _, offsets) in self.known.items() if offsets}
         known = self.broker.groups.committed("group") if "group" in self.broker.groups.names() else {}

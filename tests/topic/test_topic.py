@@ -21,18 +21,10 @@ from seglog.errors import (
     NotALog,
 )
 from seglog.topic import Topic, description, partition_of
+from tests.topic.contents import values_of
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "orders"
-
-
-def values_of(topic: Topic) -> list[list[bytes | None]]:
-    return [[record.value for record in topic.partition(number).scan()] for number in range(topic.partitions)]
 
 
 # --- creating and opening
