@@ -1,6 +1,7 @@
 """The compiled hot loops: arrays in, arrays out. No files, no logs, no Arrow; `import seglog` does not load this.
 
     memory      unaligned loads and stores at an address, and the `kernel` decorator
+    lanes       XXH64's four lanes as one vector
     checksum    XXH64
     murmur2     Kafka's partitioner
     columns     Arrow column layouts <-> (address, length) per row

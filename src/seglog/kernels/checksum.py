@@ -6,13 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from seglog.kernels.lanes import P1, P2, P3, P4, P5, SIDE_BY_SIDE, STRIPE_BYTES, stripes_side_by_side
 from seglog.kernels.memory import address_of, inlined, kernel, load_u8, load_u32, load_u64
-
-P1 = np.uint64(0x9E3779B185EBCA87)
-P2 = np.uint64(0xC2B2AE3D27D4EB4F)
-P3 = np.uint64(0x165667B19E3779F9)
-P4 = np.uint64(0x85EBCA77C2B2AE63)
-P5 = np.uint64(0x27D4EB2F165667C5)
 
 
 @inlined
@@ -31,20 +26,29 @@ def _merge(digest: Any, lane: Any) -> Any:
 
 
 @inlined
+def stripes_in_turn(address: int, last: int, seed: Any) -> Any:
+    """`stripes_side_by_side`, lane by lane, for every processor."""
+    lane1, lane2, lane3, lane4 = seed + P1 + P2, seed + P2, seed, seed - P1
+    while address <= last:
+        lane1 = _round(lane1, load_u64(address))
+        lane2 = _round(lane2, load_u64(address + 8))
+        lane3 = _round(lane3, load_u64(address + 16))
+        lane4 = _round(lane4, load_u64(address + 24))
+        address += STRIPE_BYTES
+    digest = _rotate(lane1, 1) + _rotate(lane2, 7) + _rotate(lane3, 12) + _rotate(lane4, 18)
+    return _merge(_merge(_merge(_merge(digest, lane1), lane2), lane3), lane4)
+
+
+stripes = stripes_side_by_side if SIDE_BY_SIDE else stripes_in_turn
+
+
+@inlined
 def xxh64_at(address: int, length: int, seed: Any) -> Any:
     """XXH64 of `length` bytes at `address`; seed and result uint64."""
     end = address + length
-    if length >= 32:
-        lane1, lane2, lane3, lane4 = seed + P1 + P2, seed + P2, seed, seed - P1
-        stripe_end = end - 32
-        while address <= stripe_end:
-            lane1 = _round(lane1, load_u64(address))
-            lane2 = _round(lane2, load_u64(address + 8))
-            lane3 = _round(lane3, load_u64(address + 16))
-            lane4 = _round(lane4, load_u64(address + 24))
-            address += 32
-        digest = _rotate(lane1, 1) + _rotate(lane2, 7) + _rotate(lane3, 12) + _rotate(lane4, 18)
-        digest = _merge(_merge(_merge(_merge(digest, lane1), lane2), lane3), lane4)
+    if length >= STRIPE_BYTES:
+        digest = stripes(address, end - STRIPE_BYTES, seed)
+        address += length // STRIPE_BYTES * STRIPE_BYTES
     else:
         digest = seed + P5
     return _finish(digest + np.uint64(length), address, end)
