@@ -16,21 +16,31 @@ INLINE_BYTES = 12  # the longest string an Arrow view holds in itself
 
 
 @kernel
-def rows_from_offsets(offsets: int, width: int, data: int, size: int, addresses: Any, lengths: Any) -> int:
-    """Fill rows from Arrow offsets at address `offsets`, `width` (4 or 8) bytes each, into `size` bytes at `data`.
+def fault_of_offsets(offsets: int, width: int, rows: int, size: int) -> int:
+    """Return -1, or the first row whose Arrow offsets, `width` (4 or 8) bytes each, leave `size` bytes of data."""
+    start = load_u32(offsets) if width == 4 else load_i64(offsets)
+    for row in range(rows):
+        offsets += width
+        stop = load_u32(offsets) if width == 4 else load_i64(offsets)
+        if start < 0 or stop < start or stop > size:
+            return row
+        start = stop
+    return -1
 
-    Returns -1, or the first row whose offsets leave the data.
+
+@kernel
+def rows_from_offsets(offsets: int, width: int, data: int, addresses: Any, lengths: Any) -> None:
+    """Fill rows from Arrow offsets at address `offsets`, `width` (4 or 8) bytes each, into what begins at `data`.
+
+    The caller has found no `fault_of_offsets`.
     """
     start = load_u32(offsets) if width == 4 else load_i64(offsets)
     for row in range(addresses.size):
         offsets += width
         stop = load_u32(offsets) if width == 4 else load_i64(offsets)
-        if start < 0 or stop < start or stop > size:
-            return row
         addresses[row] = data + start
         lengths[row] = stop - start
         start = stop
-    return -1
 
 
 @kernel

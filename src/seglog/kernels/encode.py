@@ -31,18 +31,27 @@ class Column(NamedTuple):
     stride: int
 
 
-class Rows(NamedTuple):
-    """What is encoded: timestamps; addresses and lengths of keys, headers and values (length -1: null). By address,
-    since handing on arrays in the loop would count references for every record.
+class Cells(NamedTuple):
+    """Where the bytes of each row stand.
+
+    width 4 or 8: between two Arrow offsets of so many bytes, from address `starts` on, into what begins at address
+    `data`; none is null. width 0: by address and length (-1: null).
     """
 
+    width: int
+    starts: int
+    data: int
+    addresses: Column
+    lengths: Column
+
+
+class Rows(NamedTuple):
+    """What is encoded. By address, since handing on arrays in the loop would count references for every record."""
+
     timestamps: Column
-    key_addresses: Column
-    key_lengths: Column
-    header_addresses: Column
-    header_lengths: Column
-    value_addresses: Column
-    value_lengths: Column
+    keys: Cells
+    headers: Cells
+    values: Cells
 
 
 class Place(NamedTuple):
@@ -54,9 +63,28 @@ class Place(NamedTuple):
 
 
 @inlined
-def _cell(column: Column, row: int) -> int:
-    cell: int = load_i64(column.address + column.stride * row)
-    return cell
+def _word(column: Column, row: int) -> int:
+    return load_i64(column.address + column.stride * row)  # type: ignore[no-any-return] # numba is untyped
+
+
+@inlined
+def _length(cells: Cells, row: int) -> int:
+    """Return the length of a row's bytes, -1 for a null."""
+    length: int = _span(cells, row)[1]
+    return length
+
+
+@inlined
+def _span(cells: Cells, row: int) -> Any:
+    """Return the address of a row's bytes and their length, -1 for a null."""
+    if cells.width == 0:
+        return _word(cells.addresses, row), _word(cells.lengths, row)
+    offset = cells.starts + cells.width * row
+    if cells.width == 4:
+        start, stop = load_u32(offset), load_u32(offset + 4)
+    else:
+        start, stop = load_i64(offset), load_i64(offset + 8)
+    return cells.data + start, stop - start
 
 
 @kernel
@@ -65,8 +93,8 @@ def measure(rows: Rows, ends: Any) -> int:
     widest, most, end = 0, 0, 0
     ends[0] = 0
     for row in range(ends.size - 1):
-        key_len, value_len = _cell(rows.key_lengths, row), _cell(rows.value_lengths, row)
-        size = HEAD_BYTES + max(key_len, 0) + _cell(rows.header_lengths, row) + max(value_len, 0)
+        key_len, value_len = _length(rows.keys, row), _length(rows.values, row)
+        size = HEAD_BYTES + max(key_len, 0) + _length(rows.headers, row) + max(value_len, 0)
         if size > most:
             widest, most = row, size
         end += size
@@ -80,17 +108,18 @@ def _write_body(record: int, row: int, rows: Rows, offset: int) -> Any:
 
     The fields go out in words, as they will be hashed: a word put together of two stores is slow to load.
     """
-    key_len, headers_len = _cell(rows.key_lengths, row), _cell(rows.header_lengths, row)
-    value, value_len = _cell(rows.value_addresses, row), _cell(rows.value_lengths, row)
+    key, key_len = _span(rows.keys, row)
+    headers, headers_len = _span(rows.headers, row)
+    value, value_len = _span(rows.values, row)
     value_word, key_word = (NULL if value_len < 0 else value_len), (NULL if key_len < 0 else key_len)
     key_len, value_len = max(key_len, 0), max(value_len, 0)
     metadata_len = FIXED_METADATA_BYTES + key_len + headers_len
     store_i64(record + 8, metadata_len | (value_word << 32))
     store_i64(record + 16, offset | (key_word << 32))
-    store_i64(record + 24, _cell(rows.timestamps, row))
-    copy_short(record + HEAD_BYTES, _cell(rows.key_addresses, row), key_len)
+    store_i64(record + 24, _word(rows.timestamps, row))
+    copy_short(record + HEAD_BYTES, key, key_len)
     if headers_len > 0:
-        copy_short(record + HEAD_BYTES + key_len, _cell(rows.header_addresses, row), headers_len)
+        copy_short(record + HEAD_BYTES + key_len, headers, headers_len)
     copy_short(record + VALUE_BASE + metadata_len, value, value_len)
     return VALUE_BASE + metadata_len + value_len, xxh64_at(value, value_len, np.uint64(0))
 
@@ -128,9 +157,9 @@ def _write_group(record: int, start: int, stop: int, rows: Rows, place: Place, e
 def _summarise(start: int, stop: int, rows: Rows) -> Summary:
     tombstones, low, high = 0, NO_LOW, NO_HIGH
     for row in range(start, stop):
-        timestamp = _cell(rows.timestamps, row)
+        timestamp = _word(rows.timestamps, row)
         low, high = min(low, timestamp), max(high, timestamp)
-        tombstones += _cell(rows.value_lengths, row) < 0
+        tombstones += _length(rows.values, row) < 0
     return Summary(tombstones, low, high)
 
 
@@ -156,5 +185,5 @@ def encode(
             found[count, 0], found[count, 1] = newest, (place.relative + row - start) | (position << 32)
             next_position = (position // marks.interval + 1) * marks.interval
             count += 1
-        newest = max(newest, _cell(rows.timestamps, row))
+        newest = max(newest, _word(rows.timestamps, row))
     return count, MarksState(marks.interval, next_position, newest), _summarise(start, stop, rows)

@@ -114,20 +114,45 @@ def address_of(array: Any) -> int:
     return np.int64(array.ctypes.data)  # type: ignore[return-value] # numba makes no difference between the two
 
 
+def _copy(size: int) -> Any:
+    """Make a copy of `size` bytes, a power of two: one load and one store where the processor has such words."""
+
+    def typed(_typing: Any, _target: Any, _source: Any) -> Any:
+        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            block = ir.VectorType(ir.IntType(8), size).as_pointer()
+            target, source = (builder.inttoptr(argument, block) for argument in arguments)
+            builder.store(builder.load(source, align=1), target, align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), generate
+
+    return typed
+
+
+copy_32, copy_16, copy_8, copy_4 = (intrinsic(_copy(size)) for size in (32, 16, 8, 4))
+
+
 @inlined
 def copy_short(target: int, source: int, length: int) -> None:
-    """Copy `length` bytes; in line, for the lengths of keys and small values, where a call costs more than the copy."""
+    """Copy `length` bytes; in line, for the lengths of keys and small values, where a call costs more than the copy.
+
+    The two must not overlap: what is no whole number of blocks is copied up to its end once more.
+    """
     if length > 256:
         copy_bytes(target, source, length)
-        return
-    end = length - 8
-    at = 0
-    while at < end:
-        store_u64(target + at, load_u64(source + at))
-        at += 8
-    if length >= 8:
-        store_u64(target + end, load_u64(source + end))
-        return
-    while at < length:
-        store_u8(target + at, load_u8(source + at))
-        at += 1
+    elif length >= 32:
+        for at in range(0, length - 32, 32):
+            copy_32(target + at, source + at)
+        copy_32(target + length - 32, source + length - 32)
+    elif length >= 16:
+        copy_16(target, source)
+        copy_16(target + length - 16, source + length - 16)
+    elif length >= 8:
+        copy_8(target, source)
+        copy_8(target + length - 8, source + length - 8)
+    elif length >= 4:
+        copy_4(target, source)
+        copy_4(target + length - 4, source + length - 4)
+    else:
+        for at in range(length):
+            store_u8(target + at, load_u8(source + at))

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from seglog.errors import InvalidArgument, InvalidType
-from seglog.kernels.columns import rows_from_offsets, rows_from_views
+from seglog.kernels.columns import fault_of_offsets, rows_from_offsets, rows_from_views
 from seglog.kernels.murmur2 import partition_keys
 
 Array = np.ndarray[Any, Any]
@@ -25,11 +25,38 @@ class ByteRows(NamedTuple):
     owners: tuple[Any, ...]
 
 
+class OffsetRows(NamedTuple):
+    """Rows of byte strings, none of them null, left to Arrow's offsets.
+
+    width: bytes of an offset, 4 or 8; starts: address of the first; data: address of what they count from; owners: what
+    keeps the addresses valid.
+    """
+
+    width: int
+    starts: int
+    data: int
+    owners: tuple[Any, ...]
+
+
 def byte_rows(column: pa.ChunkedArray, name: str) -> ByteRows:
     """Find the rows of a column; InvalidType unless it is of binary or string, InvalidArgument if it is damaged."""
+    _check_type(column, name)
+    return joined([chunk_rows(chunk, name) for chunk in column.chunks])
+
+
+def offset_rows(column: pa.ChunkedArray, name: str) -> OffsetRows | None:
+    """Find the rows of a column that is one array of offsets without nulls, else return None; errors as `byte_rows`."""
+    _check_type(column, name)
+    width = _offset_width(column.type)
+    if not width or column.num_chunks != 1 or column.null_count:
+        return None
+    refuse_damaged(column.chunk(0), name)
+    return _offsets(column.chunk(0), width, name)
+
+
+def _check_type(column: pa.ChunkedArray, name: str) -> None:
     if not (is_text(column.type) or is_bytes(column.type)):
         raise InvalidType(f"column {name!r} must be binary or string, not {column.type}")
-    return joined([chunk_rows(chunk, name) for chunk in column.chunks])
 
 
 def joined(parts: list[ByteRows]) -> ByteRows:
@@ -103,17 +130,26 @@ def chunk_rows(array: pa.Array, name: str) -> ByteRows:
         return _rows_of_fixed(array)
     if types.is_binary_view(kind) or types.is_string_view(kind):
         return _rows_of_views(array, name)
-    width = 8 if types.is_large_binary(kind) or types.is_large_string(kind) else 4
-    return _rows_of_offsets(array, width, name)
-
-
-def _rows_of_offsets(array: pa.Array, width: int, name: str) -> ByteRows:
-    _, offsets, data = array.buffers()
-    addresses, lengths = int64_room(len(array)), int64_room(len(array))
-    address, size = (data.address, data.size) if data is not None else (0, 0)
-    start = offsets.address + width * array.offset
-    _refuse_row(rows_from_offsets(start, width, address, size, addresses, lengths), name)
+    rows, addresses, lengths = _offsets(array, _offset_width(kind), name), *(int64_room(len(array)) for _ in range(2))
+    rows_from_offsets(rows.starts, rows.width, rows.data, addresses, lengths)
     return _without_nulls(array, addresses, lengths)
+
+
+def _offset_width(kind: Any) -> int:
+    """Return the bytes of an offset of this type, 0 if it has none."""
+    types = pa.types
+    if types.is_large_binary(kind) or types.is_large_string(kind):
+        return 8
+    return 4 if types.is_binary(kind) or types.is_string(kind) else 0
+
+
+def _offsets(array: pa.Array, width: int, name: str) -> OffsetRows:
+    """Find the rows of an array of offsets, as if none were null."""
+    _, offsets, data = array.buffers()
+    address, size = (data.address, data.size) if data is not None else (0, 0)
+    starts = offsets.address + width * array.offset
+    _refuse_row(fault_of_offsets(starts, width, len(array), size), name)
+    return OffsetRows(width, starts, address, (array,))
 
 
 def _rows_of_views(array: pa.Array, name: str) -> ByteRows:

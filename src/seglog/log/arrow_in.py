@@ -13,18 +13,20 @@ import numpy as np
 import pyarrow as pa
 
 from seglog.errors import InvalidArgument, InvalidType, KeyRequired
-from seglog.kernels.encode import Column, Place, Rows, encode, measure
+from seglog.kernels.encode import Cells, Column, Place, Rows, encode, measure
 from seglog.kernels.headers import KEY_LONG, KEY_NOT_UTF8, KEY_NULL, measure_headers, write_headers
 from seglog.kernels.layout import ENTRY, MARK, MarksState, Summary
 from seglog.log.arrow_columns import (
     Array,
     ByteRows,
+    OffsetRows,
     byte_rows,
     chunk_rows,
     int64_room,
     is_bytes,
     is_text,
     joined,
+    offset_rows,
     refuse_damaged,
     same_for_all,
     valid_rows,
@@ -60,11 +62,12 @@ class ArrowBatch:
     most bytes.
     """
 
-    def __init__(self, timestamps: Array, key: ByteRows, headers: ByteRows, value: ByteRows) -> None:
+    def __init__(
+        self, timestamps: Array, key: ByteRows | OffsetRows, headers: ByteRows, value: ByteRows | OffsetRows
+    ) -> None:
         self._owners = (timestamps, key, headers, value)  # the encoder is given their addresses
-        arrays = (timestamps, *key[:2], *headers[:2], *value[:2])
-        self._rows = Rows(*(Column(array.ctypes.data, array.strides[0]) for array in arrays))
-        self._key_lengths = key[1]
+        self._rows = Rows(_column(timestamps), _cells(key), _cells(headers), _cells(value))
+        self._key_lengths = key.lengths if isinstance(key, ByteRows) else None
         self.rows = timestamps.size
         self.ends = int64_room(self.rows + 1)
         self.widest = int(measure(self._rows, self.ends))
@@ -81,13 +84,15 @@ class ArrowBatch:
         """
         columns = _named_columns(data)
         rows = data.num_rows
-        key = byte_rows(columns["key"], "key") if "key" in columns else _all_of_length(-1, rows)
+        key = _byte_rows(columns["key"], "key") if "key" in columns else _all_of_length(-1, rows)
         headers = _header_rows(columns["headers"]) if "headers" in columns else _all_of_length(0, rows)
         timestamps = timestamps_of(columns.get("timestamp"), rows, now)
-        return cls(timestamps, key, headers, byte_rows(columns["value"], "value"))
+        return cls(timestamps, key, headers, _byte_rows(columns["value"], "value"))
 
     def check_keys(self) -> None:
         """Raise KeyRequired, which names the row, where one has no key."""
+        if self._key_lengths is None:
+            return
         missing = self._key_lengths < 0
         if missing.any():
             raise KeyRequired(row=int(missing.argmax()))
@@ -176,6 +181,21 @@ def _to_microseconds(times: Array, kind: Any) -> Array:
     if factor > 1 and times.size and not -limit <= times.min() <= times.max() <= limit:
         raise InvalidArgument(f"column 'timestamp' ({kind}) holds a time that does not fit 64 bits of microseconds")
     return times * factor
+
+
+def _byte_rows(column: pa.ChunkedArray, name: str) -> ByteRows | OffsetRows:
+    """Find the rows of a column, where Arrow has them if that can be."""
+    return offset_rows(column, name) or byte_rows(column, name)
+
+
+def _cells(rows: ByteRows | OffsetRows) -> Cells:
+    if isinstance(rows, OffsetRows):
+        return Cells(rows.width, rows.starts, rows.data, Column(0, 0), Column(0, 0))
+    return Cells(0, 0, 0, _column(rows.addresses), _column(rows.lengths))
+
+
+def _column(array: Array) -> Column:
+    return Column(array.ctypes.data, array.strides[0])
 
 
 def _all_of_length(length: int, rows: int) -> ByteRows:
