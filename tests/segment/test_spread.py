@@ -12,10 +12,17 @@ from seglog.format.index import DENSE_ENTRY, MarkBuilder, encode_dense_header
 from seglog.segment import spread
 from seglog.segment import survey as surveys
 from seglog.segment.calls import Ahead
+from seglog.segment.reindex import OldIndex
 from seglog.segment.spread import survey_spread
 from tests.segment.test_survey import HARM, harmed, joined
 
 INTERVAL = 64
+
+
+def old_index(made: Any, data: bytes) -> OldIndex:
+    """An index file that holds these bytes."""
+    made.storage.create("found.index").pwrite(data, 0)
+    return OldIndex(made.storage, "found.index")
 
 
 def index_of(made: Any) -> bytes:
@@ -43,7 +50,7 @@ def test_threads_find_what_one_would_have_found_whatever_index_they_are_given(
     harmed(made, data.draw(HARM))
     span = {"position": 64, "end": made.end, "expected": made.rules.base_offset, "marks": MarkBuilder(INTERVAL)}
     one = list(surveys.survey(made.store, made.rules, **span))
-    several = list(survey_spread(made.store, made.rules, bytes(index), **span))
+    several = list(survey_spread(made.store, made.rules, old_index(made, bytes(index)), **span))
     assert joined(several) == joined(one)
 
 
@@ -55,7 +62,7 @@ def test_a_sound_index_has_all_of_it_scanned_side_by_side(workshop: Any, monkeyp
     monkeypatch.setattr(Ahead, "launch", lambda self, call, **how: (launched.append(call), launch(self, call, **how)))
     made = workshop.store([Record(1000 + number, number % 7, b"k", b"x" * 50) for number in range(95)])
     span = {"position": 64, "end": made.end, "expected": 1000, "marks": MarkBuilder(INTERVAL)}
-    blocks = list(survey_spread(made.store, made.rules, index_of(made), **span))
+    blocks = list(survey_spread(made.store, made.rules, old_index(made, index_of(made)), **span))
     assert [block.records for block in blocks[:-1]] == [1] * len(launched), "every stretch was believed"
     assert len(launched) == 94
     assert joined(blocks) == joined(list(surveys.survey(made.store, made.rules, **span)))

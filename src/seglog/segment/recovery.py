@@ -20,7 +20,6 @@ from seglog.format import filename
 from seglog.format.codec import HEAD_BYTES, ZERO_HEAD, InvalidRecord
 from seglog.format.index import (
     DENSE_ENTRY,
-    DENSE_HEADER_BYTES,
     DURABLE_MAX,
     ENTRY_BYTES,
     decode_durable_records,
@@ -32,6 +31,7 @@ from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.segment.active import ActiveSegment
 from seglog.segment.lookup import DenseLookup, SparseLookup
+from seglog.segment.reindex import NewIndex, OldIndex
 from seglog.segment.report import RecoveryEvent
 from seglog.segment.resync import Found, find_next, find_record
 from seglog.segment.scan import Rules
@@ -56,11 +56,11 @@ class TailRecovery:
         self.store: File = open_store(storage, entry, writable=True)
         self.size = self.store.size()
         self.tally = Tally(interval)
-        self.index = bytearray(DENSE_HEADER_BYTES)
         self.next_offset = entry.base_offset
         self.position = HEADER_BYTES
         self.events: list[RecoveryEvent] = []
-        self._old_index = _read_all(storage, entry.name(filename.INDEX))
+        self._old_index = OldIndex(storage, entry.name(filename.INDEX))
+        self._index = NewIndex(self._old_index, dense=entry.dense)
 
     def run(self, buffer_bytes: int) -> ActiveSegment:
         """Recover, and return the segment ready for appends."""
@@ -68,7 +68,7 @@ class TailRecovery:
             detail = "the store's header is damaged; the manifest's identity is used instead"
             self.events.append(RecoveryEvent(kind="header", path=self.store.path, detail=detail, position=0))
         entry = self.entry
-        durable = decode_durable_records(self._old_index, entry.base_offset, entry.salt, dense=entry.dense) or 0
+        durable = decode_durable_records(self._old_index.header, entry.base_offset, entry.salt, dense=entry.dense) or 0
         reason = self._survey()
         while self.next_offset < self.entry.base_offset + durable:
             reason = self._pass_damage(durable, reason or "the store ends before it")
@@ -76,10 +76,6 @@ class TailRecovery:
         if self.position < self.size:
             self._cut_tail(reason or "the store ends before it")
         return self._active(buffer_bytes)
-
-    def _old_entry(self, number: int) -> tuple[int, int, int] | None:
-        start = entry_position(number)
-        return DENSE_ENTRY.unpack_from(self._old_index, start) if start + ENTRY_BYTES <= len(self._old_index) else None
 
     def _verifies(self, place: tuple[int, int, int], number: int) -> bool:
         _, length, position = place
@@ -97,7 +93,7 @@ class TailRecovery:
         block: Block | None = None
         for block in self._blocks():
             self.tally.absorb(block)
-            self.index += block.entries
+            self._index.extend(block.entries)
             self.position, self.next_offset = block.position, block.next_offset
         return block.reason if block is not None else None
 
@@ -133,16 +129,16 @@ class TailRecovery:
         if self.entry.dense:
             first = entry_position(self.next_offset - self.entry.base_offset)
             length = (next_offset - self.next_offset) * ENTRY_BYTES
-            known = self._old_index[first : first + length].ljust(length, b"\0")
+            known = self._old_index.read(length, first).ljust(length, b"\0")
             for checksum, size, position in DENSE_ENTRY.iter_unpack(known):
                 inside = position + size <= self.size  # else its place is given to what is appended next
-                self.index += DENSE_ENTRY.pack(checksum, size, position) if inside else bytes(ENTRY_BYTES)
+                self._index.extend(DENSE_ENTRY.pack(checksum, size, position) if inside else bytes(ENTRY_BYTES))
         self.next_offset = next_offset
 
     def _resume(self, durable: int) -> Found | None:
-        known = min(durable, len(self._old_index) // ENTRY_BYTES) if self.entry.dense else 0
+        known = min(durable, self._old_index.records) if self.entry.dense else 0
         for number in range(self.next_offset + 1 - self.entry.base_offset, known):
-            place = self._old_entry(number)
+            place = self._old_index.entry(number)
             if place is not None and self._verifies(place, number):
                 return Found(place[2], self.entry.base_offset + number)
         return find_next(self.store, self.rules, position=self.position, end=self.size, least=self.next_offset + 1)
@@ -160,7 +156,7 @@ class TailRecovery:
         """Return where the first `records` records end; the store's start where that cannot be told."""
         if not records or not self.entry.dense:
             return HEADER_BYTES
-        _, length, position = DENSE_ENTRY.unpack_from(self.index, entry_position(records - 1))
+        _, length, position = self._index.entry(records - 1)
         return min(position + length, self.position) if length else HEADER_BYTES
 
     def _cut_tail(self, reason: str) -> None:
@@ -240,9 +236,9 @@ class TailRecovery:
     def _active(self, buffer_bytes: int) -> ActiveSegment:
         """Write the index anew where it differs, and hand over."""
         entry, records = self.entry, self.next_offset - self.entry.base_offset
-        self.tally.digest.update(memoryview(self.index)[DENSE_HEADER_BYTES:])
-        self.index[:DENSE_HEADER_BYTES] = encode_dense_header(entry.base_offset, min(records, DURABLE_MAX), entry.salt)
-        index = self._rewritten_index(self.index if entry.dense else self.index[:DENSE_HEADER_BYTES])
+        self.tally.digest = self._index.digest
+        header = encode_dense_header(entry.base_offset, min(records, DURABLE_MAX), entry.salt)
+        index = self._index.write(self.storage, entry.name(filename.INDEX), header)
         lookup: DenseLookup | SparseLookup
         if entry.dense:
             lookup = DenseLookup(index, records)
@@ -259,22 +255,3 @@ class TailRecovery:
             size=max(self.position, HEADER_BYTES),
             buffer_bytes=buffer_bytes,
         )
-
-    def _rewritten_index(self, body: bytearray) -> File:
-        name = self.entry.name(filename.INDEX)
-        if body == self._old_index:
-            return self.storage.open(name, writable=True)
-        index = self.storage.create(f"{filename.TMP}/{name}", replace=True)
-        index.pwrite(body, 0)
-        self.storage.rename(f"{filename.TMP}/{name}", name)
-        return index
-
-
-def _read_all(storage: Storage, name: str) -> bytes:
-    try:
-        file = storage.open(name)
-        return file.pread(file.size(), 0)
-    except StorageError as error:
-        if error.errno == errno.ENOENT:
-            return b""
-        raise

@@ -12,10 +12,11 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from seglog.format.index import DENSE_ENTRY, ENTRY_BYTES, NO_TIMESTAMP, MarkBuilder, entry_position
+from seglog.format.index import NO_TIMESTAMP, MarkBuilder
 from seglog.kernels.layout import MarksState
 from seglog.kernels.scan import StoreScan, scan_chunks
 from seglog.segment.calls import THREADS, Ahead
+from seglog.segment.reindex import OldIndex
 from seglog.segment.scan import Rules
 from seglog.segment.survey import Block, block_of, survey
 from seglog.storage import File
@@ -35,9 +36,9 @@ class Stretch(NamedTuple):
 
 
 def survey_spread(
-    store: File, rules: Rules, index: bytes, *, position: int, end: int, expected: int, marks: MarkBuilder
+    store: File, rules: Rules, index: OldIndex, *, position: int, end: int, expected: int, marks: MarkBuilder
 ) -> Iterator[Block]:
-    """As `survey`, of a dense segment. index: the bytes of its index file, in whatever state."""
+    """As `survey`, of a dense segment. index: its index file, in whatever state."""
     begin = Stretch(expected - rules.base_offset, position, marks.next_position, None)
     rest = MarkBuilder(marks.interval)
     rest.extend(b"", marks.state)
@@ -92,14 +93,13 @@ def _scan(mapped: memoryview, rules: Rules, stretch: Stretch, end: int, interval
     return list(chunks)
 
 
-def _stretches(index: bytes, begin: Stretch, end: int, interval: int) -> Iterator[Stretch]:
+def _stretches(index: OldIndex, begin: Stretch, end: int, interval: int) -> Iterator[Stretch]:
     """Yield stretches of about STRETCH_BYTES as far as the index has entries that may be of this store."""
-    known = (len(index) - entry_position(0)) // ENTRY_BYTES
-    average = max((end - begin.position) // max(known - begin.relative, 1), 1)
+    average = max((end - begin.position) // max(index.records - begin.relative, 1), 1)
     step = max(STRETCH_BYTES // average, 1)
-    while begin.relative + step < known:
+    while begin.relative + step < index.records:
         relative = begin.relative + step
-        _, length, last = DENSE_ENTRY.unpack_from(index, entry_position(relative - 1))
+        _, length, last = index.entry(relative - 1) or (0, 0, 0)
         if not begin.position <= last < last + length <= end:
             return
         yield begin._replace(records=step)
