@@ -1,26 +1,51 @@
 """Group commit: whoever waits for the medium shares one sync with everybody who waits at that moment.
 
-The first waiter leads: it syncs what was written by then, for all; who comes meanwhile waits for the next round.
+The first waiter leads: it syncs what was written by then, for all; who comes meanwhile waits for the next round, which
+the first of them leads. Those whose records are on the medium wake one another in a chain: woken all at once they would
+stand in line for the interpreter, and be put to sleep there again.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from weakref import WeakMethod
 
 from seglog.errors import LogPoisoned, SeglogError
 
-LOOK_AGAIN_SECONDS = 1.0  # an interrupt may keep a leader from waking those who wait
+LOOK_AGAIN_SECONDS = 1.0  # an interrupt may keep one from waking the next
+
+
+class _Waiter:
+    """Waits until every record before `next_offset` is on the medium. gone: it waits no more."""
+
+    __slots__ = ("_gate", "gone", "next_offset")
+
+    def __init__(self, next_offset: int) -> None:
+        self.next_offset = next_offset
+        self.gone = False
+        self._gate = threading.Lock()
+        self._gate.acquire()  # closed; who wakes it opens it
+
+    def sleep(self) -> None:
+        """Return once it was woken, or after LOOK_AGAIN_SECONDS."""
+        self._gate.acquire(timeout=LOOK_AGAIN_SECONDS)
+
+    def wake(self) -> None:
+        """End its sleep, or the next one. One thread at a time."""
+        if self._gate.locked():
+            self._gate.release()
 
 
 class Durability:
     """Knows up to which offset records are on the medium, and gets them there."""
 
     def __init__(self, durable_offset: int) -> None:
-        self._guard = threading.RLock()  # entered itself: between the Condition's own steps an interrupt would keep it
-        self._changed = threading.Condition(self._guard)
-        self._leader: object = None
+        self._guard = threading.RLock()
+        self._leader: _Waiter | None = None
+        self._waiting: list[_Waiter] = []
+        self._chain: deque[_Waiter] = deque()  # to be woken, one by the other
         self._cuts = 0
         self._failure: LogPoisoned | None = None
         self.durable_offset = durable_offset
@@ -36,29 +61,33 @@ class Durability:
         sync_written: syncs, and returns up to where the log was written then; called by one thread at a time.
         Returns as well if the log was cut below it meanwhile: what it waits for is no longer part of the log.
         """
-        turn = object()
+        me = _Waiter(next_offset)
         try:
             while self.durable_offset < next_offset:
-                if self._takes(turn, next_offset) and self._lead(sync_written) < next_offset:
+                if self._takes(me) and self._lead(sync_written) < next_offset:
                     return
         finally:
-            if self._leader is turn:  # first and without a call, so that no second interrupt comes between
+            led = self._leader is me
+            if led:  # first and without a call, so that no second interrupt comes between
                 self._leader = None
-                with self._guard:
-                    self._changed.notify_all()
+            me.gone = True
+            self._wake(sort_out=led)
 
-    def _takes(self, turn: object, next_offset: int) -> bool:
+    def _takes(self, me: _Waiter) -> bool:
         """Whether it is this waiter who leads; if not, wait for what the present leader reaches."""
         with self._guard:
             if self._failure is not None:
                 raise LogPoisoned(*self._failure.args) from self._failure
-            if self.durable_offset >= next_offset:
+            if self.durable_offset >= me.next_offset:
                 return False
             if self._leader is None:
-                self._leader = turn
-            if self._leader is not turn:
-                self._changed.wait(LOOK_AGAIN_SECONDS)
-            return self._leader is turn
+                self._leader = me
+            if self._leader is me:
+                return True
+            if me not in self._waiting:
+                self._waiting.append(me)
+        me.sleep()
+        return self._leader is me
 
     def _lead(self, sync_written: Callable[[], int]) -> int:
         """Sync, and return up to where the log was written then."""
@@ -70,11 +99,36 @@ class Durability:
                 self.durable_offset = max(self.durable_offset, reached)
         return reached
 
+    def _wake(self, *, sort_out: bool) -> None:
+        """Wake the next one of those who need not wait any more; sort_out: look who that is."""
+        with self._guard:
+            if sort_out or self._leader is None:
+                self._sort_out()
+            while self._chain:
+                waiter = self._chain.popleft()
+                waiter.wake()
+                if not waiter.gone:  # it wakes the next one as it goes
+                    return
+
+    def _sort_out(self) -> None:
+        """Put into the chain who need not wait any more; the first of the others leads."""
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if waiter.gone:
+                continue
+            if self._failure is not None or self.durable_offset >= waiter.next_offset:
+                self._chain.append(waiter)
+            elif self._leader is None:
+                self._leader = waiter
+                waiter.wake()
+            else:
+                self._waiting.append(waiter)
+
     def advance(self, next_offset: int) -> None:
         """Note that somebody else (a roll, a truncate) has put the records before `next_offset` on the medium."""
         with self._guard:
             self.durable_offset = max(self.durable_offset, next_offset)
-            self._changed.notify_all()
+            self._wake(sort_out=True)
 
     def retreat(self, next_offset: int) -> None:
         """Note that the log was cut to `next_offset`."""
@@ -86,7 +140,7 @@ class Durability:
         """Wake everybody who waits: nothing more will be durable."""
         with self._guard:
             self._failure = failure
-            self._changed.notify_all()
+            self._wake(sort_out=True)
 
 
 class IntervalSync:
