@@ -18,7 +18,7 @@ import numpy as np
 
 from seglog.kernels.memory import address_of, inlined, kernel, prefetch
 
-GROUP = 16  # keys whose places in memory are asked for together, so that their cache misses overlap
+AHEAD = 8  # keys whose places in memory are asked for before they are needed, so that cache misses overlap
 EMPTY = np.uint64(0)  # both words of a free slot; no fingerprint has two
 
 
@@ -64,11 +64,11 @@ def _put(slot: int, first: Any, second: Any, number: int, table: Any, numbers: A
 
 
 @inlined
-def _ask(start: int, stop: int, fingerprints: Any, slots: int, column: Any, width: int) -> None:
-    """Have what rows start..stop will look at in an array of the map, `width` bytes a slot, fetched: where a search
-    begins, and where most of them end.
+def _ask(row: int, fingerprints: Any, slots: int, column: Any, width: int) -> None:
+    """Have what a row will look at in an array of the map, `width` bytes a slot, fetched: where a search begins, and
+    where most of them end. Nothing behind the last row.
     """
-    for row in range(start, stop):
+    if row < fingerprints.shape[0]:
         home = address_of(column) + width * _home(fingerprints[row, 1], slots)
         prefetch(home)
         prefetch(home + 4 * width)
@@ -104,35 +104,31 @@ def insert(
     that were not set before); stops before the key that would be one more than `room` new ones.
     """
     added, dead = 0, 0
-    for start in range(0, keyed.size, GROUP):
-        stop = min(start + GROUP, keyed.size)
-        _ask(start, stop, fingerprints, table.shape[0], table, 16)
-        _ask(start, stop, fingerprints, table.shape[0], numbers, 8)
-        for row in range(start, stop):
-            one, two = fingerprints[row, 0], fingerprints[row, 1]
-            if keyed[row] == 0 or one < low or one > high:
-                continue
-            slot, known = _find(one, two, table)
-            if known:
-                dead += _set_bit(died, numbers[slot])
-                numbers[slot] = first + row
-                continue
-            if added == room:
-                return row, added, dead
-            _put(slot, one, two, first + row, table, numbers)
-            added += 1
+    for row in range(keyed.size):
+        _ask(row + AHEAD, fingerprints, table.shape[0], table, 16)
+        _ask(row + AHEAD, fingerprints, table.shape[0], numbers, 8)
+        one, two = fingerprints[row, 0], fingerprints[row, 1]
+        if keyed[row] == 0 or one < low or one > high:
+            continue
+        slot, known = _find(one, two, table)
+        if known:
+            dead += _set_bit(died, numbers[slot])
+            numbers[slot] = first + row
+            continue
+        if added == room:
+            return row, added, dead
+        _put(slot, one, two, first + row, table, numbers)
+        added += 1
     return keyed.size, added, dead
 
 
 @kernel
 def look_up(fingerprints: Any, keyed: Any, table: Any, low: Any, high: Any, known: Any) -> None:
     """Fill known (bool, one per row) with whether the map holds the row's key; arguments as for `insert`."""
-    for start in range(0, keyed.size, GROUP):
-        stop = min(start + GROUP, keyed.size)
-        _ask(start, stop, fingerprints, table.shape[0], table, 16)
-        for row in range(start, stop):
-            one, two = fingerprints[row, 0], fingerprints[row, 1]
-            known[row] = keyed[row] != 0 and low <= one <= high and _find(one, two, table)[1]
+    for row in range(keyed.size):
+        _ask(row + AHEAD, fingerprints, table.shape[0], table, 16)
+        one, two = fingerprints[row, 0], fingerprints[row, 1]
+        known[row] = keyed[row] != 0 and low <= one <= high and _find(one, two, table)[1]
 
 
 @inlined

@@ -76,13 +76,24 @@ def is_dead(bits: Any, ordinal: int) -> Any:
 
 
 @inlined
-def _move(record: int, length: int, metadata_len: int, value_hash: Any, target: int, offset: int, salt: Any) -> Any:
-    """Copy a record to address `target` with another offset and salt; return its checksum."""
+def _move(record: int, length: int, target: int, offset: int) -> None:
+    """Copy a record to address `target` with another offset; its checksum is still that of where it stood."""
     copy_short(target, record, length)
     store_i64(target + 16, offset | (load_u32(record + 20) << 32))
-    checksum = xxh64_at(target + CHECKED_FROM, VALUE_BASE - CHECKED_FROM + metadata_len, salt ^ value_hash)
-    store_u64(target, checksum)
-    return checksum
+
+
+@inlined
+def _seal(room: int, entries: Any, first: int, last: int, hashes: Any, salt: Any) -> None:
+    """Write the checksums of rows first..last, copied to address `room`, and of their entries.
+
+    After a group was copied, not record by record: words that were written just now in other pieces are slow to load.
+    """
+    for row in range(first, last):
+        record: Any = room + np.int64(entries[row, 1] >> np.uint64(32))
+        sealed = VALUE_BASE - CHECKED_FROM + load_u32(record + 8)
+        checksum = xxh64_at(record + CHECKED_FROM, sealed, salt ^ hashes[row - first])
+        store_u64(record, checksum)
+        entries[row, 0] = checksum
 
 
 @kernel
@@ -106,10 +117,11 @@ def copy_survivors(
     """
     base, room = address_of(window) - start, address_of(out)
     position, expected, reason, blocked = cursor.position, cursor.expected, OK, -1
-    spans, hashes = np.empty((GROUP, 2), np.int64), np.empty(GROUP, np.uint64)
+    spans, hashes, moved = np.empty((GROUP, 2), np.int64), np.empty(GROUP, np.uint64), np.empty(GROUP, np.uint64)
     rows, length, tombstones, low, high = 0, 0, 0, NO_LOW, NO_HIGH
     while position < cursor.end and reason == OK and blocked < 0:
         framed, after = frame(base, position, cursor.end, cursor.end, 1, spans, hashes)
+        first = rows
         for one in range(framed):
             record, size = base + position, spans[one, 1]
             reason = check(record, spans[one, 0], hashes[one], expected, cursor)[0]
@@ -121,8 +133,8 @@ def copy_survivors(
                 if offset > MAX_RELATIVE or (target.records + rows > 0 and length + size > target.room):
                     blocked = relative
                     break
-                checksum = _move(record, size, spans[one, 0], hashes[one], room + length, offset, target.salt)
-                entries[rows, 0], entries[rows, 1] = checksum, np.uint64(size | (length << 32))
+                _move(record, size, room + length, offset)
+                entries[rows, 1], moved[rows - first] = np.uint64(size | (length << 32)), hashes[one]
                 newest[rows] = high
                 timestamp = load_i64(record + 24)
                 low, high = min(low, timestamp), max(high, timestamp)
@@ -132,8 +144,9 @@ def copy_survivors(
             position, expected, ordinal = position + size, relative + 1, ordinal + 1
         else:
             reason = after
-            if framed == 0:
-                break
+        _seal(room, entries, first, rows, moved, target.salt)
+        if framed == 0:
+            break
     summary = Summary(tombstones, low, high)
     return Copied(position, expected, ordinal, rows, length, summary, reason, blocked)
 
