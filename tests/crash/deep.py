@@ -1,6 +1,6 @@
 """The long proofs: rounds with ever new seeds until every target is reached. Can be stopped at any time and goes on.
 
-    python -m tests.crash.deep [--only PROOF ...] [--hours H] [--workers N] [--report]
+    python -m tests.crash.deep [--only PROOF ...] [--hours H] [--workers N] [--report] [--document FILE]
 
 Each round is a process's work of seconds to a minute; what it counted is kept in docs/long-proofs, a line a round, with
 the commit it ran on: rounds of several machines add up there. A round that finds a violation is kept with its seed,
@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tests.crash.sketch import Sketch
-from tests.proofs import DIRECTORY, described, tell
+from tests.proofs import DIRECTORY, LONG, described, tell, write_between
 
 Counts = dict[str, int]
 RECORD = Path(__file__).parents[2] / "docs" / "long-proofs"
@@ -194,10 +194,20 @@ def report(ledger: Ledger, proofs: list[Proof]) -> int:
         broken = sum(done.proof == proof.name for done in failures)
         print(f"{proof.name}: {described(counts)}; {share:.1%} of {proof.target:,} {proof.until}, {broken} violations")
         if counts["rounds"]:
-            tell("long: " + proof.name, **{**counts, "violations": broken})
+            tell(LONG + proof.name, **{**counts, "violations": broken})
     for done in failures:
         print(f"\n{done.proof}, seed {done.seed}:\n{done.failure}")
     return 1 if failures else 0
+
+
+def table(ledger: Ledger, proofs: list[Proof]) -> str:
+    """Return a Markdown table of what all rounds came to."""
+    lines = ["| proof | reached of what is wanted | counted |", "|---|---:|---|"]
+    for proof in proofs:
+        counts = ledger.counts(proof)
+        reached = f"{counts.get(proof.until, 0):,} of {proof.target:,} {proof.until}"
+        lines.append(f"| {proof.name} | {reached} | {described(counts)} |")
+    return "\n".join(lines)
 
 
 def main() -> int:
@@ -207,6 +217,7 @@ def main() -> int:
     parser.add_argument("--hours", type=float, default=float("inf"))
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--report", action="store_true", help="only print what was reached so far")
+    parser.add_argument("--document", type=Path, help="write it into the table of this document, too")
     options = parser.parse_args()
     proofs = [proof for proof in PROOFS if not options.only or proof.name in options.only]
     RECORD.mkdir(parents=True, exist_ok=True)
@@ -214,6 +225,8 @@ def main() -> int:
     if not options.report:
         with suppress(KeyboardInterrupt):  # the rounds under way are lost, those before are kept
             work(ledger, proofs, options.workers, options.hours * 3600)
+    if options.document:
+        write_between(options.document, "long proofs", table(ledger, proofs))
     return report(ledger, proofs)
 
 

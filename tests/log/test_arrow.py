@@ -7,6 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
 
 from seglog.errors import CorruptRecord, InvalidArgument, InvalidType
 from seglog.format.codec import NATIVE, seal_head
@@ -65,6 +67,31 @@ def test_every_layout_of_bytes_and_strings_is_taken_whole_sliced_and_chunked(kin
     chunked = pa.chunked_array([column.slice(2, 3), column.slice(0, 0), column])
     assert values_of(pa.table({"value": chunked})) == WORDS[2:5] + WORDS
     assert table_of(pa.table({"value": column, "key": column.slice(0)})).column("key").to_pylist() == WORDS
+
+
+@pytest.mark.parametrize("kind", KINDS[:2] + KINDS[3:5], ids=str)
+@given(st.lists(st.text(max_size=40), min_size=1), st.data())
+def test_rows_without_nulls_are_taken_from_where_arrow_has_them(kind, texts, data):
+    words = [text.encode() for text in texts]
+    column = pa.array(texts if kind in (pa.string(), pa.large_string()) else words, kind)
+    start = data.draw(st.integers(0, len(words)))
+    length = data.draw(st.integers(0, len(words) - start))
+    known_valid = pa.Array.from_buffers(
+        kind, len(words), [pa.py_buffer(b"\xff" * len(words)), *column.buffers()[1:]], 0
+    )
+    for array in (column, known_valid):
+        some = array.slice(start, length)
+        found = table_of(pa.table({"value": some, "key": some}))
+        assert found.column("value").to_pylist() == found.column("key").to_pylist() == words[start : start + length]
+        assert store_of(pa.table({"value": some})) == store_of(pa.table({"value": pa.chunked_array([some, some[:0]])}))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_batch_of_no_rows_is_none(kind):
+    for none in (pa.array([], kind), pa.chunked_array([], kind), as_type(kind).slice(3, 0)):
+        assert values_of(pa.table({"value": none, "key": none})) == []
+    without_offsets = pa.Array.from_buffers(pa.binary(), 0, [None, None, pa.py_buffer(b"")])
+    assert values_of(pa.table({"value": without_offsets})) == []
 
 
 @pytest.mark.parametrize("kind", KINDS[:2] + KINDS[3:5], ids=str)

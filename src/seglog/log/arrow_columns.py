@@ -48,7 +48,7 @@ def offset_rows(column: pa.ChunkedArray, name: str) -> OffsetRows | None:
     """Find the rows of a column that is one array of offsets without nulls, else return None; errors as `byte_rows`."""
     _check_type(column, name)
     width = _offset_width(column.type)
-    if not width or column.num_chunks != 1 or column.null_count:
+    if not width or column.num_chunks != 1 or column.null_count or not len(column):
         return None
     refuse_damaged(column.chunk(0), name)
     return _offsets(column.chunk(0), width, name)
