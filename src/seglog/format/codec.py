@@ -162,6 +162,7 @@ def record_length(key: bytes | None, headers: bytes, value: bytes | None) -> int
 
 
 _HASH_OF_NOTHING = xxh64_intdigest(b"")
+_made = tuple.__new__  # a named tuple of its fields, in half the time that the class takes
 
 
 class NativeCodec:
@@ -205,8 +206,8 @@ class NativeCodec:
             raise InvalidRecord("its checksum does not match")
         headers = decode_headers(data, headers_start, value_start) if headers_start < value_start else ()
         key = None if key_len == NULL else data[start + HEAD_BYTES : headers_start]
-        record = Record(base_offset + relative, timestamp, key, None if value_len == NULL else value, headers)
-        return record, checksum, value_end - start
+        fields = (base_offset + relative, timestamp, key, None if value_len == NULL else value, headers)
+        return _made(Record, fields), checksum, value_end - start
 
 
 NATIVE = NativeCodec()
