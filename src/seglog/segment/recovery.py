@@ -113,15 +113,16 @@ class TailRecovery:
         self._report("damage", f"a record known to be on the medium is damaged ({reason}); it was left in place")
         found = self._resume(durable)
         if found is None:  # none of the rest can be found: all that is there stays, and so do its offsets
-            self._give_up(self.entry.base_offset + durable)
+            self._give_up(self.entry.base_offset + durable, self.size)
             self.position = max(self.position, self.size)
             return None
-        self._give_up(found.offset)
+        self._give_up(found.offset, found.position)
         self.position = found.position
         return self._survey()
 
-    def _give_up(self, next_offset: int) -> None:
-        """Pass over damaged records; what the old index says of them stays, so that errors can name their place.
+    def _give_up(self, next_offset: int, end: int) -> None:
+        """Pass over damaged records before `next_offset`, which stand before position `end`; what the old index says of
+        them stays if it can be, so that errors can name their place.
 
         How late they were nobody knows: no search for a time may leave them out, once the segment is sealed either.
         """
@@ -131,8 +132,8 @@ class TailRecovery:
             length = (next_offset - self.next_offset) * ENTRY_BYTES
             known = self._old_index.read(length, first).ljust(length, b"\0")
             for checksum, size, position in DENSE_ENTRY.iter_unpack(known):
-                inside = position + size <= self.size  # else its place is given to what is appended next
-                self._index.extend(DENSE_ENTRY.pack(checksum, size, position) if inside else bytes(ENTRY_BYTES))
+                between = self.position <= position and position + size <= end  # else it leads to what others are given
+                self._index.extend(DENSE_ENTRY.pack(checksum, size, position) if between else bytes(ENTRY_BYTES))
         self.next_offset = next_offset
 
     def _resume(self, durable: int) -> Found | None:
