@@ -6,6 +6,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+KERNELS := $(VENV)/.kernels
 
 .PHONY: demo test lint bench proof deep clean
 .DEFAULT_GOAL := help
@@ -20,13 +21,18 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m seglog.spark.java || $(BIN)/pip install --quiet --progress-bar off --constraint constraints.txt --editable '.[java]'
 	touch $@
 
-demo: $(STAMP)
+# numba's cache does not see a change in what a kernel inlines from another file
+$(KERNELS): $(wildcard src/seglog/kernels/*.py) $(STAMP)
+	find src -name '*.nb[ic]' -delete
+	touch $@
+
+demo: $(KERNELS)
 	$(BIN)/seglog demo --output demo-output
 
-test: $(STAMP)
+test: $(KERNELS)
 	$(BIN)/python -m pytest -m 'not proof and not deep' -n 2 --dist loadgroup --cov --cov-report=
 
-proof: $(STAMP)
+proof: $(KERNELS)
 	$(BIN)/python -m pytest -m proof -n 2 --dist loadgroup
 
 lint: $(STAMP)
@@ -35,10 +41,10 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(STAMP)
+bench: $(KERNELS)
 	$(BIN)/python -m benchmarks $(BENCH)
 
-deep: $(STAMP)
+deep: $(KERNELS)
 	$(BIN)/python -m pytest -m deep --timeout 0
 	$(BIN)/python -m tests.crash.deep
 	$(BIN)/python -m tests.crash.mutants

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import shutil
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ import seglog
 from seglog import LogConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -33,6 +35,48 @@ def test_a_group_whose_sync_failed_in_another_thread_is_not_acknowledged(watched
     with pytest.raises(seglog.LogPoisoned):
         append_while_another_thread_fails()
     assert log.durable_offset == log.next_offset == 1
+    log.close()
+
+
+def test_a_failure_that_the_system_tells_one_caller_alone_is_told_to_the_other_too(watched: Any, until: Any) -> None:
+    log = seglog.open(watched, LogConfig(segment_bytes=4096))
+    log.append(b"synced by one thread")
+    entered, go_on = threading.Event(), threading.Event()
+    answers: list[object] = []
+
+    def fail_once(path: str) -> None:
+        if not entered.is_set():
+            entered.set()
+            go_on.wait(20)
+            refuse(path)
+
+    def answer(call: Callable[[], object]) -> threading.Thread:
+        def run() -> None:
+            try:
+                answers.append(call())
+            except seglog.LogPoisoned as error:
+                answers.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        return thread
+
+    def is_held() -> bool:
+        if not log._mutex.acquire(blocking=False):  # type: ignore[attr-defined] # of a log that is open for writing
+            return True
+        log._mutex.release()  # type: ignore[attr-defined] # as above
+        return False
+
+    watched.on_sync = fail_once
+    syncing = answer(log.sync)
+    entered.wait(20)
+    rolling = answer(lambda: log.append(b"x" * 5000))  # seals the segment, which syncs it as well
+    until(is_held)
+    go_on.set()
+    for thread in (syncing, rolling):
+        thread.join(20)
+    assert [type(one) for one in answers] == [seglog.LogPoisoned] * 2
+    assert log.durable_offset == 0
     log.close()
 
 

@@ -15,5 +15,5 @@
     survivors   records -> those that live on, in another store
 
 Kernels call each other across modules, and numba's cache looks only at the file of the outermost one: after an
-edit run `make clean`, or a stale kernel keeps running beside the new one. (An installation replaces all files.)
+edit `make` removes what is stale; without it remove `*.nbi`. (An installation replaces all files.)
 """

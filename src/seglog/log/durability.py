@@ -60,6 +60,7 @@ class Durability:
 
         sync_written: syncs, and returns up to where the log was written then; called by one thread at a time.
         Returns as well if the log was cut below it meanwhile: what it waits for is no longer part of the log.
+        Not for signal handlers: what it waits for may be held by what the signal has interrupted.
         """
         me = _Waiter(next_offset)
         try:
@@ -76,8 +77,7 @@ class Durability:
     def _takes(self, me: _Waiter) -> bool:
         """Whether it is this waiter who leads; if not, wait for what the present leader reaches."""
         with self._guard:
-            if self._failure is not None:
-                raise LogPoisoned(*self._failure.args) from self._failure
+            self._check()
             if self.durable_offset >= me.next_offset:
                 return False
             if self._leader is None:
@@ -95,9 +95,14 @@ class Durability:
             cuts = self._cuts
         reached = sync_written()
         with self._guard:
+            self._check()  # another sync may have failed meanwhile, a roll's
             if cuts == self._cuts:  # else what was synced may have been cut off since
                 self.durable_offset = max(self.durable_offset, reached)
         return reached
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise LogPoisoned(*self._failure.args) from self._failure
 
     def _wake(self, *, sort_out: bool) -> None:
         """Wake the next one of those who need not wait any more; sort_out: look who that is."""

@@ -160,7 +160,7 @@ class LockedLog(Log):
             self._poison(error)
             raise
         with self._mutex:
-            if not self._closed and active is self._live.active:
+            if self._refusal is None and active is self._live.active:
                 active.mark_durable(target)
         return target
 

@@ -6,6 +6,7 @@ because a record's bytes are written before its entry, and its entry before `nex
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Protocol
@@ -95,6 +96,8 @@ class ActiveSegment:
         self._buffer = bytearray()
         self._buffer_bytes = buffer_bytes
         self._rules: Rules = rules_of(entry)
+        self._syncing = threading.Lock()
+        self._lost: LogPoisoned | None = None
         self.reader = SegmentReader(
             store,
             lookup,
@@ -199,8 +202,8 @@ class ActiveSegment:
         """Cut what a failed write left; where that fails, nothing may be promised any more."""
         try:
             self._store.truncate(self.reader.size)
-            self._store.datasync()
-        except StorageError as error:
+            self.datasync()
+        except (StorageError, LogPoisoned) as error:
             raise LogPoisoned(
                 error.errno,
                 "a write failed and could not be rolled back; open the log again",
@@ -346,8 +349,18 @@ class ActiveSegment:
         self.settled = settled
 
     def datasync(self) -> None:
-        """Return once every written record is on the medium."""
-        must_sync(self._store.datasync)
+        """Return once every written record is on the medium. By any thread.
+
+        One at a time, and none after one that failed: the system tells a failure to one caller alone.
+        """
+        with self._syncing:
+            if self._lost is not None:
+                raise LogPoisoned(*self._lost.args) from self._lost
+            try:
+                must_sync(self._store.datasync)
+            except LogPoisoned as error:
+                self._lost = error
+                raise
 
     def mark_durable(self, next_offset: int) -> None:
         """Note in the index that the records before `next_offset` are on the medium; unsynced itself."""

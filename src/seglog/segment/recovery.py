@@ -131,9 +131,11 @@ class TailRecovery:
             first = entry_position(self.next_offset - self.entry.base_offset)
             length = (next_offset - self.next_offset) * ENTRY_BYTES
             known = self._old_index.read(length, first).ljust(length, b"\0")
+            kept = bytearray()
             for checksum, size, position in DENSE_ENTRY.iter_unpack(known):
                 between = self.position <= position and position + size <= end  # else it leads to what others are given
-                self._index.extend(DENSE_ENTRY.pack(checksum, size, position) if between else bytes(ENTRY_BYTES))
+                kept += DENSE_ENTRY.pack(checksum, size, position) if between else bytes(ENTRY_BYTES)
+            self._index.extend(kept)
         self.next_offset = next_offset
 
     def _resume(self, durable: int) -> Found | None:

@@ -47,7 +47,7 @@ class NewIndex:
         self._same = entry_position(0)  # up to here they are those of the old one
         self._different = bytearray()
 
-    def extend(self, entries: bytes | memoryview) -> None:
+    def extend(self, entries: bytes | bytearray | memoryview) -> None:
         """Add entries as packed in the file."""
         self.digest.update(entries)
         if not self._dense:
