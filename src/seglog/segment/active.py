@@ -375,7 +375,12 @@ class ActiveSegment:
         self._index.pwrite(encode_dense_header(base, min(next_offset - base, DURABLE_MAX), salt), 0)
 
     def rescue(self) -> None:
-        """Put on the medium what was appended before an interrupt; the next opening finds it by scanning."""
+        """Put on the medium what was appended before an interrupt; the next opening finds it by scanning.
+
+        After a sync that failed there is nothing to be had: a later one would say nothing of what was written before.
+        """
+        if self._lost is not None:
+            return
         if self._buffer:
             self._store.pwrite(self._buffer, self.reader.size)
         self.datasync()
