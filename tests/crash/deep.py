@@ -32,7 +32,8 @@ from tests.crash.sketch import Sketch
 from tests.proofs import DIRECTORY, LONG, described, tell, write_between
 
 Counts = dict[str, int]
-RECORD = Path(__file__).parents[2] / "docs" / "long-proofs"
+HERE = Path(__file__).parents[2]
+RECORD = HERE / "docs" / "long-proofs"
 SCRATCH = DIRECTORY / "deep"
 KEYS = "states-*.npy"
 
@@ -89,7 +90,7 @@ def run_round(proof: Proof, seed: int) -> Round:
         try:
             counts = import_module(proof.module).one_round(seed, root)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding, kept with its seed
-            failure = "".join(traceback.format_exception_only(error))  # no frames: their paths are those of a machine
+            failure = "".join(traceback.format_exception_only(error)).replace(f"{HERE}/", "")  # no path of a machine
     return Round(proof.name, seed, round(time.monotonic() - began, 1), counts, failure, commit())
 
 
