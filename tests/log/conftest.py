@@ -57,6 +57,19 @@ def until() -> Callable[[Callable[[], Any]], None]:
 
 
 @pytest.fixture
+def is_held() -> Callable[[Any], bool]:
+    """Whether another thread is in the middle of a change of a log that is open for writing."""
+
+    def held(log: Any) -> bool:
+        if not log._mutex.acquire(blocking=False):
+            return True
+        log._mutex.release()
+        return False
+
+    return held
+
+
+@pytest.fixture
 def together() -> Callable[..., None]:
     """Run calls on a thread each, all at once; raise the first error any of them met."""
 

@@ -65,8 +65,14 @@ def started(count: int, work: Callable[[], None]) -> list[threading.Thread]:
     return threads
 
 
-def in_line(durable: Durability, count: int, until: Any) -> None:
-    until(lambda: len(durable._waiting) == count)
+def in_line(durable: Durability, medium: Medium, work: Callable[[], None], until: Any) -> list[threading.Thread]:
+    """Have one thread lead, its sync held up, and the others stand in line behind it; return them all."""
+    medium.hold.clear()
+    leader = started(1, work)
+    medium.began.wait()
+    others = started(THREADS, work)
+    until(lambda: len(durable._waiting) == THREADS)
+    return leader + others
 
 
 @pytest.mark.timeout(120)
@@ -90,7 +96,6 @@ def test_thousands_of_waits_of_many_threads_all_end(tmp_path: Path) -> None:
 @pytest.mark.timeout(60)
 def test_a_leader_who_is_interrupted_leaves_the_lead_to_the_next(until: Any) -> None:
     durable, medium = Durability(0), Medium()
-    medium.hold.clear()
     ends: list[BaseException | None] = []
 
     def work() -> None:
@@ -100,10 +105,7 @@ def test_a_leader_who_is_interrupted_leaves_the_lead_to_the_next(until: Any) -> 
         except KeyboardInterrupt as error:
             ends.append(error)
 
-    threads = started(1, work)
-    medium.began.wait()
-    threads += started(THREADS, work)
-    in_line(durable, THREADS, until)
+    threads = in_line(durable, medium, work, until)
     medium.error = KeyboardInterrupt()
     medium.hold.set()
     for thread in threads:
@@ -116,7 +118,6 @@ def test_one_who_is_interrupted_in_line_does_not_keep_the_others_waiting(
     until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     durable, medium = Durability(0), Medium()
-    medium.hold.clear()
     ends: list[bool] = []
     sleep, unlucky = durability._Waiter.sleep, iter([False, True, False, True])
 
@@ -134,10 +135,7 @@ def test_one_who_is_interrupted_in_line_does_not_keep_the_others_waiting(
         except KeyboardInterrupt:
             ends.append(False)
 
-    threads = started(1, work)
-    medium.began.wait()
-    threads += started(THREADS, work)
-    in_line(durable, THREADS, until)
+    threads = in_line(durable, medium, work, until)
     medium.hold.set()
     for thread in threads:
         thread.join()
@@ -147,7 +145,6 @@ def test_one_who_is_interrupted_in_line_does_not_keep_the_others_waiting(
 @pytest.mark.timeout(60)
 def test_a_failure_is_told_to_all_who_wait_and_to_nobody_whose_records_are_safe(until: Any) -> None:
     durable, medium = Durability(0), Medium()
-    medium.hold.clear()
     told: list[BaseException] = []
     poison = LogPoisoned(errno.EIO, "the medium failed", "log")
 
@@ -162,10 +159,7 @@ def test_a_failure_is_told_to_all_who_wait_and_to_nobody_whose_records_are_safe(
         except LogPoisoned as error:
             told.append(error)
 
-    threads = started(1, work)
-    medium.began.wait()
-    threads += started(THREADS, work)
-    in_line(durable, THREADS, until)
+    threads = in_line(durable, medium, work, until)
     durable.advance(1)
     medium.hold.set()
     for thread in threads:
@@ -177,14 +171,10 @@ def test_a_failure_is_told_to_all_who_wait_and_to_nobody_whose_records_are_safe(
 @pytest.mark.timeout(60)
 def test_those_whose_records_somebody_else_made_safe_need_not_wait_for_the_leader(until: Any) -> None:
     durable, medium = Durability(0), Medium()
-    medium.hold.clear()
-    leader = started(1, lambda: durable.wait(medium.append(), medium.sync))
-    medium.began.wait()
-    others = started(THREADS, lambda: durable.wait(medium.append(), medium.sync))
-    in_line(durable, THREADS, until)
+    leader, *others = in_line(durable, medium, lambda: durable.wait(medium.append(), medium.sync), until)
     durable.advance(THREADS + 1)
     for thread in others:
         thread.join()
     assert medium.syncs == 1
     medium.hold.set()
-    leader[0].join()
+    leader.join()

@@ -38,7 +38,9 @@ def test_a_group_whose_sync_failed_in_another_thread_is_not_acknowledged(watched
     log.close()
 
 
-def test_a_failure_that_the_system_tells_one_caller_alone_is_told_to_the_other_too(watched: Any, until: Any) -> None:
+def test_a_failure_that_the_system_tells_one_caller_alone_is_told_to_the_other_too(
+    watched: Any, until: Any, is_held: Any
+) -> None:
     log = seglog.open(watched, LogConfig(segment_bytes=4096))
     log.append(b"synced by one thread")
     entered, go_on = threading.Event(), threading.Event()
@@ -61,17 +63,11 @@ def test_a_failure_that_the_system_tells_one_caller_alone_is_told_to_the_other_t
         thread.start()
         return thread
 
-    def is_held() -> bool:
-        if not log._mutex.acquire(blocking=False):  # type: ignore[attr-defined] # of a log that is open for writing
-            return True
-        log._mutex.release()  # type: ignore[attr-defined] # as above
-        return False
-
     watched.on_sync = fail_once
     syncing = answer(log.sync)
     entered.wait(20)
     rolling = answer(lambda: log.append(b"x" * 5000))  # seals the segment, which syncs it as well
-    until(is_held)
+    until(lambda: is_held(log))
     go_on.set()
     for thread in (syncing, rolling):
         thread.join(20)

@@ -172,7 +172,7 @@ def test_the_files_of_what_was_cut_are_gone(path: Any) -> None:
         assert len(log.segments) == 2
 
 
-def test_truncate_while_another_thread_waits_for_the_medium(watched: Any, until: Any) -> None:
+def test_truncate_while_another_thread_waits_for_the_medium(watched: Any, until: Any, is_held: Any) -> None:
     """What the waiting thread appended was cut off: nobody may count it as durable, and the thread must not hang."""
     entered, go_on = threading.Event(), threading.Event()
 
@@ -182,20 +182,13 @@ def test_truncate_while_another_thread_waits_for_the_medium(watched: Any, until:
             go_on.wait(20)
 
     with seglog.open(watched, LogConfig(flush_records=1)) as log:
-
-        def truncate_holds_the_log() -> bool:
-            if not log._mutex.acquire(blocking=False):  # type: ignore[attr-defined] # of a log that is open for writing
-                return True
-            log._mutex.release()  # type: ignore[attr-defined] # as above
-            return False
-
         watched.on_sync = hold_up
         waiting = threading.Thread(target=lambda: log.append(b"cut off"), daemon=True)
         waiting.start()
         until(entered.is_set)
         cutting = threading.Thread(target=lambda: log.truncate(0), daemon=True)
         cutting.start()
-        until(truncate_holds_the_log)  # it waits for the sync under way, and who syncs then waits for the log
+        until(lambda: is_held(log))  # it waits for the sync under way, and who syncs then waits for the log
         go_on.set()
         waiting.join(20)
         cutting.join(20)

@@ -125,7 +125,7 @@ def _write_body(record: int, row: int, rows: Rows, offset: int) -> Any:
 
 
 @inlined
-def _seal(record: int, value_hash: Any, salt: Any) -> Any:
+def seal(record: int, value_hash: Any, salt: Any) -> Any:
     """Write and return the checksum of a record whose body stands at address `record`."""
     metadata_len = load_u32(record + 8)
     checksum = xxh64_at(record + CHECKED_FROM, VALUE_BASE - CHECKED_FROM + metadata_len, salt ^ value_hash)
@@ -147,7 +147,7 @@ def _write_group(record: int, start: int, stop: int, rows: Rows, place: Place, e
         position += length
     length, record, entry = record - first, first, address_of(entries)
     for one in range(stop - start):
-        store_u64(entry, _seal(record, hashes[one], place.salt))
+        store_u64(entry, seal(record, hashes[one], place.salt))
         record += load_u32(entry + 8)
         entry += 16
     return length

@@ -10,15 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seglog.kernels.checksum import xxh64_at
+from seglog.kernels.encode import seal
 from seglog.kernels.layout import (
-    CHECKED_FROM,
     GROUP,
     NO_HIGH,
     NO_LOW,
     NULL,
     OK,
-    VALUE_BASE,
     MarksState,
     Summary,
 )
@@ -31,7 +29,6 @@ from seglog.kernels.memory import (
     load_u8,
     load_u32,
     store_i64,
-    store_u64,
 )
 from seglog.kernels.validate import Cursor, check, frame
 
@@ -83,17 +80,14 @@ def _move(record: int, length: int, target: int, offset: int) -> None:
 
 
 @inlined
-def _seal(room: int, entries: Any, first: int, last: int, hashes: Any, salt: Any) -> None:
+def _seal_all(room: int, entries: Any, first: int, last: int, hashes: Any, salt: Any) -> None:
     """Write the checksums of rows first..last, copied to address `room`, and of their entries.
 
     After a group was copied, not record by record: words that were written just now in other pieces are slow to load.
     """
     for row in range(first, last):
         record: Any = room + np.int64(entries[row, 1] >> np.uint64(32))
-        sealed = VALUE_BASE - CHECKED_FROM + load_u32(record + 8)
-        checksum = xxh64_at(record + CHECKED_FROM, sealed, salt ^ hashes[row - first])
-        store_u64(record, checksum)
-        entries[row, 0] = checksum
+        entries[row, 0] = seal(record, hashes[row - first], salt)
 
 
 @kernel
@@ -144,7 +138,7 @@ def copy_survivors(
             position, expected, ordinal = position + size, relative + 1, ordinal + 1
         else:
             reason = after
-        _seal(room, entries, first, rows, moved, target.salt)
+        _seal_all(room, entries, first, rows, moved, target.salt)
         if framed == 0:
             break
     summary = Summary(tombstones, low, high)
