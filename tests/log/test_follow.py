@@ -131,6 +131,20 @@ def test_following_ends_with_an_error_where_the_log_was_cut(pair: Any) -> None:
         next(records)
 
 
+@pytest.mark.parametrize("gap", [0, 1, 5, 2**33])
+def test_a_cut_is_told_where_the_log_went_on_behind_a_gap(pair: Any, gap: int) -> None:
+    """What was read last stands in the gap now: a follower of a compacted log left it."""
+    writer, follower = pair
+    for _ in range(2):
+        writer.append(b"v")
+    tail = follower.tail(0)
+    assert len(tail.poll()) == 2
+    writer.truncate(1)
+    writer.append_at(1 + gap, seglog.Record(0, 0, None, b"new"))
+    with pytest.raises(seglog.LogTruncated):
+        tail.poll()
+
+
 def test_following_ends_with_an_error_where_the_log_is_closed(pair: Any) -> None:
     writer, follower = pair
     writer.append(b"v")

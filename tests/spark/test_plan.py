@@ -192,3 +192,21 @@ def test_where_no_record_is_so_late_the_strategy_decides_the_start_and_an_end_is
 def test_offsets_outside_the_log_are_moved_into_it_where_loss_may_be() -> None:
     bounded = {"startingOffsets": offsets(p0=2), "endingOffsets": offsets(p0=50)}
     assert planned(snapshot((5, 10, MIB)), failOnDataLoss="false", **bounded) == [(0, 5, 10)]
+
+
+def test_a_gap_between_two_segments_is_of_the_file_behind_it_which_a_truncate_takes_away() -> None:
+    log = LogSnapshot(
+        "t", 0, "/t/0", 2, 30, (Extent(0, 10, 100, file=1), Extent(15, 20, 100, file=4), Extent(20, 30, 9, 5))
+    )
+    assert [log.file_of(offset) for offset in (1, 2, 9, 10, 14, 15, 19, 20, 29, 30)] == [
+        None,
+        1,
+        1,
+        4,
+        4,
+        4,
+        4,
+        5,
+        5,
+        None,
+    ]

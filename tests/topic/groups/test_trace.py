@@ -52,6 +52,18 @@ def test_a_truncate_below_a_position_is_noticed_however_the_log_grows_and_one_ab
             assert was_cut(known, trace_of(log.view(), 10)) == (cut < 10)
 
 
+@pytest.mark.parametrize("gap", [0, 1, 40])
+def test_a_truncate_below_a_position_is_noticed_where_the_log_went_on_behind_a_gap(gap: int) -> None:
+    for cut in range(1, 20):
+        with filled() as log:
+            known, above = trace_of(log.view(), 10), trace_of(log.view(), cut)
+            log.truncate(cut)
+            log.append_at(cut + gap, seglog.Record(0, 0, b"k", b"new"))
+            grow(log, 30)
+            assert was_cut(known, trace_of(log.view(), 10)) == (cut < 10)
+            assert not was_cut(above, trace_of(log.view(), cut)), "all before it is there"
+
+
 def test_a_log_made_anew_is_another_one() -> None:
     with filled() as log, filled() as other:
         assert was_cut(trace_of(log.view(), 10), trace_of(other.view(), 10))
