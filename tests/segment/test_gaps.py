@@ -56,3 +56,16 @@ def test_a_copy_over_the_records_before_it_does_not_pass_for_compaction(workshop
             reader.read(offset)
         with pytest.raises(CorruptRecord):
             list(reader.scan(offset, offset + 1))
+
+
+@pytest.mark.parametrize("lie", [(1001, 1005), (1004, 1009), (1000, 1012)], ids=str)
+@pytest.mark.parametrize("rest", [[], [1012], [1009, 1012]], ids=str)
+def test_a_lookup_that_leads_behind_records_hides_none(workshop: Any, lie: tuple[int, int], rest: list[int]) -> None:
+    told, place = lie
+    made = workshop.store([Record(offset, offset, None, b"%d" % offset) for offset in OFFSETS], dense=False)
+    at = dict(zip(OFFSETS, made.positions, strict=True))
+    pairs = [(told - 1000, at[place]), *((offset - 1000, at[offset]) for offset in rest if offset > place)]
+    reader = SegmentReader(made.store, SparseLookup(pairs), made.rules, next_offset=1013, size=made.end, marks=list)
+    assert [reader.read(offset).offset for offset in OFFSETS] == OFFSETS
+    for start in range(1000, 1013):
+        assert [record.offset for record in reader.scan(start, 1013)] == [one for one in OFFSETS if one >= start]

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from seglog.errors import CorruptRecord, OffsetCompacted
-from seglog.format.codec import InvalidRecord
+from seglog.format.codec import Framed, InvalidRecord
 from seglog.format.index import Mark, floor_mark
 from seglog.record import Record
 from seglog.segment.long import LONG_BYTES, read_long
@@ -98,14 +98,17 @@ class SegmentReader:
         failed: CorruptRecord | None = None
         for position, first in self._starts(offset):
             for walk in self._walks(position, first, offset, keep):
-                for record, _, length in walk:
-                    if record.offset == offset:
-                        return record
-                    if record.offset > offset:
-                        moved = self._behind_gap(offset, walk.position - length, record.offset)
-                        if moved is not None:
-                            return moved
-                        raise OffsetCompacted(offset, record.offset)
+                met = _first_from(walk, offset)
+                if met is not None and met[0].offset == offset:
+                    return met[0]
+                if met is not None:
+                    at, later = walk.position - met[2], met[0].offset
+                    if self._led_behind(position, at):
+                        break
+                    moved = self._behind_gap(offset, at, later)
+                    if moved is not None:
+                        return moved
+                    raise OffsetCompacted(offset, later)
                 if not self._breaks_off(walk, offset + 1):
                     if failed is None:
                         raise OffsetCompacted(offset, self.next_offset)
@@ -218,18 +221,28 @@ class SegmentReader:
         if place is not None and self._record_at(place, offset, keep=0) is not None:
             return place[2], offset
         for position, first in self._starts(offset):
-            damage = None
-            for walk in self._walks(position, first, offset):
-                for record, _, length in walk:
-                    if record.offset == offset or (record.offset > offset and damage is None):
-                        return walk.position - length, record.offset
-                    if record.offset > offset and damage is not None:
-                        return damage
-                damage = damage or (None if walk.reason is None else (walk.position, walk.expected))
-            proven = walk.position > position or (position, first) == (self.rules.codec.header_bytes, self.base_offset)
-            if proven and (walk.reason is None or walk.expected == offset):  # else the lookup may have led astray
-                return damage or (walk.position, walk.expected)
-        return (place[2], offset) if place is not None else (walk.position, walk.expected)
+            found, sure = self._seek_from(position, first, offset)
+            if sure:
+                return found
+        return (place[2], offset) if place is not None else found
+
+    def _seek_from(self, position: int, first: int, offset: int) -> tuple[tuple[int, int], bool]:
+        """Return what `seek` does as seen from a place that the lookup gave, and whether that did not lead astray."""
+        damage: tuple[int, int] | None = None
+        for walk in self._walks(position, first, offset):
+            met = _first_from(walk, offset)
+            if met is not None:
+                found = walk.position - met[2], met[0].offset
+                if found[1] == offset:
+                    return found, True
+                return damage or found, not self._led_behind(position, found[0])
+            damage = damage or (None if walk.reason is None else (walk.position, walk.expected))
+        proven = walk.position > position or (position, first) == (self.rules.codec.header_bytes, self.base_offset)
+        return damage or (walk.position, walk.expected), proven and (walk.reason is None or walk.expected == offset)
+
+    def _led_behind(self, start: int, met: int) -> bool:
+        """Whether the lookup lied: the record of a later offset stands at `met`, and it led there as to an earlier."""
+        return met == start > self.rules.codec.header_bytes
 
     def scan(
         self, start: int, stop: int, on_corrupt: OnCorrupt | None = None, keep: int | None = None
@@ -280,6 +293,11 @@ class SegmentReader:
         if self._breaks_off(walk, stop):
             raise self._corrupt(walk)
         return None
+
+
+def _first_from(walk: StoreWalk, offset: int) -> Framed | None:
+    """Return the first record of a walk that has this offset or a later one."""
+    return next((framed for framed in walk if framed[0].offset >= offset), None)
 
 
 def _raise_or_tell(error: CorruptRecord, on_corrupt: OnCorrupt | None) -> None:
