@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import seglog
+from seglog.log.repair import repair_storage
 from seglog.record import Record
+from seglog.storage import LocalStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -331,3 +333,60 @@ def test_14_a_store_under_the_name_of_another_brings_no_record_at_another_offset
             seglog.open(scene.path, mode=mode)
     last.write_bytes(right)
     check_all(scene.path)
+
+
+def lose_manifests(path: Path) -> None:
+    (path / "MANIFEST").unlink()
+    (path / "MANIFEST.prev").unlink()
+
+
+@pytest.mark.parametrize("compacted", [False, True], ids=["dense", "compacted"])
+@pytest.mark.parametrize("how", ["copied", "copied with its lookups", "renamed", "exchanged"])
+def test_14_without_any_manifest_a_store_under_the_name_of_another_is_refused(
+    scene: Any, how: str, compacted: bool
+) -> None:
+    """Its salt stands in another store or is bound by the lookups of another place."""
+    fill(scene, compacted=compacted)
+    one, other = scene.entry(0), scene.entry(-1)
+    store, place = scene.path / one.name(), scene.path / other.name()
+    before = {record.offset: record for record in seglog.open(scene.path, mode="r").scan()}
+    lose_manifests(scene.path)
+    right = place.read_bytes()
+    if how == "renamed":
+        store.rename(place)
+    elif how == "exchanged":
+        place.write_bytes(store.read_bytes())
+        store.write_bytes(right)
+    else:
+        shutil.copyfile(store, place)
+    if how == "copied with its lookups":
+        for kind in ("index", "offsets", "times"):
+            if (scene.path / one.name(kind)).exists():
+                shutil.copyfile(scene.path / one.name(kind), scene.path / other.name(kind))
+    names = sorted(path.name for path in scene.path.iterdir())
+    for mode in ("r", "a"):
+        with pytest.raises(seglog.CorruptLog, match="move it away"):
+            seglog.open(scene.path, mode=mode)
+    with pytest.raises(seglog.CorruptLog, match="move it away"):
+        repair_storage(LocalStorage(scene.path))
+    assert sorted(path.name for path in scene.path.iterdir()) == names, "nothing was changed"
+    if how == "copied":
+        with pytest.raises(seglog.CorruptLog, match=place.name):  # the one that its lookups do not fit
+            seglog.open(scene.path)
+        place.unlink()
+        repair_storage(LocalStorage(scene.path))
+        with seglog.open(scene.path) as log:
+            found = {record.offset: record for record in log.scan()}
+        assert found == {offset: before[offset] for offset in before if offset < other.base_offset}
+
+
+def fill(scene: Any, *, compacted: bool) -> None:
+    if not compacted:
+        return scene.fill(VALUES, SMALL)
+    config = seglog.LogConfig(segment_bytes=512, index_interval_bytes=64, retention=seglog.Retention(compact=True))
+    with seglog.open(scene.path, config) as log:
+        for number in range(40):
+            log.append(b"value %04d" % number, key=b"key %d" % (number % 9))
+        log.compact()
+        log.append(b"last", key=b"key")
+    return None

@@ -116,6 +116,12 @@ def _decode_sparse(data: bytes, magic: bytes, size: int, salt: int) -> bytes | N
     return body[_SPARSE_HEADER.size :]
 
 
+def is_bound(data: bytes, salt: int) -> bool:
+    """Whether a sparse lookup file is whole and the one of the store with this salt."""
+    body = data[: -_CHECK.size]
+    return len(body) >= _SPARSE_HEADER.size and data[-_CHECK.size :] == _CHECK.pack(xxh64_intdigest(body, salt))
+
+
 def unpack_marks(marks: bytes | bytearray) -> list[Mark]:
     """Return packed marks as values."""
     return [Mark(*fields) for fields in MARK.iter_unpack(bytes(marks))]

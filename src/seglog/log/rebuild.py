@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -17,16 +16,17 @@ from seglog.clock import Clock
 from seglog.config import LogConfig
 from seglog.errors import CorruptLog, StorageError
 from seglog.format import filename
-from seglog.format.index import DENSE_HEADER_BYTES, decode_durable_records
+from seglog.format.index import DENSE_HEADER_BYTES
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.log.catalog import read_manifest
+from seglog.log.identity import check_places, is_foreign, previous_manifest, stores_of
 from seglog.segment.cut import cut_entry
 from seglog.segment.lookup import SparseLookup
 from seglog.segment.reader import SegmentReader
 from seglog.segment.report import RecoveryEvent
 from seglog.segment.resync import find_record
-from seglog.segment.sealed import read_whole, rules_of
+from seglog.segment.sealed import rules_of
 from seglog.segment.survey import Tally, survey
 from seglog.storage import File, Storage
 
@@ -71,48 +71,10 @@ def read_or_rebuild(
 
 def _objection(storage: Storage, manifest: Manifest, names: Iterable[str]) -> str | None:
     """Return why a manifest that can be read is not this log's own of today, None where it is."""
-    if _is_foreign(storage, manifest):
+    if is_foreign(storage, manifest):
         return "MANIFEST is that of another log"
     newer = _newer_store(storage, manifest, names)
     return None if newer is None else f"MANIFEST is older than the log: it does not know of {newer}"
-
-
-def _is_foreign(storage: Storage, manifest: Manifest) -> bool:
-    """Whether a manifest was put in another one's place: no store is of its log, and they are proven to be of theirs.
-
-    The proof is MANIFEST.prev, or an index that fits its store. Without one, the stores may be what is out of place.
-    """
-    if _log_id(storage, manifest.active.name()) == manifest.log_id:
-        return False  # what nearly every opening finds: one head was read
-    whose = {name: _log_id(storage, name) for name, _ in _stores(storage.names())}
-    if manifest.log_id in whose.values():
-        return False
-    previous = _previous(storage)
-    if previous is not None:
-        return previous.log_id in whose.values()
-    return any(log_id is not None and _has_own_index(storage, name) for name, log_id in whose.items())
-
-
-def _log_id(storage: Storage, name: str) -> int | None:
-    """Return which log a store says it is of, None where it is missing or does not say."""
-    try:
-        store = storage.open(name)
-    except StorageError as error:
-        if error.errno == errno.ENOENT:
-            return None
-        raise
-    header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
-    return None if header is None else header.log_id
-
-
-def _has_own_index(storage: Storage, name: str) -> bool:
-    """Whether the index beside a store was made for it: its check binds the store's salt."""
-    parsed, store = filename.parse_segment_file(name), storage.open(name)
-    header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
-    if parsed is None or header is None:
-        return False
-    index = read_whole(storage, filename.segment_file(parsed.base_offset, parsed.number, filename.INDEX))
-    return decode_durable_records(index[:DENSE_HEADER_BYTES], parsed.base_offset, header.salt) is not None
 
 
 def _newer_store(storage: Storage, manifest: Manifest, names: Iterable[str]) -> str | None:
@@ -123,13 +85,13 @@ def _newer_store(storage: Storage, manifest: Manifest, names: Iterable[str]) -> 
     """
     known = {str(entry.file) for entry in manifest.segments}
     stores = [name for name in names if name.endswith(filename.STORE)]
-    later = _stores(name for name in stores if filename.number_within(name) not in known)
+    later = stores_of(name for name in stores if filename.number_within(name) not in known)
     found = [
         name for name, parsed in later if parsed.number >= manifest.next_file and _is_unknown(storage, name, manifest)
     ]
     if not found:
         return None
-    previous = _previous(storage)
+    previous = previous_manifest(storage)
     if previous is None or previous.log_id != manifest.log_id or previous.version < manifest.version:
         return None
     same = storage.identity(filename.MANIFEST) == storage.identity(filename.MANIFEST_PREVIOUS)
@@ -150,19 +112,13 @@ def _is_unknown(storage: Storage, name: str, manifest: Manifest) -> bool:
     return header.salt not in {entry.salt for entry in manifest.segments}
 
 
-def _stores(names: Iterable[str]) -> Iterator[tuple[str, filename.SegmentFile]]:
-    for name in names:
-        parsed = filename.parse_segment_file(name) if name.endswith(filename.STORE) else None
-        if parsed is not None and parsed.kind == filename.STORE:
-            yield name, parsed
-
-
 def rebuild_manifest(
     storage: Storage, config: LogConfig | None, clock: Clock, why: str
 ) -> tuple[Manifest, RecoveryEvent]:
     """Return the manifest that the stores add up to, and the report of it; CorruptLog where they are no log."""
-    previous = _previous(storage)
+    previous = previous_manifest(storage)
     known = {entry.file: entry for entry in previous.segments} if previous else {}
+    check_places(storage, known)
     found = list(_candidates(storage, known, clock()))
     if not found:
         raise CorruptLog(f"{storage.path}: {why}, and no store is left to rebuild it from")
@@ -187,22 +143,15 @@ def rebuild_manifest(
     return manifest, RecoveryEvent(kind="manifest", path=f"{storage.path}/{filename.MANIFEST}", detail=detail)
 
 
-def _previous(storage: Storage) -> Manifest | None:
-    with suppress(CorruptLog):
-        return read_manifest(storage, filename.MANIFEST_PREVIOUS)
-    return None
-
-
 def _candidates(storage: Storage, known: dict[int, SegmentEntry], now: int) -> Iterator[_Candidate]:
     """Yield every store whose identity is known, with the figures its records give."""
-    for name, parsed in _stores(storage.names()):
+    for name, parsed in stores_of(storage.names()):
         store = storage.open(name)
         header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
         entry = known.get(parsed.number)
         if entry is not None and entry.sealed:
             yield _Candidate(entry, store, header.log_id if header else 0, header.span if header else 0)
         elif header is not None:
-            _check_whose(store, header.salt, parsed.number, known)
             fresh = SegmentEntry(
                 base_offset=parsed.base_offset,
                 file=parsed.number,
@@ -213,15 +162,6 @@ def _candidates(storage: Storage, known: dict[int, SegmentEntry], now: int) -> I
             yield _Candidate(_counted(fresh, store, now), store, header.log_id, header.span)
         elif entry is not None:
             yield _Candidate(_counted(entry, store, now), store, 0, 0)
-
-
-def _check_whose(store: File, salt: int, number: int, known: dict[int, SegmentEntry]) -> None:
-    """Raise CorruptLog for a store that is another's by what is known: its records would come at other offsets."""
-    if any((entry.salt == salt) != (file == number) for file, entry in known.items()):
-        raise CorruptLog(
-            f"{store.path}: MANIFEST is lost, and by MANIFEST.prev this is another file than its name says; nothing "
-            "was changed: restore it, or move it away to go on without it"
-        )
 
 
 def _counted(entry: SegmentEntry, store: File, now: int) -> SegmentEntry:

@@ -170,11 +170,11 @@ def survey_marks(store: File, rules: Rules, end: int, interval: int) -> MarkBuil
     return marks
 
 
-def read_whole(storage: Storage, name: str) -> bytes:
-    """Return a lookup file's bytes, empty where there is none or it cannot be read."""
+def read_whole(storage: Storage, name: str, most: int | None = None) -> bytes:
+    """Return a lookup file's bytes (the first `most`), empty where there is none or it cannot be read."""
     try:
         file = storage.open(name)
-        return file.pread(file.size(), 0)
+        return file.pread(file.size() if most is None else most, 0)
     except StorageError:
         return b""
 

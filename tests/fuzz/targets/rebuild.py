@@ -42,8 +42,7 @@ def target(data: bytes) -> None:
     forged = way >= 2
     if way:
         files = changed(files, choices, names_of(log, ".store") or names_of(log), mended=forged)
-    # Without any manifest nothing tells whose bytes a store's are: one under another's name passes for it.
-    storage, source = storage_of(files), None if forged or (way and how == BOTH_LOST) else log
+    storage, source = storage_of(files), None if forged else log
     for mode in ("r", "a"):
         with suppress(SeglogError), seglog.open(storage, mode=mode) as opened:
             check_reading(opened, source, rebuilt=True)
