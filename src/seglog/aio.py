@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from seglog.errors import InvalidType, LogClosed, SeglogError, StreamOverflow
+from seglog.errors import InvalidType, LogClosed, StreamOverflow
+from seglog.log.group import Appended, Draft
 from seglog.log.log import Log
 from seglog.log.opening import Expose, Mode, open_log
 from seglog.log.tail import FIRST_WAIT, LONGEST_WAIT
@@ -53,7 +54,7 @@ class AsyncLog:
     def __init__(self, log: Log) -> None:
         self.log = log
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="seglog-append")
-        self._waiting: list[tuple[Callable[[], int], asyncio.Future[int]]] = []
+        self._waiting: list[tuple[Draft, asyncio.Future[int]]] = []
         self._task: asyncio.Task[None] | None = None
         self._closed = False
         self._closing: asyncio.Task[None] | None = None
@@ -78,12 +79,9 @@ class AsyncLog:
         expected_offset: int | None = None,
     ) -> int:
         """Append one record; as Log.append."""
-        call = partial(
-            self.log.append, value, key=key, timestamp=timestamp, headers=headers, expected_offset=expected_offset
-        )
         self._check_open()
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting.append((call, future))
+        self._waiting.append((Draft(value, key, timestamp, headers, expected_offset), future))
         if self._task is None:
             self._task = asyncio.create_task(self._write_waiting())
         return await future
@@ -98,7 +96,7 @@ class AsyncLog:
             while self._waiting:
                 batch, self._waiting = [one for one in self._waiting if not one[1].cancelled()], []
                 results = await asyncio.get_running_loop().run_in_executor(
-                    self._writer, self._append_all, [call for call, _ in batch]
+                    self._writer, self._append_each, [draft for draft, _ in batch]
                 )
                 for (_, future), result in zip(batch, results, strict=True):
                     if future.cancelled():
@@ -110,14 +108,11 @@ class AsyncLog:
         finally:
             self._task = None
 
-    def _append_all(self, calls: list[Callable[[], int]]) -> list[int | Exception]:
-        results: list[int | Exception] = []
+    def _append_each(self, drafts: list[Draft]) -> Sequence[Appended]:
         try:
-            with self.log.grouped():
-                results += map(_outcome, calls)
-        except SeglogError as error:  # the sync they share failed: none of them is acknowledged
-            return [result if isinstance(result, Exception) else error for result in results]
-        return results
+            return self.log.append_each(drafts)
+        except Exception as error:  # noqa: BLE001 - each task hears it: none of them is acknowledged
+            return [error] * len(drafts)
 
     async def append_stream(
         self,
@@ -237,13 +232,6 @@ class AsyncLog:
             await asyncio.get_running_loop().run_in_executor(self._writer, self.log.close)
         finally:
             self._writer.shutdown(wait=False)
-
-
-def _outcome(call: Callable[[], int]) -> int | Exception:
-    try:
-        return call()
-    except Exception as error:  # noqa: BLE001 - each goes to the task that waits for it
-        return error
 
 
 def _take(records: Iterator[Record], most: int) -> list[Record]:

@@ -34,14 +34,14 @@ class Slow:
     def __init__(self, log: Any) -> None:
         self.entered, self.go_on = threading.Event(), threading.Event()
         self._inner = log.log
-        self._append = self._inner.append
-        self._inner.append = self._hold_up
+        self._append_each = self._inner.append_each
+        self._inner.append_each = self._hold_up
 
-    def _hold_up(self, *args: Any, **options: Any) -> int:
-        self._inner.append = self._append
+    def _hold_up(self, drafts: Any) -> Any:
+        self._inner.append_each = self._append_each
         self.entered.set()
         assert self.go_on.wait(DEADLINE_SECONDS)
-        return int(self._append(*args, **options))
+        return self._append_each(drafts)
 
 
 def test_a_cancelled_append_disturbs_no_other(place: Any) -> None:

@@ -92,6 +92,13 @@ def append_buffered(storage: Storage, ledger: Ledger) -> None:
     ledger.append(log, 3)
 
 
+def append_for_many(storage: Storage, ledger: Ledger) -> None:
+    log = opened(storage, ledger)
+    ledger.append_each(log, 12, size=80)
+    ledger.append(log)
+    ledger.append_each(log, 3)
+
+
 def append_stream(storage: Storage, ledger: Ledger) -> None:
     log = opened(storage, ledger)
     ledger.append(log)
@@ -220,6 +227,8 @@ SCENARIOS = [
     Scenario("append across blocks", filled(ROOMY, 2), append_long),
     Scenario("append, each durable", filled(EACH, 2), append_each_durable),
     Scenario("append, buffered", filled(BUFFERED, 2), append_buffered),
+    Scenario("append for many callers", filled(SMALL, 2), append_for_many),
+    Scenario("append for many callers, each durable", filled(EACH, 2), append_for_many),
     Scenario("append a stream", filled(ROOMY, 2), append_stream),
     Scenario("append a batch", filled(ROOMY, 3), append_batch),
     Scenario("append a batch of many segments", filled(SMALL, 2), append_large_batch),
@@ -273,6 +282,9 @@ def _calls(config: seglog.LogConfig) -> list[Call]:
             log, source.randrange(1, 6), key=source.choice(KEYS), pieces=True
         ),
         lambda log, ledger, source: ledger.append_batch(log, source.randrange(6, 20), key=b"k", pieces=True),
+        lambda log, ledger, source: ledger.append_each(
+            log, source.randrange(1, 9), key=source.choice(KEYS), size=source.choice([0, 20, 200])
+        ),
         lambda log, ledger, source: ledger.sync(log),
         lambda log, ledger, source: ledger.truncate(
             log, source.randrange(max(ledger.known.start, ledger.next_offset - 9), ledger.next_offset + 1)

@@ -68,6 +68,10 @@ class LogMachine(RuleBasedStateMachine):
     def append(self, key: bytes | None, size: int, records: int) -> None:
         self.ledger.append(self.log, records, key=key or self.a_key, size=size)
 
+    @rule(key=keys, size=SIZES, records=st.integers(1, 9))
+    def append_each(self, key: bytes | None, size: int, records: int) -> None:
+        self.ledger.append_each(self.log, records, key=key or self.a_key, size=size)
+
     @rule(key=keys, records=st.integers(1, 12))
     def append_batch(self, key: bytes | None, records: int) -> None:
         self.ledger.append_batch(self.log, records, key=key or self.a_key, pieces=True)

@@ -11,6 +11,7 @@ import pytest
 
 import seglog
 from seglog import LogConfig
+from seglog.log.group import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,19 +22,12 @@ def refuse(path: str) -> None:
     raise seglog.StorageError(errno.EIO, "refused", path)
 
 
-def test_a_group_whose_sync_failed_in_another_thread_is_not_acknowledged(watched: Any, together: Any) -> None:
+def test_a_group_whose_sync_failed_is_not_acknowledged(watched: Any) -> None:
     log = seglog.open(watched, LogConfig(flush_records=1))
     log.append(b"durable")
-
-    def append_while_another_thread_fails() -> None:
-        with log.grouped():
-            log.append(b"lost")
-            watched.on_sync = refuse
-            with pytest.raises(seglog.LogPoisoned):
-                together(log.sync)
-
+    watched.on_sync = refuse
     with pytest.raises(seglog.LogPoisoned):
-        append_while_another_thread_fails()
+        log.append_each([Draft(b"lost"), Draft(b"lost, too")])
     assert log.durable_offset == log.next_offset == 1
     log.close()
 
@@ -79,8 +73,10 @@ def test_a_failure_that_the_system_tells_one_caller_alone_is_told_to_the_other_t
 def test_a_group_without_an_append_waits_for_nothing(watched: Any) -> None:
     with seglog.open(watched) as log:
         log.append(b"before the policy")
-    with seglog.open(watched, LogConfig(flush_records=1)) as log, log.grouped():
+    with seglog.open(watched, LogConfig(flush_records=1)) as log:
         watched.on_sync = refuse
+        assert log.append_each([]) == []
+        assert [type(one) for one in log.append_each([Draft(b"v", expected_offset=9)])] == [seglog.OffsetConflict]
     watched.on_sync = lambda path: None
 
 

@@ -154,20 +154,6 @@ def test_without_holding_anything_up_there_are_fewer_syncs_than_appends(watched:
         assert len(syncs) < 640
 
 
-def test_appends_of_a_group_share_one_sync(watched: Any) -> None:
-    syncs: list[str] = []
-    with seglog.open(watched, LogConfig(flush_records=1)) as log:
-        watched.on_sync = syncs.append
-        with log.grouped():
-            for _ in range(10):
-                log.append(b"v")
-            log.append_stream([b"v"])
-            assert log.durable_offset == 0
-        assert (log.durable_offset, len(syncs)) == (11, 1)
-        log.append(b"v")
-        assert len(syncs) == 2
-
-
 def test_concurrent_syncs_are_one(watched: Any, together: Any, until: Any) -> None:
     go_on, syncs = threading.Event(), []
 

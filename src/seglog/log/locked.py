@@ -40,7 +40,6 @@ class LockedLog(Log):
         self._mutex = threading.RLock()
         self._streaming = False
         self._inherited = False
-        self._group = threading.local()
         self._refusal: Callable[[], SeglogError] | None = None
         self._durability = live.durability
         self._flush_records = live.config.flush_records
@@ -164,20 +163,8 @@ class LockedLog(Log):
                 active.mark_durable(target)
         return target
 
-    @contextmanager
-    def grouped(self) -> Iterator[None]:
-        """Let the appends of this thread within the context share a sync; see Log.grouped."""
-        self._group.open, self._group.reached = True, 0
-        try:
-            yield
-        finally:
-            self._group.open = False
-        self._flush_if_due(self._group.reached)  # not the log's end: poisoning moves that back
-
     def _flush_if_due(self, next_offset: int) -> None:
-        if getattr(self._group, "open", False):
-            self._group.reached = next_offset
-        elif self._is_due(next_offset):
+        if self._is_due(next_offset):
             self._durability.wait(next_offset, self._sync_written)
 
     def _is_due(self, next_offset: int) -> bool:
@@ -185,8 +172,7 @@ class LockedLog(Log):
         refusal at the sync would come after the record is in.
         """
         due = self._flush_records
-        waits = due is None or getattr(self._group, "open", False)
-        return not waits and next_offset - self._durability.durable_offset >= (due or 0)
+        return due is not None and next_offset - self._durability.durable_offset >= due
 
     # --- the end ------------------------------------------------------------------------------------------------
 

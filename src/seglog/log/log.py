@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from seglog.errors import (
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from seglog.log.check import Progress
     from seglog.log.compaction import CompactionReport
     from seglog.log.explain import Explainer, Explanation
+    from seglog.log.group import Appended, Draft
     from seglog.log.repair import RepairReport
     from seglog.log.staging import StagedSegment
 
@@ -104,6 +104,14 @@ class Log(ReadableLog):
         """
         self._refuse("append")
 
+    def append_each(self, drafts: Sequence[Draft]) -> list[Appended]:
+        """Append each of many records as `append` does, with one write and one sync for all that it can.
+
+        Returns for each its offset, or the error that `append` would raise; a write that fails takes all that were in
+        it. LogPoisoned where writing is over: then none is acknowledged.
+        """
+        self._refuse("append")
+
     def is_ready(self, length: int) -> bool:
         """Whether an append of so many bytes could begin at once, and would neither roll a segment nor sync.
 
@@ -116,10 +124,6 @@ class Log(ReadableLog):
     def failure(self) -> LogPoisoned | None:
         """What stopped the writing until the log is opened anew, a failed sync or rollback; None if nothing did."""
         return None
-
-    def grouped(self) -> AbstractContextManager[None]:
-        """Let the appends of this thread within the context share the sync that the flush policy asks of each."""
-        return nullcontext()
 
     def append_at(self, offset: int, record: Record) -> int:
         """Append a record of another log at its own offset (next_offset or later, leaving a gap); for followers."""

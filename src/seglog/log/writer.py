@@ -21,6 +21,7 @@ from seglog.errors import (
 from seglog.format.codec import encode_headers, record_length
 from seglog.log.compaction import CompactingLog
 from seglog.log.fill import check_widest, fill
+from seglog.log.group import Appended, Draft, Group, checked_row, checked_rows
 from seglog.log.pins import pull_back_pins
 from seglog.log.staging import (
     StagedSegment,
@@ -31,9 +32,6 @@ from seglog.log.staging import (
     refuse_rebuilt,
 )
 from seglog.record import (
-    MAX_KEY_BYTES,
-    MAX_TIMESTAMP,
-    MIN_TIMESTAMP,
     Header,
     Record,
     checked_bytes,
@@ -64,18 +62,7 @@ class LogWriter(CompactingLog):
         expected_offset: int | None = None,
     ) -> int:
         """Append one record and return its offset; see Log.append."""
-        if value is not None and type(value) is not bytes:
-            value = checked_bytes(value, "value")
-        if key is None:
-            if self._needs_keys:
-                raise KeyRequired
-        elif type(key) is not bytes or len(key) > MAX_KEY_BYTES:
-            key = checked_key(key)
-        if timestamp is None:
-            timestamp = self._clock()
-        elif type(timestamp) is not int or not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
-            timestamp = checked_timestamp(timestamp)
-        packed = encode_headers(checked_headers(headers)) if headers != () else b""
+        timestamp, key, value, packed = checked_row(value, key, timestamp, headers, self._needs_keys, self._clock)
         with self._mutex:
             if self._refusal is not None or self._streaming:
                 self._check_writable()
@@ -88,6 +75,19 @@ class LogWriter(CompactingLog):
         if self._flush_records is not None:
             self._flush_if_due(offset + 1)
         return offset
+
+    def append_each(self, drafts: Sequence[Draft]) -> list[Appended]:
+        """Append what many callers want; see Log.append_each."""
+        rows = checked_rows(drafts, lambda draft: checked_row(*draft[:4], self._needs_keys, self._clock))
+        with self._writing():
+            group, before = Group(self._live), self._live.active.next_offset
+            group.append(rows, drafts)
+            end = self._live.active.next_offset
+            if self._live.ages and end > before:
+                self._live.last_append = self._clock()
+        if self._flush_records is not None and end > before:
+            self._flush_if_due(end)
+        return group.outcomes
 
     def is_ready(self, length: int) -> bool:
         """Whether an append could begin at once, and would neither roll nor sync; see Log.is_ready."""

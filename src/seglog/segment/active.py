@@ -7,7 +7,7 @@ because a record's bytes are written before its entry, and its entry before `nex
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -40,6 +40,9 @@ from seglog.storage import File, Storage, must_sync
 INDEX_EVERY_BYTES = 1024 * 1024
 JOIN_BELOW = 64 * 1024
 STREAM_BUFFER = 256 * 1024
+
+
+Row = tuple[int, bytes | None, bytes | None, bytes]  # timestamp, key, value, packed headers
 
 
 class Encoder(Protocol):
@@ -171,6 +174,24 @@ class ActiveSegment:
             self._roll_back()
             raise
         self._admit(offset, timestamp, checksum, length, value is None)
+        self._publish()
+
+    def append_run(self, rows: Sequence[Row]) -> None:
+        """Append records with one write; on an error nothing of any stays."""
+        self.write_buffer()
+        base, salt, parts, admitted = self.entry.base_offset, self.entry.salt, list[bytes](), []
+        for offset, (timestamp, key, value, headers) in enumerate(rows, self.next_offset):
+            pieces, checksum, length = NATIVE.encode(offset - base, timestamp, key, value, headers, salt)
+            parts += pieces
+            admitted.append((offset, timestamp, checksum, length, value is None))
+        self.settled = False
+        try:
+            self._store.pwrite(b"".join(parts), self.size)
+        except Exception:
+            self._roll_back()
+            raise
+        for one in admitted:
+            self._admit(*one)
         self._publish()
 
     def _admit(self, offset: int, timestamp: int, checksum: int, length: int, tombstone: bool) -> None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from seglog.errors import OffsetCompacted
+from seglog.log.group import Draft
 from seglog.log.log import Log
 from seglog.record import Record
 
@@ -213,6 +214,21 @@ class Ledger:
             self.begin(self.grown([record]))
             log.append(record.value, key=record.key, timestamp=record.timestamp)
             self.done(log)
+
+    def append_each(self, log: Log, records: int, *, key: bytes | None = None, **options: int | bool) -> None:
+        """Append records of many callers at once: any first part of them. Raises the first error that one was told."""
+        known = self.known
+        batch = [self.make(key, **options) for _ in range(records)]  # type: ignore[arg-type] # the options of make
+        self.begin(*(self.grown(batch[:count], known) for count in range(1, records + 1)))
+        outcomes = log.append_each([Draft(record.value, record.key, record.timestamp) for record in batch])
+        taken = [record for record, outcome in zip(batch, outcomes, strict=True) if isinstance(outcome, int)]
+        self.begin(self.grown(taken, known))
+        offsets = [outcome for outcome in outcomes if isinstance(outcome, int)]
+        assert offsets == list(range(known.next_offset, self.next_offset)), f"{offsets} were told"
+        self.done(log)
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
 
     def append_stream(self, log: Log, *, size: int = 40, key: bytes | None = None) -> None:
         """Append one record whose value comes in pieces of five bytes."""

@@ -1,0 +1,136 @@
+"""Records of many callers, appended together: an outcome for each, one write for as many as stand side by side.
+
+What is wrong with one record is told of that one alone; a write that fails takes all that were in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from seglog.clock import Clock
+from seglog.config import MAX_OFFSET
+from seglog.errors import KeyRequired, LogPoisoned, OffsetConflict, OffsetOutOfRange, SeglogError
+from seglog.format.codec import encode_headers, record_length
+from seglog.log.live import LiveSegments
+from seglog.record import (
+    MAX_KEY_BYTES,
+    MAX_TIMESTAMP,
+    MIN_TIMESTAMP,
+    Header,
+    checked_bytes,
+    checked_headers,
+    checked_key,
+    checked_offset,
+    checked_timestamp,
+)
+from seglog.segment.active import Row
+
+RUN_BYTES = 256 * 1024  # written at once; more would only wait longer in memory
+
+
+class Draft(NamedTuple):
+    """What one caller wants appended; the parameters of `Log.append`."""
+
+    value: bytes | None
+    key: bytes | None = None
+    timestamp: int | None = None
+    headers: Iterable[Header] = ()
+    expected_offset: int | None = None
+
+
+Appended = int | Exception
+
+
+def checked_row(
+    value: bytes | None,
+    key: bytes | None,
+    timestamp: int | None,
+    headers: Iterable[Header],
+    needs_keys: bool,
+    clock: Clock,
+) -> Row:
+    """Return what is to be appended, or raise what is wrong with it."""
+    if value is not None and type(value) is not bytes:
+        value = checked_bytes(value, "value")
+    if key is None:
+        if needs_keys:
+            raise KeyRequired
+    elif type(key) is not bytes or len(key) > MAX_KEY_BYTES:
+        key = checked_key(key)
+    if timestamp is None:
+        timestamp = clock()
+    elif type(timestamp) is not int or not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+        timestamp = checked_timestamp(timestamp)
+    return timestamp, key, value, encode_headers(checked_headers(headers)) if headers != () else b""
+
+
+def checked_rows(drafts: Iterable[Draft], check: Callable[[Draft], Row]) -> list[Row | Exception]:
+    """Return the row of each, or what is wrong with it."""
+    rows: list[Row | Exception] = []
+    for draft in drafts:
+        try:
+            rows.append(check(draft))
+        except Exception as error:  # noqa: BLE001 - each goes to the caller whose draft it is
+            rows.append(error)
+    return rows
+
+
+class Group:
+    """Appends rows to a log whose mutex is held, and keeps what became of each: its offset, or an error."""
+
+    def __init__(self, live: LiveSegments) -> None:
+        self.outcomes: list[Appended] = []
+        self._live = live
+        self._run: list[Row] = []
+        self._bytes = 0
+
+    def append(self, rows: Sequence[Row | Exception], drafts: Sequence[Draft]) -> None:
+        """Append what is a row. Raises only what ends all writing: nothing is acknowledged then."""
+        for row, draft in zip(rows, drafts, strict=True):
+            if isinstance(row, Exception):
+                self._end(row)
+                continue
+            try:
+                self._take(row, draft.expected_offset)
+            except SeglogError as error:
+                self._raise_if_final(error)
+                self._end(error)
+        self._write()
+
+    def _take(self, row: Row, expected_offset: int | None) -> None:
+        live, (_, key, value, headers) = self._live, row
+        length = record_length(key, headers, value)
+        total = self._bytes + length
+        if total > RUN_BYTES or live.active.size + total > live.segment_bytes or expected_offset is not None:
+            self._write()  # what is expected depends on whether those before it get their offsets
+        offset = live.active.next_offset + len(self._run)
+        if expected_offset is not None and checked_offset(expected_offset, "expected_offset") != offset:
+            raise OffsetConflict(expected_offset, offset)
+        if offset >= MAX_OFFSET:
+            raise OffsetOutOfRange(offset, live.start, offset)
+        if not self._run:
+            live.make_room(length)
+        self._run.append(row)
+        self._bytes += length
+        self.outcomes.append(offset)
+
+    def _end(self, error: Exception) -> None:
+        """Note the outcome of one that adds nothing to the run; those of the run stand together before it."""
+        self._write()
+        self.outcomes.append(error)
+
+    def _write(self) -> None:
+        """Write what is in the run."""
+        run, self._run, self._bytes = self._run, [], 0
+        if not run:
+            return
+        try:
+            self._live.active.append_run(run)
+        except SeglogError as error:
+            self._raise_if_final(error)
+            self.outcomes[-len(run) :] = [error] * len(run)
+
+    def _raise_if_final(self, error: SeglogError) -> None:
+        if isinstance(error, LogPoisoned) or not self._live.settled:
+            raise error
