@@ -24,7 +24,7 @@ Known = list[tuple[int, int]]
 LENGTHS = st.lists(st.integers(32, 90), max_size=30)
 
 
-def dense(lengths: list[int], flushed: int) -> tuple[Lookup, Known]:
+def dense(lengths: list[int], flushed: int, *, hold: bool = False) -> tuple[Lookup, Known]:
     entries, known, position = [], [], 64
     for relative, length in enumerate(lengths):
         entries.append(DENSE_ENTRY.pack(relative * 7, length, position))
@@ -35,7 +35,7 @@ def dense(lengths: list[int], flushed: int) -> tuple[Lookup, Known]:
     storage.make([])
     index = storage.create("index")
     index.pwrite(encode_dense_header(0, 0, 0) + b"".join(entries[:flushed]), 0)
-    return DenseLookup(index, flushed, b"".join(entries[flushed:])), known
+    return DenseLookup(index, flushed, b"".join(entries[flushed:]), hold=hold), known
 
 
 def sparse(lengths: list[int], every: int) -> tuple[Lookup, Known]:
@@ -54,6 +54,8 @@ MAKERS: dict[str, Any] = {
     "dense, all in memory": lambda lengths: dense(lengths, 0),
     "dense, all in the file": lambda lengths: dense(lengths, 1000),
     "dense, some of each": lambda lengths: dense(lengths, 5),
+    "dense, all in the file, held": lambda lengths: dense(lengths, 1000, hold=True),
+    "dense, some of each, held": lambda lengths: dense(lengths, 5, hold=True),
     "sparse, every record": lambda lengths: sparse(lengths, 1),
     "sparse, every fourth": lambda lengths: sparse(lengths, 4),
 }

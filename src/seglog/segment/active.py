@@ -124,7 +124,7 @@ class ActiveSegment:
             store,
             index,
             tally=Tally(interval),
-            lookup=DenseLookup(index, 0) if entry.dense else SparseLookup([]),
+            lookup=DenseLookup(index, 0, hold=True) if entry.dense else SparseLookup([]),
             next_offset=entry.base_offset,
             size=HEADER_BYTES,
             buffer_bytes=buffer_bytes,

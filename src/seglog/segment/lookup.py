@@ -6,9 +6,10 @@ A lookup is derived from its store and may be wrong: whoever uses a position it 
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import count
 from typing import Protocol
 
-from seglog.format.index import DENSE_ENTRY, DENSE_HEADER_BYTES, ENTRY_BYTES, entry_position
+from seglog.format.index import DENSE_ENTRY, ENTRY_BYTES, entry_position
 from seglog.storage import File
 
 Place = tuple[int, int, int]
@@ -34,14 +35,47 @@ class Lookup(Protocol):
         ...
 
 
+BLOCK_ENTRIES = 256  # a relative offset is a number of a block, and 8 bits within it
+BLOCKS_HELD = 8192  # of 4 KiB each: 32 MiB in a process
+
+
+class _HeldBlocks:
+    """Blocks of index files that were read, of all lookups in this process; when there is no room, all go."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, bytes] = {}
+        self._places = count()
+        self.get = self._blocks.get
+
+    def place(self) -> int:
+        """Return where the blocks of another lookup begin."""
+        return next(self._places) << 32
+
+    def hold(self, number: int, block: bytes) -> None:
+        """Keep one."""
+        if len(self._blocks) >= BLOCKS_HELD:
+            self._blocks.clear()
+        self._blocks[number] = block
+
+
+_HELD = _HeldBlocks()
+_held = _HELD.get
+
+
 class DenseLookup:
-    """One 16-byte entry a record: the first `flushed` in the index file, the rest in memory. O(1)."""
+    """One 16-byte entry a record: the first `flushed` in the index file, the rest in memory. O(1).
 
-    __slots__ = ("_index", "_tail")
+    hold: whether what was read of the file may be kept, since no other process writes to it.
+    """
 
-    def __init__(self, index: File | None, flushed: int, pending: bytes | bytearray = b"") -> None:
+    __slots__ = ("_held", "_index", "_tail")
+
+    def __init__(
+        self, index: File | None, flushed: int, pending: bytes | bytearray = b"", *, hold: bool = False
+    ) -> None:
         self._index = index
         self._tail = (flushed, bytearray(pending))
+        self._held = _HELD.place() if hold else None
 
     @property
     def flushed(self) -> int:
@@ -77,8 +111,20 @@ class DenseLookup:
             return DENSE_ENTRY.unpack_from(pending, start)
         if relative < 0 or self._index is None:
             return None
-        data = self._index.pread(ENTRY_BYTES, DENSE_HEADER_BYTES + relative * ENTRY_BYTES)
-        return DENSE_ENTRY.unpack(data) if len(data) == ENTRY_BYTES else None
+        if self._held is None:
+            data, start = self._index.pread(ENTRY_BYTES, entry_position(relative)), 0
+        else:
+            data, start = _held(self._held + (relative >> 8), b""), (relative & 255) << 4
+            if len(data) < start + ENTRY_BYTES:
+                data = self._read_block(relative >> 8)
+        return DENSE_ENTRY.unpack_from(data, start) if len(data) >= start + ENTRY_BYTES else None
+
+    def _read_block(self, number: int) -> bytes:
+        """Read a block of entries, as far as they are flushed (the last one grows), and hold it."""
+        first = number * BLOCK_ENTRIES
+        block = self.entries(first, min(first + BLOCK_ENTRIES, self.flushed))
+        _HELD.hold((self._held or 0) + number, block)
+        return block
 
     def floor(self, relative: int) -> tuple[int, int] | None:
         """Return the record itself."""

@@ -244,7 +244,7 @@ class TailRecovery:
         index = self._index.write(self.storage, entry.name(filename.INDEX), header)
         lookup: DenseLookup | SparseLookup
         if entry.dense:
-            lookup = DenseLookup(index, records)
+            lookup = DenseLookup(index, records, hold=True)
         else:
             lookup = SparseLookup([(mark.relative, mark.position) for mark in unpack_marks(self.tally.marks.marks)])
         return ActiveSegment(

@@ -111,7 +111,7 @@ class _SealedFiles:
             index = self.storage.open(entry.name(filename.INDEX))
             durable = decode_durable_records(index.pread(DENSE_HEADER_BYTES, 0), entry.base_offset, entry.salt)
             if durable is not None and index.size() >= entry_position(records):
-                return DenseLookup(index, records)
+                return DenseLookup(index, records, hold=True)
         except StorageError:
             pass  # derived: made anew below
         return self.new_dense_lookup()
