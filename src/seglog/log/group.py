@@ -5,7 +5,7 @@ What is wrong with one record is told of that one alone; a write that fails take
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from seglog.clock import Clock
@@ -65,12 +65,12 @@ def checked_row(
     return timestamp, key, value, encode_headers(checked_headers(headers)) if headers != () else b""
 
 
-def checked_rows(drafts: Iterable[Draft], check: Callable[[Draft], Row]) -> list[Row | Exception]:
+def checked_rows(drafts: Iterable[Draft], *, needs_keys: bool, clock: Clock) -> list[Row | Exception]:
     """Return the row of each, or what is wrong with it."""
     rows: list[Row | Exception] = []
-    for draft in drafts:
+    for value, key, timestamp, headers, _ in drafts:
         try:
-            rows.append(check(draft))
+            rows.append(checked_row(value, key, timestamp, headers, needs_keys, clock))
         except Exception as error:  # noqa: BLE001 - each goes to the caller whose draft it is
             rows.append(error)
     return rows

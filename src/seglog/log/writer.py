@@ -78,7 +78,7 @@ class LogWriter(CompactingLog):
 
     def append_each(self, drafts: Sequence[Draft]) -> list[Appended]:
         """Append what many callers want; see Log.append_each."""
-        rows = checked_rows(drafts, lambda draft: checked_row(*draft[:4], self._needs_keys, self._clock))
+        rows = checked_rows(drafts, needs_keys=self._needs_keys, clock=self._clock)
         with self._writing():
             group, before = Group(self._live), self._live.active.next_offset
             group.append(rows, drafts)
