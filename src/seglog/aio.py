@@ -101,17 +101,17 @@ class AsyncLog:
                 for (_, future), result in zip(batch, results, strict=True):
                     if future.cancelled():
                         continue
-                    if isinstance(result, Exception):
+                    if isinstance(result, BaseException):
                         future.set_exception(result)
                     else:
                         future.set_result(result)
         finally:
             self._task = None
 
-    def _append_each(self, drafts: list[Draft]) -> Sequence[Appended]:
+    def _append_each(self, drafts: list[Draft]) -> Sequence[Appended | BaseException]:
         try:
             return self.log.append_each(drafts)
-        except Exception as error:  # noqa: BLE001 - each task hears it: none of them is acknowledged
+        except BaseException as error:  # noqa: BLE001 - each task hears it: none of them is acknowledged
             return [error] * len(drafts)
 
     async def append_stream(

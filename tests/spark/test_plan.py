@@ -194,19 +194,8 @@ def test_offsets_outside_the_log_are_moved_into_it_where_loss_may_be() -> None:
     assert planned(snapshot((5, 10, MIB)), failOnDataLoss="false", **bounded) == [(0, 5, 10)]
 
 
-def test_a_gap_between_two_segments_is_of_the_file_behind_it_which_a_truncate_takes_away() -> None:
-    log = LogSnapshot(
-        "t", 0, "/t/0", 2, 30, (Extent(0, 10, 100, file=1), Extent(15, 20, 100, file=4), Extent(20, 30, 9, 5))
-    )
-    assert [log.file_of(offset) for offset in (1, 2, 9, 10, 14, 15, 19, 20, 29, 30)] == [
-        None,
-        1,
-        1,
-        4,
-        4,
-        4,
-        4,
-        5,
-        5,
-        None,
-    ]
+def test_a_gap_behind_a_segment_is_told_from_the_segment() -> None:
+    extents = (Extent(0, 10, 100, file=1), Extent(15, 20, 100, file=4), Extent(20, 30, 9, file=5))
+    log = LogSnapshot("t", 0, "/t/0", 2, 35, extents)
+    known = {1: None, 2: 1, 9: 1, 10: -1, 14: -1, 15: 4, 19: 4, 20: 5, 29: 5, 30: -5, 34: -5, 35: None}
+    assert {offset: log.file_of(offset) for offset in known} == known

@@ -65,12 +65,16 @@ def checked_row(
     return timestamp, key, value, encode_headers(checked_headers(headers)) if headers != () else b""
 
 
-def checked_rows(drafts: Iterable[Draft], *, needs_keys: bool, clock: Clock) -> list[Row | Exception]:
-    """Return the row of each, or what is wrong with it."""
-    rows: list[Row | Exception] = []
-    for value, key, timestamp, headers, _ in drafts:
+Wanted = tuple[Row, int | None]  # a row, and the offset that its caller expects
+
+
+def checked_rows(drafts: Iterable[Draft], *, needs_keys: bool, clock: Clock) -> list[Wanted | Exception]:
+    """Return the row of each and what it expects, or what is wrong with it."""
+    rows: list[Wanted | Exception] = []
+    for value, key, timestamp, headers, expected in drafts:
         try:
-            rows.append(checked_row(value, key, timestamp, headers, needs_keys, clock))
+            row = checked_row(value, key, timestamp, headers, needs_keys, clock)
+            rows.append((row, None if expected is None else checked_offset(expected, "expected_offset")))
         except Exception as error:  # noqa: BLE001 - each goes to the caller whose draft it is
             rows.append(error)
     return rows
@@ -85,14 +89,14 @@ class Group:
         self._run: list[Row] = []
         self._bytes = 0
 
-    def append(self, rows: Sequence[Row | Exception], drafts: Sequence[Draft]) -> None:
+    def append(self, rows: Sequence[Wanted | Exception]) -> None:
         """Append what is a row. Raises only what ends all writing: nothing is acknowledged then."""
-        for row, draft in zip(rows, drafts, strict=True):
+        for row in rows:
             if isinstance(row, Exception):
                 self._end(row)
                 continue
             try:
-                self._take(row, draft.expected_offset)
+                self._take(*row)
             except SeglogError as error:
                 self._raise_if_final(error)
                 self._end(error)
@@ -105,7 +109,7 @@ class Group:
         if total > RUN_BYTES or live.active.size + total > live.segment_bytes or expected_offset is not None:
             self._write()  # what is expected depends on whether those before it get their offsets
         offset = live.active.next_offset + len(self._run)
-        if expected_offset is not None and checked_offset(expected_offset, "expected_offset") != offset:
+        if expected_offset is not None and expected_offset != offset:
             raise OffsetConflict(expected_offset, offset)
         if offset >= MAX_OFFSET:
             raise OffsetOutOfRange(offset, live.start, offset)

@@ -1,13 +1,14 @@
 """Whose bytes a file holds: which log a store is of, and whether it stands under its own name.
 
 A store's header says its log and its salt, not where it begins: that stands in its name. What was known of it
-(MANIFEST.prev), and the lookups beside it, which bind its salt, tell where a file was put in another one's place.
+(MANIFEST.prev), and the lookups beside it, tell where a file was put in another one's place: an index binds salt and
+base offset, other lookups the salt alone.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -20,6 +21,8 @@ from seglog.format.store import HEADER_BYTES, StoreHeader, decode_header
 from seglog.log.catalog import read_manifest
 from seglog.segment.sealed import read_whole
 from seglog.storage import Storage
+
+MOST_PAIRS = 4096  # of a store and lookups elsewhere, each of which is read: where more fit nothing, all are damaged
 
 
 class _Place(NamedTuple):
@@ -67,52 +70,78 @@ def check_places(storage: Storage, known: Mapping[int, SegmentEntry]) -> None:
     """Raise CorruptLog for a store under another one's name: its records would come at other offsets.
 
     known: entries of MANIFEST.prev by file number, the only manifest that is left. Where one is sealed it stands, and
-    whoever opens that store compares the salt.
+    whoever opens that store compares the salt. A compacted segment that was moved with all its lookups is not noticed.
     """
-    salts = {
-        _Place(parsed.base_offset, parsed.number): head.salt
+    heads = {
+        _Place(parsed.base_offset, parsed.number): head
         for name, parsed in stores_of(storage.names())
         if (parsed.number not in known or not known[parsed.number].sealed) and (head := _head(storage, name))
     }
-    _check_known(storage, salts, known)
-    _check_copies(storage, salts)
-    _check_lookups(storage, salts)
+    twice = _linked_twice(storage, heads)
+    indexes = {place: _index_head(storage, place) for place in {*heads, *_lookups(storage.names())}}
+    doubtful: dict[_Place, int] = {}
+    for place, head in heads.items():
+        base = _bound_base(indexes[place], head.salt)
+        if base is None:
+            doubtful[place] = head.salt
+        elif base != place.base_offset and place not in twice:
+            raise _out_of_place(storage, place, f"by its index it begins at offset {base}")
+    _check_known(storage, doubtful, known)
+    _check_copies(storage, {place: head.salt for place, head in heads.items() if place not in twice}, doubtful)
+    orphans = {place: index for place, index in indexes.items() if place in doubtful or place not in heads}
+    _check_lookups(storage, doubtful, orphans)
 
 
-def _check_known(storage: Storage, salts: Mapping[_Place, int], known: Mapping[int, SegmentEntry]) -> None:
-    numbers = {entry.salt: number for number, entry in known.items()}
-    for place, salt in salts.items():
-        entry = known.get(place.number)
-        if numbers.get(salt, place.number) != place.number or (entry is not None and entry.salt != salt):
+def _linked_twice(storage: Storage, places: Iterable[_Place]) -> set[_Place]:
+    """Return where one and the same file stands under several names: a stage that was published more than once."""
+    by_file: dict[Hashable, list[_Place]] = {}
+    for place in places:
+        by_file.setdefault(storage.identity(place.file()), []).append(place)
+    return {place for group in by_file.values() if len(group) > 1 for place in group}
+
+
+def _check_known(storage: Storage, doubtful: Mapping[_Place, int], known: Mapping[int, SegmentEntry]) -> None:
+    numbers: dict[int, set[int]] = {}
+    for number, entry in known.items():
+        numbers.setdefault(entry.salt, set()).add(number)
+    for place, salt in doubtful.items():
+        here = known.get(place.number)
+        if place.number not in numbers.get(salt, {place.number}) or (here is not None and here.salt != salt):
             raise _out_of_place(storage, place, "by MANIFEST.prev this is another file than its name says")
 
 
-def _check_copies(storage: Storage, salts: Mapping[_Place, int]) -> None:
+def _check_copies(storage: Storage, salts: Mapping[_Place, int], doubtful: Mapping[_Place, int]) -> None:
     """No two stores have one salt."""
     first: dict[int, _Place] = {}
     for place, salt in salts.items():
         other = first.setdefault(salt, place)
         if other != place:
-            wrong, right = (place, other) if _fits(storage, other, salt) else (other, place)
+            wrong, right = (place, other) if place in doubtful else (other, place)
             raise _out_of_place(storage, wrong, f"this and {right.file()} are one store under two names")
 
 
-def _check_lookups(storage: Storage, salts: Mapping[_Place, int]) -> None:
-    """No lookup fits a store under another name where those of its own name do not fit it."""
-    strangers = {place: salt for place, salt in salts.items() if not _fits(storage, place, salt)}
-    lookups = {_Place(parsed.base_offset, parsed.number) for parsed in _lookups(storage.names())}
-    orphans = [place for place in sorted(lookups) if place not in salts or place in strangers]
-    for place, salt in strangers.items():
-        for orphan in orphans:
-            if _fits(storage, orphan, salt):
-                raise _out_of_place(storage, place, f"by the lookups beside its place this is {orphan.file()}")
+def _check_lookups(storage: Storage, doubtful: Mapping[_Place, int], orphans: Mapping[_Place, bytes]) -> None:
+    """No lookups fit the store under another name. orphans: where an index, if there is one, fits no store."""
+    indexes = {place: index for place, index in orphans.items() if _claimed_base(index) == place.base_offset}
+    for place, salt in doubtful.items():
+        _refuse_any(storage, place, (other for other, index in indexes.items() if _bound_base(index, salt) is not None))
+    strangers = {place: salt for place, salt in doubtful.items() if not _fits_sparse(storage, place, salt)}
+    others = [place for place in orphans if place in strangers or place not in doubtful]
+    if len(strangers) * len(others) <= MOST_PAIRS:
+        for place, salt in strangers.items():
+            _refuse_any(storage, place, (other for other in others if _fits_sparse(storage, other, salt)))
 
 
-def _lookups(names: Iterable[str]) -> Iterator[SegmentFile]:
+def _refuse_any(storage: Storage, place: _Place, others: Iterator[_Place]) -> None:
+    for other in others:
+        raise _out_of_place(storage, place, f"by the lookups beside its place this is {other.file()}")
+
+
+def _lookups(names: Iterable[str]) -> Iterator[_Place]:
     for name in names:
         parsed = filename.parse_segment_file(name)
         if parsed is not None and parsed.kind != filename.STORE:
-            yield parsed
+            yield _Place(parsed.base_offset, parsed.number)
 
 
 def _out_of_place(storage: Storage, place: _Place, why: str) -> CorruptLog:
@@ -142,12 +171,28 @@ def _log_id(storage: Storage, name: str) -> int | None:
 def _has_own_lookups(storage: Storage, name: str) -> bool:
     """Whether a lookup beside a store was made for it."""
     parsed, head = filename.parse_segment_file(name), _head(storage, name)
-    return parsed is not None and head is not None and _fits(storage, _Place(*parsed[:2]), head.salt)
+    if parsed is None or head is None:
+        return False
+    place = _Place(parsed.base_offset, parsed.number)
+    own = _bound_base(_index_head(storage, place), head.salt) == place.base_offset
+    return own or _fits_sparse(storage, place, head.salt)
 
 
-def _fits(storage: Storage, place: _Place, salt: int) -> bool:
-    """Whether a lookup at a place is that of the store with this salt, which its check binds."""
-    index = read_whole(storage, place.file(filename.INDEX), DENSE_HEADER_BYTES)
-    return decode_durable_records(index, place.base_offset, salt) is not None or any(
-        is_bound(read_whole(storage, place.file(kind)), salt) for kind in (filename.OFFSETS, filename.TIMES)
-    )
+def _index_head(storage: Storage, place: _Place) -> bytes:
+    return read_whole(storage, place.file(filename.INDEX), DENSE_HEADER_BYTES)
+
+
+def _claimed_base(index: bytes) -> int | None:
+    return int.from_bytes(index[:8], "little") if len(index) == DENSE_HEADER_BYTES else None
+
+
+def _bound_base(index: bytes, salt: int) -> int | None:
+    """Return where the store with this salt begins by an index that was made for it, None where it was not."""
+    base = _claimed_base(index)
+    return base if base is not None and decode_durable_records(index, base, salt) is not None else None
+
+
+def _fits_sparse(storage: Storage, place: _Place, salt: int) -> bool:
+    """Whether a sparse lookup at a place is that of the store with this salt."""
+    files = (place.file(kind) for kind in (filename.OFFSETS, filename.TIMES))
+    return any(is_bound(read_whole(storage, file), salt) for file in files)

@@ -159,13 +159,13 @@ def _candidates(storage: Storage, known: dict[int, SegmentEntry], now: int) -> I
                 created=header.created,
                 dense=False,
             )
-            yield _Candidate(_counted(fresh, store, now), store, header.log_id, header.span)
+            yield _Candidate(_counted(fresh, store, now, header.span), store, header.log_id, header.span)
         elif entry is not None:
             yield _Candidate(_counted(entry, store, now), store, 0, 0)
 
 
-def _counted(entry: SegmentEntry, store: File, now: int) -> SegmentEntry:
-    """Return the entry with the figures of the records that can be read, sealed behind the last of them."""
+def _counted(entry: SegmentEntry, store: File, now: int, span: int = 0) -> SegmentEntry:
+    """Return the entry with the figures of the records that can be read, sealed behind the last of them or its span."""
     rules = rules_of(replace(entry, dense=False))
     size, tally = store.size(), Tally(4096)
     position, expected, end = HEADER_BYTES, entry.base_offset, HEADER_BYTES
@@ -179,10 +179,11 @@ def _counted(entry: SegmentEntry, store: File, now: int) -> SegmentEntry:
             break
         tally.pass_damage()
         position, expected = found
+    stop = max(expected, entry.base_offset + span)
     return replace(
         entry,
-        dense=tally.records == expected - entry.base_offset,
-        next_offset=expected,
+        dense=tally.records == stop - entry.base_offset,
+        next_offset=stop,
         bytes=end,
         records=tally.records,
         tombstones=tally.tombstones,

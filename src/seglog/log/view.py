@@ -169,10 +169,9 @@ class View:
         return share + before[-1] - before[number + 1] + left
 
     def file_of(self, offset: int) -> int:
-        """Return the number of the file in which the offset stands: in a gap that behind it, which goes with a cut."""
-        segments, number = self.manifest.segments, max(bisect_right(self.bases, offset) - 1, 0)
-        end = segments[number].next_offset
-        return segments[number if end is None or offset < end else number + 1].file
+        """Return the number of the file in which the offset stands; behind a segment's end, in a gap, it is negated."""
+        entry = self.manifest.segments[max(bisect_right(self.bases, offset) - 1, 0)]
+        return entry.file if entry.next_offset is None or offset < entry.next_offset else -entry.file
 
 
 def _share(base: int, end: int, records: int | None, offset: int) -> int:

@@ -81,7 +81,7 @@ class LogWriter(CompactingLog):
         rows = checked_rows(drafts, needs_keys=self._needs_keys, clock=self._clock)
         with self._writing():
             group, before = Group(self._live), self._live.active.next_offset
-            group.append(rows, drafts)
+            group.append(rows)
             end = self._live.active.next_offset
             if self._live.ages and end > before:
                 self._live.last_append = self._clock()

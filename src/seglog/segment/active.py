@@ -178,6 +178,8 @@ class ActiveSegment:
 
     def append_run(self, rows: Sequence[Row]) -> None:
         """Append records with one write; on an error nothing of any stays."""
+        if len(rows) == 1:  # it may be a large one, which is not copied to be written
+            return self.append(self.next_offset, *rows[0], through=True)
         self.write_buffer()
         base, salt, parts, admitted = self.entry.base_offset, self.entry.salt, list[bytes](), []
         for offset, (timestamp, key, value, headers) in enumerate(rows, self.next_offset):
@@ -192,7 +194,7 @@ class ActiveSegment:
             raise
         for one in admitted:
             self._admit(*one)
-        self._publish()
+        return self._publish()
 
     def _admit(self, offset: int, timestamp: int, checksum: int, length: int, tombstone: bool) -> None:
         entry = DENSE_ENTRY.pack(checksum, length, self.size)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class Trace(NamedTuple):
     """What stands before an offset. log: its id, 16 hex digits; epoch: grows with each truncate.
 
-    file: the number of the file of the record before the offset, None where the log begins at the offset or behind it.
+    file: the number of the file of the record before the offset, as `View.file_of` gives it; None where the log begins
+    at the offset or behind it.
     """
 
     log: str

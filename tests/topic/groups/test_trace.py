@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,12 +14,16 @@ from hypothesis import strategies as st
 import seglog
 from seglog import LogConfig, MemoryStorage, Retention
 from seglog.errors import LogTruncated
+from seglog.spark.read.loss import Position, lost_below, position_at
+from seglog.spark.read.place import snapshot_of
 from seglog.topic.groups.position import Cursor
+from seglog.topic.places import Place
 from seglog.topic.trace import Passage, Trace, from_json, passage_of, to_json, trace_of, was_cut
 
 A, B = ("orders", 0), ("orders", 1)
 CONFIG = LogConfig(segment_bytes=512, retention=Retention(compact=True))
 READ = Trace("a", 0, 3)
+PLACE = Place("orders", 0, "orders/0")
 
 
 def filled(count: int = 20) -> Any:
@@ -52,16 +57,67 @@ def test_a_truncate_below_a_position_is_noticed_however_the_log_grows_and_one_ab
             assert was_cut(known, trace_of(log.view(), 10)) == (cut < 10)
 
 
+def spark_position(log: Any, offset: int) -> Position:
+    return position_at(snapshot_of(log.view(), PLACE), offset)
+
+
+def cut_by_both(log: Any, known: Trace, position: Position) -> bool:
+    """Whether it was cut by a consumer's trace and a Spark position, which agree."""
+    cut = was_cut(known, trace_of(log.view(), position.offset))
+    assert cut == (lost_below(snapshot_of(log.view(), PLACE), position) is not None)
+    return cut
+
+
 @pytest.mark.parametrize("gap", [0, 1, 40])
 def test_a_truncate_below_a_position_is_noticed_where_the_log_went_on_behind_a_gap(gap: int) -> None:
     for cut in range(1, 20):
         with filled() as log:
             known, above = trace_of(log.view(), 10), trace_of(log.view(), cut)
+            position, position_above = spark_position(log, 10), spark_position(log, cut)
             log.truncate(cut)
             log.append_at(cut + gap, seglog.Record(0, 0, b"k", b"new"))
             grow(log, 30)
-            assert was_cut(known, trace_of(log.view(), 10)) == (cut < 10)
-            assert not was_cut(above, trace_of(log.view(), cut)), "all before it is there"
+            assert cut_by_both(log, known, position) == (cut < 10)
+            assert not cut_by_both(log, above, position_above), "all before it is there"
+
+
+def test_a_truncate_to_a_position_behind_a_gap_takes_nothing_from_it_and_one_before_the_gap_does() -> None:
+    for cut, lost in ((100, False), (105, False), (3, True)):
+        with filled(5) as log:
+            log.append_at(100, seglog.Record(0, 0, b"k", b"behind"))
+            grow(log, 10)
+            known, position = trace_of(log.view(), 100), spark_position(log, 100)
+            tail = log.tail(100)
+            log.truncate(cut)
+            assert not lost or position.offset > log.next_offset
+            grow(log, 200)
+            assert cut_by_both(log, known, position) == lost
+            if not lost:
+                assert tail.poll(1)[0].offset == 100
+
+
+def test_at_the_end_of_a_log_whose_active_segment_is_empty_behind_a_gap_a_truncate_is_noticed() -> None:
+    with filled(5) as log:
+        log.append_at(100, seglog.Record(0, 0, b"k", b"behind"))
+        log.truncate(100)
+        known, position = trace_of(log.view(), 100), spark_position(log, 100)
+        log.truncate(3)
+        grow(log, 200)
+        assert cut_by_both(log, known, position)
+
+
+def test_a_manifest_made_anew_after_a_compaction_cuts_nothing() -> None:
+    storage = MemoryStorage()
+    with seglog.open(storage, replace(CONFIG, segment_bytes=1024)) as log:
+        for number in range(100):
+            log.append(b"v" * 60, key=b"k%d" % (number * 7 % 40))
+        log.compact()
+        ends = range(log.next_offset + 1)
+        known = [(trace_of(log.view(), end), spark_position(log, end)) for end in ends]
+    storage.unlink("MANIFEST")
+    with seglog.open(storage) as log:
+        assert log.recovery.events
+        assert [end for end in ends if cut_by_both(log, *known[end])] == []
 
 
 def test_a_log_made_anew_is_another_one() -> None:

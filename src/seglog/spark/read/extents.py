@@ -59,18 +59,19 @@ class LogSnapshot:
         return Place(self.topic, self.partition, self.path)
 
     @cached_property
-    def _stops(self) -> list[int]:
-        return [extent.stop for extent in self.extents]
+    def _starts(self) -> list[int]:
+        return [extent.start for extent in self.extents]
 
     def file_of(self, offset: int) -> int | None:
         """Return the number of the file in whose range an offset stands, None where the log does not reach it.
 
-        A gap is that of the file behind it, as `View.file_of` has it.
+        In a gap that of the file before it, negated, as `View.file_of` has it.
         """
-        if not self.lowest_offset <= offset < self.next_offset:
+        number = bisect_right(self._starts, offset) - 1
+        if number < 0 or not self.lowest_offset <= offset < self.next_offset:
             return None
-        number = bisect_right(self._stops, offset)
-        return self.extents[number].file if number < len(self.extents) else None
+        extent = self.extents[number]
+        return extent.file if offset < extent.stop else -extent.file
 
     def __str__(self) -> str:
         return f"partition {self.partition} of topic {self.topic!r}"

@@ -79,10 +79,11 @@ def _cut(snapshot: LogSnapshot, position: Position) -> int:
 
     Files that are not dense are left out: compaction writes those.
     """
+    known = abs(position.file or 0)
     newer = [
         extent.start
         for extent in snapshot.extents
-        if position.file is not None and extent.dense and position.file < extent.file and extent.start < position.offset
+        if known and extent.dense and known < extent.file and extent.start < position.offset
     ]
     return max(min([*newer, position.offset, snapshot.next_offset]), snapshot.lowest_offset)
 
