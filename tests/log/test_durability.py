@@ -178,3 +178,28 @@ def test_those_whose_records_somebody_else_made_safe_need_not_wait_for_the_leade
     assert medium.syncs == 1
     medium.hold.set()
     leader.join()
+
+
+@pytest.mark.timeout(60)
+def test_who_leads_next_is_woken_behind_those_who_are_done(until: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that they have appended again by the time it syncs."""
+    durable, medium = Durability(0), Medium()
+    woken: list[int] = []
+    wake, reached = durability._Waiter.wake, iter([12])
+
+    def noted(waiter: Any) -> None:
+        woken.append(waiter.next_offset)
+        wake(waiter)
+
+    def sync() -> int:
+        medium.sync()
+        return next(reached, THREADS + 1)
+
+    monkeypatch.setattr(durability._Waiter, "wake", noted)
+    threads = in_line(durable, medium, lambda: durable.wait(medium.append(), sync), until)
+    medium.hold.set()
+    for thread in threads:
+        thread.join()
+    assert sorted(woken[:11]) == list(range(2, 13))
+    assert woken[11] > 12
+    assert sorted(woken) == list(range(2, THREADS + 2)), "each once"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from itertools import islice
+from operator import itemgetter
 
 import pytest
 
@@ -47,7 +48,8 @@ def test_records_come_as_they_are_appended(http, shared, topic):
     with tail(http, name) as found, shared.client() as other:
         append(other, name, b"a", b"b")
         append(other, name, b"c", partition=1)
-        assert shown(islice(found, 3)) == [(0, 1, "a"), (0, 2, "b"), (1, 0, "c")]
+        came = shown(islice(found, 3))
+        assert sorted(came, key=itemgetter(0)) == [(0, 1, "a"), (0, 2, "b"), (1, 0, "c")], "in order within a partition"
 
 
 def test_a_tail_may_begin_with_the_oldest_record_and_follow_one_partition(http, topic):

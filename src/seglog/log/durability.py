@@ -2,7 +2,8 @@
 
 The first waiter leads: it syncs what was written by then, for all; who comes meanwhile waits for the next round, which
 the first of them leads. Those whose records are on the medium wake one another in a chain: woken all at once they would
-stand in line for the interpreter, and be put to sleep there again.
+stand in line for the interpreter, and be put to sleep there again. The next leader is the last of the chain: by then
+those before it have appended again, and share its sync.
 """
 
 from __future__ import annotations
@@ -116,8 +117,8 @@ class Durability:
                     return
 
     def _sort_out(self) -> None:
-        """Put into the chain who need not wait any more; the first of the others leads."""
-        waiting, self._waiting = self._waiting, []
+        """Put into the chain who need not wait any more; the first of the others leads, and is woken behind them."""
+        waiting, self._waiting, led = self._waiting, [], self._leader
         for waiter in waiting:
             if waiter.gone:
                 continue
@@ -125,9 +126,10 @@ class Durability:
                 self._chain.append(waiter)
             elif self._leader is None:
                 self._leader = waiter
-                waiter.wake()
             else:
                 self._waiting.append(waiter)
+        if self._leader is not None and self._leader is not led:
+            self._chain.append(self._leader)
 
     def advance(self, next_offset: int) -> None:
         """Note that somebody else (a roll, a truncate) has put the records before `next_offset` on the medium."""
