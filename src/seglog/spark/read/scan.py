@@ -12,6 +12,7 @@ from seglog.errors import LogNotFound, LogTruncated, OffsetOutOfRange
 from seglog.spark.read.batches import SparkColumns
 from seglog.spark.read.loss import Loss, lost_below, report
 from seglog.spark.read.place import LocalSite
+from seglog.spark.worker import keep_loaded
 from seglog.topic.places import Place
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class RangeScan:
             if self._fail:
                 raise
             _LOG.warning("%s: the log is gone; going on without it", self._place.path)
+        keep_loaded()
 
     def _read(self) -> Iterator[pa.RecordBatch]:
         """Read by one look at the log, and by the next where the log has changed under it meanwhile."""

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from seglog.errors import InvalidArgument
 from seglog.log.staging import JOB
+from seglog.spark.worker import keep_loaded
 from seglog.spark.write.destination import Share, batch_name, everywhere, find, merged
 
 if TYPE_CHECKING:
@@ -99,7 +100,9 @@ def _stage(options: WriteOptions, batches: Iterator[pa.RecordBatch], query: str,
     with StagingTask(options.path, options.topic, batch_name(query, batch)) as task:
         for rows in batches:
             task.take(rows)
-        return Staged(query, batch, task.finish())
+        staged = Staged(query, batch, task.finish())
+    keep_loaded()
+    return staged
 
 
 def _publish(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
