@@ -22,7 +22,7 @@ PIECE_BYTES = 2 * 1024 * 1024
 BUFFER_BYTES = PIECE_BYTES + 64 * 1024  # holds a piece whose last record is no longer than this
 BUFFERS = THREADS + 3  # one for each thread and the caller, one that waits, one that is written
 
-AHEAD_BYTES = 16 * 1024 * 1024  # about what one batch spans that is decoded ahead
+AHEAD_BYTES = 8 * 1024 * 1024  # about what one batch spans that is decoded ahead
 AHEAD_LEAST_BYTES = 4 * 1024 * 1024  # less, and handing it to a thread costs more than it saves
 AHEAD_MOST_BYTES = 64 * 1024 * 1024
 AHEAD_BATCHES = THREADS + 2  # one more than are worked on, so that no thread waits for the caller
