@@ -26,7 +26,7 @@ from benchmarks.peers.kafka import COMPACTED, Kafka, kafka
 from benchmarks.peers.tools import skip
 from benchmarks.scale import Scale
 from benchmarks.spark_io import noop, session
-from benchmarks.timing import Figure, in_rounds, in_turn, settled, stopwatch
+from benchmarks.timing import Figure, in_rounds, in_turn, recycle, settled, stopwatch
 from seglog.client.client import Client
 from seglog.client.topic import RemoteTopic
 
@@ -143,6 +143,7 @@ def _compaction(broker: Kafka, directory: Path, table: pa.Table, scale: Scale, l
     def ours() -> float:
         shutil.copytree(half_dirty, place, copy_function=twin)
         log = seglog.open(place, clock=clock)
+        recycle(directory, 2 * stored)
         with stopwatch() as watch:
             report = log.compact()
         left.add(report.records_after)
@@ -151,6 +152,7 @@ def _compaction(broker: Kafka, directory: Path, table: pa.Table, scale: Scale, l
 
     def other() -> float:
         broker.feed(topic, 1, next(updates), KEY_BYTES, value_bytes)
+        recycle(directory, 2 * stored)
         cleaning = broker.clean(topic)
         assert 0 <= cleaning.records - 2 * len(table) <= 2, cleaning  # those that seal segments
         left.add(cleaning.left - 1)

@@ -18,6 +18,7 @@ Side = Callable[[], float]
 """Does the work once and returns the seconds it took; what it prepares and clears away is not in them."""
 
 BLOCK_BYTES = 1024 * 1024
+RECYCLED_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,16 +135,22 @@ def _hold(cores: set[int]) -> None:
 def recycle(directory: Path, size: int) -> None:
     """Write `size` bytes to a file and delete it, before a side that writes as much to a fresh file.
 
-    A virtual machine pays for memory when it first touches it: ten times what a write costs. Both sides are to be given
-    pages that were just let go.
+    A virtual machine pays for memory when it first touches it: five to ten times what a write costs; what lies idle for
+    two seconds it gives back. Both sides are to be given pages that were just let go. Of small blocks the system would
+    make small pages, and find others, cold ones, for a side that writes large blocks.
     """
-    write_blocks(directory / "recycled", memoryview(bytes(BLOCK_BYTES)), times=-(-size // BLOCK_BYTES))
+    write_blocks(
+        directory / "recycled",
+        memoryview(bytes(RECYCLED_BYTES)),
+        times=3 * -(-size // RECYCLED_BYTES),
+        block_bytes=RECYCLED_BYTES,
+    )
     (directory / "recycled").unlink()
 
 
-def write_blocks(path: Path, data: memoryview, *, times: int = 1) -> float:
-    """Write `data` to a fresh file in blocks of 1 MiB, `times` over; return the seconds that write(2) took."""
-    blocks = [data[start : start + BLOCK_BYTES] for start in range(0, len(data), BLOCK_BYTES)]
+def write_blocks(path: Path, data: memoryview, *, times: int = 1, block_bytes: int = BLOCK_BYTES) -> float:
+    """Write `data` to a fresh file in blocks, `times` over; return the seconds that write(2) took."""
+    blocks = [data[start : start + block_bytes] for start in range(0, len(data), block_bytes)]
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
     try:
         with stopwatch() as watch:
