@@ -64,37 +64,40 @@ class _Case:
     def __init__(self, program: Path, directory: Path, scale: Scale, value_bytes: int) -> None:
         self._program, self._directory, self._repeats = program, directory, scale.repeats
         self._value_bytes = value_bytes
-        self._records = min(scale.calls // 2, scale.file_bytes // value_bytes)
+        most = scale.file_bytes // value_bytes
+        self._appended, self._read_back = min(5 * scale.calls, most), min(scale.calls // 2, most)
         self._config = seglog.LogConfig(segment_bytes=SEGMENT_BYTES)
         self._ours, self._theirs = directory / "ours", directory / "theirs"
 
     def figures(self) -> Iterator[Figure]:
         """Yield a figure each for batches, single appends, reading, and reading what laminarmq wrote."""
         self._prepare()
-        sides = (self._batch, self._single, self._append, self._read_ours, self._read_theirs, self._read)
-        batch, single, append, read, read_theirs, theirs = in_rounds(sides, repeats=self._repeats)
-        size = self._value_bytes
-        yield self._figure("batch append", batch, append, BATCH_AIMS.get(size))
-        yield self._figure("append, buffered", single, append, SINGLE_AIMS.get(size))
-        yield self._figure("verified read", read, theirs, READ_AIMS.get(size))
-        yield self._figure("read of its files", read_theirs, theirs, None)
+        sides = (self._batch, self._single, self._append, self._read, self._read_ours, self._read_theirs)
+        batch, single, append, theirs, read, read_theirs = in_rounds(sides, repeats=self._repeats)
+        size, written, back = self._value_bytes, self._appended, self._read_back
+        yield self._figure("batch append", batch, append, written, BATCH_AIMS.get(size))
+        yield self._figure("append, buffered", single, append, written, SINGLE_AIMS.get(size))
+        yield self._figure("verified read", read, theirs, back, READ_AIMS.get(size))
+        yield self._figure("read of its files", read_theirs, theirs, back, None)
 
-    def _figure(self, name: str, ours: tuple[float, ...], other: tuple[float, ...], aim: float | None) -> Figure:
-        name, work = f"{name}, {self._value_bytes:,} B", self._records / 1e3
+    def _figure(
+        self, name: str, ours: tuple[float, ...], other: tuple[float, ...], records: int, aim: float | None
+    ) -> Figure:
+        name, work = f"{name}, {self._value_bytes:,} B", records / 1e3
         return Figure(name=name, against="laminarmq", ours=ours, other=other, work=work, unit="k records", aim=aim)
 
     def _prepare(self) -> None:
         """Write the log that is read and the table that is appended."""
-        rows, data = self._records, np.random.default_rng(0).bytes(self._records * self._value_bytes)
+        rows, data = self._appended, np.random.default_rng(0).bytes(self._appended * self._value_bytes)
         offsets = np.arange(rows + 1, dtype=np.int32) * self._value_bytes
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
         self._table = pa.table({"value": pa.Array.from_buffers(pa.binary(), rows, buffers)})
         shutil.rmtree(self._ours, ignore_errors=True)
         with seglog.open(self._ours, self._config) as log:
-            log.append_batch(self._table)
+            log.append_batch(self._table.slice(0, self._read_back))
 
     def _recycle(self) -> None:
-        recycle(self._directory, self._records * (self._value_bytes + 64))
+        recycle(self._directory, self._appended * (self._value_bytes + 64))
 
     def _batch(self) -> float:
         self._recycle()
@@ -110,34 +113,37 @@ class _Case:
         log, value = seglog.open(self._directory / "singles", config), bytes(self._value_bytes)
         append = log.append
         with stopwatch() as watch:
-            for _ in range(self._records):
+            for _ in range(self._appended):
                 append(value)
         log.remove()
         return watch.seconds
 
-    def _run(self, what: str, storage: str) -> Run:
-        numbers = (str(self._value_bytes), str(self._records), "1")
-        command = [str(self._program), what, storage, str(self._theirs), *numbers]
+    def _run(self, what: str, storage: str, place: Path, records: int) -> Run:
+        command = [str(self._program), what, storage, str(place), str(self._value_bytes), str(records), "1"]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         run: Run = json.loads(done.stdout)
         return run
 
     def _append(self) -> float:
         self._recycle()
-        return float(self._run("append", APPENDING)["append_seconds"])
+        place = self._directory / "appended"
+        run = self._run("append", APPENDING, place, self._appended)
+        shutil.rmtree(place)
+        return float(run["append_seconds"])
 
     def _read(self) -> float:
-        return float(self._run("read", READING)["read_seconds"])
+        """Have it write what it then streams: that takes it 50 us a record, so it is a part of what is appended."""
+        return float(self._run("read", READING, self._theirs, self._read_back)["read_seconds"])
 
     def _read_ours(self) -> float:
         with seglog.open(self._ours, mode="r") as log, stopwatch() as watch:
             rows = sum(batch.num_rows for batch in log.batches())
-        assert rows == self._records
+        assert rows == self._read_back
         return watch.seconds
 
     def _read_theirs(self) -> float:
         source = open_laminarmq(self._theirs)
         with stopwatch() as watch:
             rows = sum(1 for _ in source.scan())
-        assert rows == self._records
+        assert rows == self._read_back
         return watch.seconds
