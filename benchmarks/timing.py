@@ -133,7 +133,7 @@ def _hold(cores: set[int]) -> None:
 
 
 def recycle(directory: Path, size: int) -> None:
-    """Write `size` bytes to a file and delete it, before a side that writes as much to a fresh file.
+    """Write three times `size` bytes to a file and delete it, before a side that writes `size` to a fresh file.
 
     A virtual machine pays for memory when it first touches it: five to ten times what a write costs; what lies idle for
     two seconds it gives back. Both sides are to be given pages that were just let go. Of small blocks the system would
