@@ -148,10 +148,9 @@ def test_rows_encode_to_the_bytes_of_the_document_in_any_two_pieces(rows, cut):
     plain, cut = plain_store(rows), min(cut, len(rows))
     batch = ArrowBatch.prepare(as_table(rows), now=0)
     lengths = [length for _, length, _ in plain.entries]
-    assert np.diff(batch.ends).tolist() == lengths
-    assert batch.widest == (lengths.index(max(lengths)) if lengths else 0)
-    out = bytearray(int(batch.ends[-1]))
-    at = int(batch.ends[cut])
+    assert batch.widest == ((lengths.index(max(lengths)), max(lengths)) if lengths else (0, 0))
+    out = bytearray(batch.bytes)
+    at = batch.bytes_before(cut)
     state = MarksState.start(INTERVAL)
     first = batch.encode(0, cut, out=out, relative=0, position=START, salt=SALT, marks_state=state)
     rest = batch.encode(

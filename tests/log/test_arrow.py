@@ -22,7 +22,7 @@ PAIR = pa.struct([("key", pa.string()), ("value", pa.binary())])
 
 def store_of(data, *, now=17) -> bytes:
     batch = ArrowBatch.prepare(data, now=now)
-    out = np.zeros(START + int(batch.ends[-1]), np.uint8)
+    out = np.zeros(START + batch.bytes, np.uint8)
     state = MarksState.start(4096)
     batch.encode(0, batch.rows, out=out[START:], relative=0, position=START, salt=SALT, marks_state=state)
     return out.tobytes()

@@ -74,4 +74,4 @@ def test_who_stops_early_leaves_nothing_running() -> None:
     next(pieces)
     pieces.close()  # type: ignore[attr-defined] # a generator
     data, _, _, _ = encoded(batch, 0, 20_000, 64)
-    assert len(data) == int(batch.ends[-1])
+    assert len(data) == batch.bytes

@@ -25,7 +25,7 @@ class Wanted(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Addresses of the room for one batch, arrays of `rows` elements (see encode.Rows for why addresses).
+    """Addresses of the room for one batch, arrays of `rows` elements (see rows.Rows for why addresses).
 
     offsets, timestamps, positions: int64. keys, values: 16-byte Arrow views into the store from the batch's `start`.
     key_valid, value_valid: uint8.

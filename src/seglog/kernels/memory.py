@@ -108,6 +108,16 @@ def prefetch(_typing: Any, _address: Any) -> Any:
     return types.void(types.int64), generate
 
 
+@intrinsic
+def pointer_to(_typing: Any, _address: Any) -> Any:
+    """Return what numba.carray() makes an array of: loops over arrays, other than over addresses, become vectors."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return _pointer(builder, arguments[0], 8)
+
+    return types.voidptr(types.int64), generate
+
+
 @inlined
 def address_of(array: Any) -> int:
     """Return where the data of a contiguous array starts."""

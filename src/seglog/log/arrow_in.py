@@ -13,9 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from seglog.errors import InvalidArgument, InvalidType, KeyRequired
-from seglog.kernels.encode import Cells, Column, Place, Rows, encode, measure
+from seglog.kernels.encode import MAX_POSITION, Place, encode
+from seglog.kernels.extent import STEP, bytes_before, find_rows, measure
 from seglog.kernels.headers import KEY_LONG, KEY_NOT_UTF8, KEY_NULL, measure_headers, write_headers
 from seglog.kernels.layout import ENTRY, MARK, MarksState, Summary
+from seglog.kernels.rows import Cells, Column, Rows
 from seglog.log.arrow_columns import (
     Array,
     ByteRows,
@@ -58,8 +60,7 @@ class Encoded:
 class ArrowBatch:
     """A table made ready to be encoded.
 
-    rows: how many; ends: int64, running sums of their encoded bytes, rows + 1 long, from 0; widest: the row that takes
-    most bytes.
+    rows: how many; bytes: what they take together once encoded; widest: the first row that takes most, and how many.
     """
 
     def __init__(
@@ -69,8 +70,9 @@ class ArrowBatch:
         self._rows = Rows(_column(timestamps), _cells(key), _cells(headers), _cells(value))
         self._key_lengths = key.lengths if isinstance(key, ByteRows) else None
         self.rows = timestamps.size
-        self.ends = int64_room(self.rows + 1)
-        self.widest = int(measure(self._rows, self.ends))
+        self._ends = np.empty(-(-self.rows // STEP) + 1, np.int64)
+        row, most = measure(self._rows, self.rows, self._ends)
+        self.widest, self.bytes = (int(row), int(most)), int(self._ends[-1])
 
     @classmethod
     def prepare(cls, data: Any, *, now: int) -> ArrowBatch:
@@ -97,9 +99,22 @@ class ArrowBatch:
         if missing.any():
             raise KeyRequired(row=int(missing.argmax()))
 
+    def bytes_before(self, row: int) -> int:
+        """Return what the rows before `row` take."""
+        return int(bytes_before(self._rows, self._ends, row))
+
     def rows_within(self, start: int, room: int) -> int:
         """Return the greatest `stop` such that rows start..stop take at most `room` bytes; `start` if none fits."""
-        return max(int(np.searchsorted(self.ends, self.ends[start] + room, side="right")) - 1, start)
+        more = np.array([self.bytes_before(start) + room + 1], np.int64)
+        return max(int(self.rows_taking(more)[0, 0]) - 1, start)
+
+    def rows_taking(self, limits: Array) -> Array:
+        """int64[limits, 3]: of each number of bytes the least number of first rows that take as many, what they take,
+        and where the last of them begins; rows + 1 where all of them take less.
+        """
+        found = np.empty((limits.size, 3), np.int64)
+        find_rows(self._rows, self.rows, self._ends, limits, found)
+        return found
 
     def encode(
         self,
@@ -119,20 +134,20 @@ class ArrowBatch:
         target = np.frombuffer(out, np.uint8)
         if not 0 <= start <= stop <= self.rows:
             raise InvalidArgument(f"rows {start}..{stop} of a batch of {self.rows}")
-        length = int(self.ends[stop] - self.ends[start])
-        if length > target.size or position + length > 2**32 - 1 or relative + stop - start > 2**32:
-            raise InvalidArgument(
-                f"{length} bytes at position {position}, offset {relative} must fit {target.size} bytes and 32 bits"
-            )
-        room = pa.allocate_buffer(16 * (stop - start))  # Arrow's pool hands out the same pages again
-        entries, found = np.frombuffer(room, np.uint64).reshape(-1, 2), np.empty((stop - start, 2), np.int64)
+        if relative + stop - start > 2**32:
+            raise InvalidArgument(f"offsets {relative}..{relative + stop - start} must fit 32 bits")
+        entries, found = int64_room(2 * (stop - start)).view(np.uint64).reshape(-1, 2), int64_room(2 * (stop - start))
         place = Place(relative, position, np.uint64(salt))
-        count, state, summary = encode(self._rows, start, stop, place, marks_state, target, entries, found)
+        length, count, state, summary = encode(
+            self._rows, self._ends, start, stop, place, marks_state, target, entries, found.reshape(-1, 2)
+        )
+        if length > target.size or position + length > MAX_POSITION:
+            raise InvalidArgument(f"{length} bytes at position {position} must fit {target.size} bytes and 32 bits")
         summary = Summary(*summary)
         return Encoded(
-            length,
+            int(length),
             entries.view(ENTRY).reshape(-1),
-            found[:count].view(MARK).reshape(-1),
+            found.view(MARK)[:count],
             MarksState(*state),
             summary.tombstones,
             summary.min_timestamp if stop > start else None,

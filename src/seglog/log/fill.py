@@ -41,15 +41,15 @@ class Rolling(Protocol):
 def check_widest(segments: Rolling, batch: Any) -> None:
     """Raise RecordTooLarge, which names the row, if a record of the batch fits no segment."""
     if batch.rows:
-        widest = batch.widest
-        segments.check_size(int(batch.ends[widest + 1] - batch.ends[widest]), row=widest)
+        row, length = batch.widest
+        segments.check_size(length, row=row)
 
 
 def fill(segments: Rolling, batch: Any) -> None:
     """Append a batch; on an error what earlier segments took stays there."""
     if not batch.rows:
         return
-    total = int(batch.ends[batch.rows])
+    total = batch.bytes
     whole = total <= segments.segment_bytes - HEADER_BYTES
     if segments.age_is_due() or (whole and not segments.fits(total)):
         segments.roll()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from xxhash import xxh64
@@ -30,6 +31,7 @@ from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES, StoreHeader
 from seglog.record import Headers, checked_bytes
 from seglog.segment.bulk import encode_ahead
+from seglog.segment.calls import Ahead
 from seglog.segment.lookup import DenseLookup, SparseLookup
 from seglog.segment.reader import SegmentReader
 from seglog.segment.scan import Rules
@@ -40,6 +42,7 @@ from seglog.storage import File, Storage, must_sync
 INDEX_EVERY_BYTES = 1024 * 1024
 JOIN_BELOW = 64 * 1024
 STREAM_BUFFER = 256 * 1024
+HASHED_BESIDE = 64 * 1024  # entries; fewer are hashed before another thread has begun
 
 
 Row = tuple[int, bytes | None, bytes | None, bytes]  # timestamp, key, value, packed headers
@@ -48,13 +51,24 @@ Row = tuple[int, bytes | None, bytes | None, bytes]  # timestamp, key, value, pa
 class Encoder(Protocol):
     """A batch made ready to be encoded; `seglog.log.arrow.ArrowBatch` is one."""
 
-    ends: Any
+    def bytes_before(self, row: int) -> int:
+        """Return what the rows before `row` take once encoded."""
+        ...
+
+    def rows_taking(self, limits: Any) -> Any:
+        """Return for each number of bytes (rows, their bytes, where the last begins), int64[limits, 3]."""
+        ...
 
     def encode(
         self, start: int, stop: int, *, out: Any, relative: int, position: int, salt: int, marks_state: Any
     ) -> Any:
         """Encode rows start..stop into `out`."""
         ...
+
+
+def _hash(digest: xxh64, entries: list[bytes | memoryview]) -> None:
+    for part in entries:
+        digest.update(part)
 
 
 def create_segment(storage: Storage, entry: SegmentEntry, log_id: int, *, span: int = 0) -> File:
@@ -334,19 +348,26 @@ class ActiveSegment:
 
     def _admit_entries(self, entries: list[bytes | memoryview], records: int) -> None:
         """Take in the entries of a batch: they go to the index file as they are, since copying many of them costs."""
-        if self._dense is not None and not self._wrote_entries(self._dense, entries, records):
+        if self._dense is None:
+            _hash(self.tally.digest, entries)
+        elif not self._wrote_entries(self._dense, entries, records):
             for part in entries:
                 self._dense.pending.extend(part)
-            return
-        for part in entries:
-            self.tally.digest.update(part)
 
     def _wrote_entries(self, dense: DenseLookup, entries: list[bytes | memoryview], records: int) -> bool:
+        """Write entries to the index file, and hash them meanwhile; many of both take as long as a few blocks."""
+        hashing = Ahead()
         try:
             self._flush_entries()
+            digest = self.tally.digest.copy()
+            hashing.launch(partial(_hash, digest, entries), here=records < HASHED_BESIDE)
             self._index.pwritev(entries, entry_position(dense.flushed))
+            hashing.take()
         except StorageError:
             return False  # derived: they stay pending
+        finally:
+            hashing.finish()
+        self.tally.digest = digest
         dense.add_flushed(records, self._index)
         return True
 

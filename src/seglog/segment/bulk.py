@@ -90,7 +90,7 @@ class _Encoding:
         self._interval = marks.interval
         self._newest = marks.max_timestamp
         self._first_offset = relative - start  # of row 0
-        self._pieces = _pieces(batch.ends, start, stop, position, marks)
+        self._pieces = _pieces(batch, start, stop, position, marks)
         longest = max(piece.end - piece.block for piece in self._pieces)
         most = BUFFERS if longest <= BUFFER_BYTES else 2
         self._buffers = _Buffers.take(min(most, len(self._pieces)), longest)
@@ -154,20 +154,24 @@ class _Encoding:
         )
 
 
-def _pieces(ends: Any, start: int, stop: int, position: int, marks: MarkBuilder) -> list[Piece]:
+def _pieces(batch: Any, start: int, stop: int, position: int, marks: MarkBuilder) -> list[Piece]:
     """Cut rows start..stop where they pass a multiple of PIECE_BYTES, each piece of at least one row."""
-    origin = position - int(ends[start])  # where row 0 would stand
+    import numpy as np  # noqa: PLC0415 - whoever has a batch has loaded numpy and the kernels
+
+    origin = position - batch.bytes_before(start)  # where row 0 would stand
+    end = origin + batch.bytes_before(stop)
+    held_back = position + HEAD_BYTES - 1  # the first head is written last, so it must not lie in two blocks
+    limits = np.arange(held_back - held_back % PIECE_BYTES + PIECE_BYTES, end, PIECE_BYTES)
+    cuts = batch.rows_taking(np.append(limits, end) - origin)
     pieces: list[Piece] = []
     begin, next_mark = position, marks.next_position
-    while start < stop:
-        aligned = begin - begin % PIECE_BYTES
-        if not pieces and aligned + PIECE_BYTES - begin < HEAD_BYTES:
-            aligned += PIECE_BYTES  # whoever writes holds the first head back, so it must not lie in two blocks
-        last = min(int(ends.searchsorted(aligned + PIECE_BYTES - origin)), stop)
-        end, last_begin = int(ends[last]) + origin, int(ends[last - 1]) + origin
-        pieces.append(Piece(start, last, begin, end, aligned if pieces else begin, next_mark))
-        start, begin = last, end
-        next_mark = (last_begin // marks.interval + 1) * marks.interval
+    for last, behind, last_begin in cuts.tolist():
+        if last == start:
+            continue  # a record longer than PIECE_BYTES passes several
+        block = begin - begin % PIECE_BYTES if pieces else begin
+        pieces.append(Piece(start, last, begin, behind + origin, block, next_mark))
+        start, begin = last, behind + origin
+        next_mark = ((last_begin + origin) // marks.interval + 1) * marks.interval
     return pieces
 
 
