@@ -20,7 +20,6 @@ from seglog.kernels.validate import Cursor
 Values = Literal["view", "binary"]
 OFFSET_TYPE, TIMESTAMP_TYPE = pa.int64(), pa.timestamp("us", "UTC")
 NO_NULLS = np.empty(0, np.uint8)
-NO_KEYS, NO_VALUES = pa.array([], pa.string()), pa.array([], pa.binary())
 DEFAULT_MAX_BYTES = 64 * 1024 * 1024
 NO_STOP = 2**32
 
@@ -28,6 +27,8 @@ Array = np.ndarray[Any, Any]
 
 PAIR = [pa.field("key", pa.string()), pa.field("value", pa.binary())]
 HEADERS_TYPE = pa.list_(pa.struct(PAIR))
+NO_PAIRS = pa.array([], HEADERS_TYPE.value_type)
+NO_PAIRS_EACH = pa.py_buffer(np.zeros(65536 + 1, np.int32))  # the offsets of as many empty lists; shared by all batches
 
 
 @functools.cache
@@ -110,7 +111,7 @@ class BatchDecoder(Iterator[pa.RecordBatch]):
         rows = min(self._max_records, (self._end - self.position) // HEAD_BYTES, self._wanted.stop - self.next_relative)
         rows = max(rows, 1)
         if self._scratch.size < 10 * rows:
-            self._scratch = np.empty(10 * rows, np.uint8)
+            self._scratch = np.frombuffer(pa.allocate_buffer(10 * rows), np.uint8)
         return _Room(rows, self._scratch)
 
     def _refuse(self) -> None:
@@ -238,12 +239,15 @@ def _gathered(kind: Any, addresses: Array, lengths: Array, bits: pa.Buffer | Non
 
 
 def _headers(source: Array, positions: Array, count: int) -> pa.Array:
-    rows, keys, values = len(positions), NO_KEYS, NO_VALUES
-    offsets = np.zeros(rows + 1, np.int32)
-    if count:
-        key, value = [(np.empty(count, np.int64), np.empty(count, np.int64)) for _ in range(2)]
-        locate_headers(source, positions, offsets, key, value)
-        nulls, bits = _bitmap((value[1] >= 0).view(np.uint8))
-        keys, values = _gathered(pa.string(), *key, None, 0), _gathered(pa.binary(), *value, bits, nulls)
+    rows = len(positions)
+    if not count:
+        size = 4 * (rows + 1)
+        zeros = NO_PAIRS_EACH if size <= NO_PAIRS_EACH.size else pa.py_buffer(bytes(size))
+        return pa.Array.from_buffers(HEADERS_TYPE, rows, [None, zeros.slice(0, size)], 0, children=[NO_PAIRS])
+    offsets = np.empty(rows + 1, np.int32)
+    key, value = [(np.empty(count, np.int64), np.empty(count, np.int64)) for _ in range(2)]
+    locate_headers(source, positions, offsets, key, value)
+    nulls, bits = _bitmap((value[1] >= 0).view(np.uint8))
+    keys, values = _gathered(pa.string(), *key, None, 0), _gathered(pa.binary(), *value, bits, nulls)
     pairs = pa.StructArray.from_arrays([keys, values], fields=PAIR)
     return pa.Array.from_buffers(HEADERS_TYPE, rows, [None, pa.py_buffer(offsets)], 0, children=[pairs])
