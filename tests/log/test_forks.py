@@ -82,6 +82,25 @@ threading.Thread(target=serve, daemon=True).start()
 print(in_a_child(follow))
 """
 
+WITHIN_A_BATCH = """
+import pyarrow
+from seglog.storage.local import LocalFile
+pwritev, children = LocalFile.pwritev, []
+def fork_within(file, parts, position):
+    if not children:
+        children.append(os.fork())
+        signal.alarm(0 if children[0] else 20)
+    pwritev(file, parts, position)
+LocalFile.pwritev = fork_within
+writer = seglog.open(path)
+writer.append_batch(pyarrow.table({"value": pyarrow.nulls(2_000_000)}))
+if not children[0]:
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]))
+writer.close()
+print(seglog.verify(path).ok)
+"""
+
 
 @pytest.mark.parametrize("mode", ["a", "r"])
 def test_a_child_reads_though_another_thread_held_the_locks_at_the_fork(path: Path, script: Any, mode: str) -> None:
@@ -90,3 +109,7 @@ def test_a_child_reads_though_another_thread_held_the_locks_at_the_fork(path: Pa
 
 def test_a_child_that_closes_a_reader_leaves_the_lease_to_its_parent_and_takes_its_own(path: Path, script: Any) -> None:
     assert script(START + LEASES, path, "r") == "0 True\nTrue\n0\n"
+
+
+def test_a_child_forked_in_the_middle_of_a_batch_waits_for_no_thread_of_its_parent(path: Path, script: Any) -> None:
+    assert script(START + WITHIN_A_BATCH, path, "a") == "7\nTrue\n"

@@ -66,9 +66,11 @@ class Encoder(Protocol):
         ...
 
 
-def _hash(digest: xxh64, entries: list[bytes | memoryview]) -> None:
+def _hashed(digest: xxh64, entries: list[bytes | memoryview]) -> xxh64:
+    digest = digest.copy()
     for part in entries:
         digest.update(part)
+    return digest
 
 
 def create_segment(storage: Storage, entry: SegmentEntry, log_id: int, *, span: int = 0) -> File:
@@ -349,7 +351,7 @@ class ActiveSegment:
     def _admit_entries(self, entries: list[bytes | memoryview], records: int) -> None:
         """Take in the entries of a batch: they go to the index file as they are, since copying many of them costs."""
         if self._dense is None:
-            _hash(self.tally.digest, entries)
+            self.tally.digest = _hashed(self.tally.digest, entries)
         elif not self._wrote_entries(self._dense, entries, records):
             for part in entries:
                 self._dense.pending.extend(part)
@@ -359,10 +361,9 @@ class ActiveSegment:
         hashing = Ahead()
         try:
             self._flush_entries()
-            digest = self.tally.digest.copy()
-            hashing.launch(partial(_hash, digest, entries), here=records < HASHED_BESIDE)
+            hashing.launch(partial(_hashed, self.tally.digest, entries), here=records < HASHED_BESIDE)
             self._index.pwritev(entries, entry_position(dense.flushed))
-            hashing.take()
+            digest = hashing.take()
         except StorageError:
             return False  # derived: they stay pending
         finally:

@@ -8,6 +8,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import Any
 
 THREADS = max(1, min(3, (os.cpu_count() or 2) - 1))  # beside the caller's
@@ -26,17 +27,30 @@ class Calls:
     def __len__(self) -> int:
         return len(self._calls)
 
+    @property
+    def orphaned(self) -> bool:
+        """Whether this is a forked child now, in which nobody works on them."""
+        return False
+
     def launch(self, call: Callable[[], Any], *, here: bool = False) -> None:
-        """Have a call made by a thread that is free; with `here` by whoever takes it, which wakes nobody."""
-        self._calls.append((call, Future() if here else self._pool.submit(call)))
+        """Have a call made by a thread that is free; with `here`, and where there is no thread to be had (a process
+        about to end has none), by whoever takes it, which wakes nobody.
+        """
+        future: Future[Any] = Future()
+        self._calls.append((call, future))
+        if not here:
+            with suppress(RuntimeError):
+                self._pool.submit(_make, call, future)
 
     def take(self) -> Any:
         """Return the result of the oldest call, or raise its error; until it is there, make calls nobody has begun."""
         for number, (call, future) in enumerate(self._calls):
             if self._calls[0][1].done():
                 break
-            if future.cancel():
-                self._calls[number] = call, _made(call)
+            if future.cancel() or self.orphaned:
+                made: Future[Any] = Future()
+                _make(call, made)
+                self._calls[number] = call, made  # only now: who is interrupted waits for no call of his own
         return self._calls.popleft()[1].result()
 
     def finish(self) -> None:
@@ -45,14 +59,16 @@ class Calls:
         self._calls.clear()
 
 
-def _made(call: Callable[[], Any]) -> Future[Any]:
-    """Make a call here and now; its error keeps its place in the order."""
-    future: Future[Any] = Future()
+def _make(call: Callable[[], Any], future: Future[Any]) -> None:
+    """Make a call here and now, unless somebody else has taken it; its error keeps its place in the order."""
+    if not future.set_running_or_notify_cancel():
+        return
     try:
         future.set_result(call())
-    except Exception as error:  # noqa: BLE001 - raised when it is taken
+    except BaseException as error:  # raised when it is taken, as the pool would
         future.set_exception(error)
-    return future
+        if not isinstance(error, Exception):
+            raise
 
 
 class _Helpers:
