@@ -84,15 +84,23 @@ print(in_a_child(follow))
 
 WITHIN_A_BATCH = """
 import pyarrow
+from seglog.segment import active
 from seglog.storage.local import LocalFile
-pwritev, children = LocalFile.pwritev, []
+pwritev, hashed, children = LocalFile.pwritev, active._hashed, []
+begun, forked = threading.Event(), threading.Event()
+def hash_across_the_fork(*arguments):
+    begun.set()
+    forked.wait()
+    return hashed(*arguments)
 def fork_within(file, parts, position):
     if not children:
+        begun.wait()
         children.append(os.fork())
         signal.alarm(0 if children[0] else 20)
+        forked.set()
     pwritev(file, parts, position)
-LocalFile.pwritev = fork_within
 writer = seglog.open(path)
+LocalFile.pwritev, active._hashed = fork_within, hash_across_the_fork
 writer.append_batch(pyarrow.table({"value": pyarrow.nulls(2_000_000)}))
 if not children[0]:
     os._exit(7)
