@@ -39,19 +39,12 @@ def encoded(batch: ArrowBatch, start: int, stop: int, position: int) -> tuple[by
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    rows=ROWS,
-    position=st.integers(64, 1200),
-    piece=st.integers(64, 700),
-    first=st.integers(1, 300),
-    data=st.data(),
-)
+@given(rows=ROWS, position=st.integers(64, 1200), piece=st.integers(64, 700), data=st.data())
 def test_pieces_of_any_size_add_up(
     monkeypatch: pytest.MonkeyPatch,
     rows: list[tuple[int, bytes | None]],
     position: int,
     piece: int,
-    first: int,
     data: st.DataObject,
 ) -> None:
     batch = batch_of(rows)
@@ -59,7 +52,6 @@ def test_pieces_of_any_size_add_up(
     stop = data.draw(st.integers(start + 1, len(rows)))
     whole = encoded(batch, start, stop, position)
     monkeypatch.setattr(bulk, "PIECE_BYTES", piece)
-    monkeypatch.setattr(bulk, "FIRST_BYTES", first)
     cut = encoded(batch, start, stop, position)
     monkeypatch.undo()
     assert cut[:3] == whole[:3]

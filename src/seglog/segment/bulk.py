@@ -19,7 +19,6 @@ from seglog.segment.reader import SegmentReader
 from seglog.segment.survey import Block
 
 PIECE_BYTES = 2 * 1024 * 1024
-FIRST_BYTES = 256 * 1024  # about what the first piece of several has: until it is encoded, nothing can be written
 BUFFER_BYTES = PIECE_BYTES + 64 * 1024  # holds a piece whose last record is no longer than this
 BUFFERS = THREADS + 3  # one for each thread and the caller, one that waits, one that is written
 
@@ -156,25 +155,20 @@ class _Encoding:
 
 
 def _pieces(batch: Any, start: int, stop: int, position: int, marks: MarkBuilder) -> list[Piece]:
-    """Cut rows start..stop where they pass a multiple of PIECE_BYTES, each piece of at least one row; the first one
-    sooner, where it would be long.
-    """
+    """Cut rows start..stop where they pass a multiple of PIECE_BYTES, each piece of at least one row."""
     import numpy as np  # noqa: PLC0415 - whoever has a batch has loaded numpy and the kernels
 
     origin = position - batch.bytes_before(start)  # where row 0 would stand
     end = origin + batch.bytes_before(stop)
     held_back = position + HEAD_BYTES - 1  # the first head is written last, so it must not lie in two blocks
     limits = np.arange(held_back - held_back % PIECE_BYTES + PIECE_BYTES, end, PIECE_BYTES)
-    if limits.size and limits[0] - held_back > FIRST_BYTES:
-        limits = np.append(held_back + FIRST_BYTES, limits)
     cuts = batch.rows_taking(np.append(limits, end) - origin)
     pieces: list[Piece] = []
     begin, next_mark = position, marks.next_position
     for last, behind, last_begin in cuts.tolist():
         if last == start:
             continue  # a record longer than PIECE_BYTES passes several
-        aligned = begin - begin % PIECE_BYTES
-        block = aligned if pieces and aligned >= pieces[-1].block + HEAD_BYTES else begin
+        block = begin - begin % PIECE_BYTES if pieces else begin
         pieces.append(Piece(start, last, begin, behind + origin, block, next_mark))
         start, begin = last, behind + origin
         next_mark = ((last_begin + origin) // marks.interval + 1) * marks.interval
