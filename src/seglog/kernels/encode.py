@@ -23,8 +23,6 @@ from seglog.kernels.layout import (
 from seglog.kernels.memory import address_of, copy_short, inlined, kernel, load_u32, store_i64, store_u64
 from seglog.kernels.rows import Rows, length_of, span_of, word_of
 
-MAX_POSITION = 2**32 - 1
-
 
 class Place(NamedTuple):
     """Where the first row goes: relative offset, store position, and the store's salt (np.uint64)."""
@@ -87,19 +85,28 @@ def _write_group(record: int, start: int, stop: int, rows: Rows, place: Place, e
 
 @kernel
 def encode(
-    rows: Rows, ends: Any, start: int, stop: int, place: Place, marks: MarksState, out: Any, entries: Any, found: Any
+    rows: Rows,
+    ends: Any,
+    start: int,
+    stop: int,
+    place: Place,
+    marks: MarksState,
+    out: Any,
+    room: int,
+    entries: Any,
+    found: Any,
 ) -> Any:
     """Encode rows start..stop into `out` (uint8); return (their bytes, marks written, MarksState, Summary).
 
     ends: what `measure` filled. entries: uint64[rows, 2], filled as dense index entries; found: int64[*, 2], filled as
-    marks, room for one per row. Nothing is written if they fit neither `out` nor 32 bits.
+    marks, room for one per row. Nothing is written if the rows take more than `room` bytes.
     """
     target, hashes = address_of(out), np.empty(GROUP, np.uint64)
     position, offset = place.position, place.relative
     length = bytes_before(rows, ends, stop) - bytes_before(rows, ends, start)
     next_position, newest, count = marks.next_position, marks.max_timestamp, 0
     tombstones, low, high = 0, NO_LOW, NO_HIGH
-    if length > out.size or position + length > MAX_POSITION:
+    if length > room:
         stop = start
     for first in range(start, stop, GROUP):
         last = min(first + GROUP, stop)

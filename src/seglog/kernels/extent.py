@@ -12,15 +12,9 @@ from numba import carray
 
 from seglog.kernels.layout import HEAD_BYTES
 from seglog.kernels.memory import inlined, kernel, pointer_to
-from seglog.kernels.rows import Cells, Rows, length_of, word_of
+from seglog.kernels.rows import Cells, Rows, word_of
 
 STEP = 256
-
-
-@inlined
-def _record_bytes(rows: Rows, row: int) -> int:
-    key_len, value_len = length_of(rows.keys, row), length_of(rows.values, row)
-    return HEAD_BYTES + max(key_len, 0) + length_of(rows.headers, row) + max(value_len, 0)
 
 
 @inlined
@@ -45,6 +39,16 @@ def _add_lengths(cells: Cells, first: int, sizes: Any) -> None:
 
 
 @inlined
+def _sizes(rows: Rows, first: int, stop: int, room: Any) -> Any:
+    """Return the encoded bytes of rows first..stop, at most STEP, at the front of `room` (int64[STEP])."""
+    sizes = room[: stop - first]
+    sizes[:] = HEAD_BYTES
+    for cells in (rows.keys, rows.headers, rows.values):
+        _add_lengths(cells, first, sizes)
+    return sizes
+
+
+@inlined
 def _sum_and_most(sizes: Any) -> Any:
     total, most = 0, 0
     for one in range(sizes.size):
@@ -57,18 +61,15 @@ def measure(rows: Rows, count: int, ends: Any) -> Any:
     """Fill `ends` (int64, one longer than the steps) for so many rows; return the first row that takes most bytes, and
     how many.
     """
-    sizes = np.empty(STEP, np.int64)
+    room = np.empty(STEP, np.int64)
     widest: Any = 0
     most, end = 0, 0
     for step in range(ends.size - 1):
         ends[step] = end
-        block = sizes[: min(count - step * STEP, STEP)]
-        block[:] = HEAD_BYTES
-        for cells in (rows.keys, rows.headers, rows.values):
-            _add_lengths(cells, step * STEP, block)
-        total, longest = _sum_and_most(block)
+        sizes = _sizes(rows, step * STEP, min((step + 1) * STEP, count), room)
+        total, longest = _sum_and_most(sizes)
         if longest > most:
-            widest, most = step * STEP + block.argmax(), longest
+            widest, most = step * STEP + sizes.argmax(), longest
         end += total
     ends[ends.size - 1] = end
     return widest, most
@@ -77,11 +78,8 @@ def measure(rows: Rows, count: int, ends: Any) -> Any:
 @kernel
 def bytes_before(rows: Rows, ends: Any, row: int) -> int:
     """Return how many bytes the rows before `row` take."""
-    step = row // STEP
-    end = ends[step]
-    for before in range(step * STEP, row):
-        end += _record_bytes(rows, before)
-    return end  # type: ignore[no-any-return] # numba is untyped
+    step, room = row // STEP, np.empty(STEP, np.int64)
+    return ends[step] + _sizes(rows, step * STEP, row, room).sum()  # type: ignore[no-any-return] # numba is untyped
 
 
 @kernel
@@ -91,12 +89,15 @@ def find_rows(rows: Rows, count: int, ends: Any, limits: Any, found: Any) -> Non
     limits: int64. found: int64[limits, 3], filled with the least number of first rows that take so many bytes, what
     they take, and where the last of them begins; with count + 1 rows where all of them take less.
     """
+    room = np.empty(STEP, np.int64)
     for one in range(limits.size):
-        step = max(np.searchsorted(ends, limits[one]) - 1, 0)
+        step = max(np.searchsorted(ends[: ends.size - 1], limits[one]) - 1, 0)
         row, begin, end = step * STEP, ends[step], ends[step]
-        while end < limits[one] and row < count:
+        for size in _sizes(rows, row, min(row + STEP, count), room):
+            if end >= limits[one]:
+                break
             begin = end
-            end += _record_bytes(rows, row)
+            end += size
             row += 1
         found[one, 0] = row if end >= limits[one] else count + 1
         found[one, 1], found[one, 2] = end, begin

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from seglog.config import MAX_STORE_BYTES
 from seglog.errors import InvalidArgument, InvalidType, KeyRequired
-from seglog.kernels.encode import MAX_POSITION, Place, encode
+from seglog.kernels.encode import Place, encode
 from seglog.kernels.extent import STEP, bytes_before, find_rows, measure
 from seglog.kernels.headers import KEY_LONG, KEY_NOT_UTF8, KEY_NULL, measure_headers, write_headers
 from seglog.kernels.layout import ENTRY, MARK, MarksState, Summary
@@ -137,11 +138,11 @@ class ArrowBatch:
         if relative + stop - start > 2**32:
             raise InvalidArgument(f"offsets {relative}..{relative + stop - start} must fit 32 bits")
         entries, found = int64_room(2 * (stop - start)).view(np.uint64).reshape(-1, 2), int64_room(2 * (stop - start))
-        place = Place(relative, position, np.uint64(salt))
+        place, room = Place(relative, position, np.uint64(salt)), min(target.size, MAX_STORE_BYTES - position)
         length, count, state, summary = encode(
-            self._rows, self._ends, start, stop, place, marks_state, target, entries, found.reshape(-1, 2)
+            self._rows, self._ends, start, stop, place, marks_state, target, room, entries, found.reshape(-1, 2)
         )
-        if length > target.size or position + length > MAX_POSITION:
+        if length > room:
             raise InvalidArgument(f"{length} bytes at position {position} must fit {target.size} bytes and 32 bits")
         summary = Summary(*summary)
         return Encoded(

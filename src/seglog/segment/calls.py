@@ -33,12 +33,12 @@ class Calls:
         return False
 
     def launch(self, call: Callable[[], Any], *, here: bool = False) -> None:
-        """Have a call made by a thread that is free; with `here`, and where there is no thread to be had (a process
-        about to end has none), by whoever takes it, which wakes nobody.
+        """Have a call made by a thread that is free; with `here`, and where there is no thread to be had (neither a
+        forked child has one, nor a process about to end), by whoever takes it, which wakes nobody.
         """
         future: Future[Any] = Future()
         self._calls.append((call, future))
-        if not here:
+        if not here and not self.orphaned:
             with suppress(RuntimeError):
                 self._pool.submit(_make, call, future)
 
