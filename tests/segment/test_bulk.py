@@ -27,13 +27,14 @@ def encoded(batch: ArrowBatch, start: int, stop: int, position: int) -> tuple[by
     """Return (bytes, entries, marks and figures, length of what is written first)."""
     marks = MarkBuilder(64)
     marks.extend(b"", ((position // 64 + 1) * 64, 3))
-    tally, data, entries, first = Tally(64), b"", b"", None
+    tally, data, first = Tally(64), b"", None
     arguments = {"relative": 5, "position": position, "salt": 77, "marks": marks}
-    for piece, block in bulk.encode_ahead(batch, start, stop, **arguments):
+    encoding = bulk.Encoding(batch, start, stop, **arguments)
+    for piece in encoding:
         first = len(piece) if first is None else first
         data += bytes(piece)
-        entries += block.entries
-        tally.absorb(block)
+    entries = b"".join(encoding.entries)
+    tally.absorb(encoding.block())
     figures = tally.records, tally.tombstones, tally.min_timestamp, tally.max_timestamp, tally.marks.state
     return data, entries, (bytes(tally.marks.marks), figures), first or 0
 
@@ -70,7 +71,7 @@ def test_a_batch_may_begin_anywhere_before_a_block_of_the_usual_size(before: int
 
 def test_who_stops_early_leaves_nothing_running() -> None:
     batch = batch_of([(0, b"x" * 1000)] * 20_000)
-    pieces = iter(bulk.encode_ahead(batch, 0, 20_000, relative=0, position=64, salt=1, marks=MarkBuilder(4096)))
+    pieces = iter(bulk.Encoding(batch, 0, 20_000, relative=0, position=64, salt=1, marks=MarkBuilder(4096)))
     next(pieces)
     pieces.close()  # type: ignore[attr-defined] # a generator
     data, _, _, _ = encoded(batch, 0, 20_000, 64)

@@ -30,13 +30,13 @@ from seglog.format.index import (
 from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES, StoreHeader
 from seglog.record import Headers, checked_bytes
-from seglog.segment.bulk import encode_ahead
+from seglog.segment.bulk import Encoding
 from seglog.segment.calls import Ahead
 from seglog.segment.lookup import DenseLookup, SparseLookup
 from seglog.segment.reader import SegmentReader
 from seglog.segment.scan import Rules
 from seglog.segment.sealed import rules_of, write_derived
-from seglog.segment.survey import Block, Tally
+from seglog.segment.survey import Tally
 from seglog.storage import File, Storage, must_sync
 
 INDEX_EVERY_BYTES = 1024 * 1024
@@ -66,7 +66,7 @@ class Encoder(Protocol):
         ...
 
 
-def _hashed(digest: xxh64, entries: list[bytes | memoryview]) -> xxh64:
+def _hashed(digest: xxh64, entries: list[memoryview]) -> xxh64:
     digest = digest.copy()
     for part in entries:
         digest.update(part)
@@ -322,33 +322,37 @@ class ActiveSegment:
     def append_batch(self, batch: Encoder, start: int, stop: int) -> None:
         """Append rows start..stop of a batch: readers see all or none of them: the first head comes last."""
         self.write_buffer()
-        salt, relative = self.entry.salt, self.next_offset - self.entry.base_offset
+        encoding = Encoding(
+            batch,
+            start,
+            stop,
+            relative=self.next_offset - self.entry.base_offset,
+            position=self.size,
+            salt=self.entry.salt,
+            marks=self.tally.marks,
+        )
         position, first_head = self.size, b""
-        blocks: list[Block] = []
         self.settled = False
         try:
-            for data, block in encode_ahead(
-                batch, start, stop, relative=relative, position=position, salt=salt, marks=self.tally.marks
-            ):
-                if not blocks:
+            for data in encoding:
+                if not first_head:
                     first_head = bytes(data[:HEAD_BYTES])
                     data[:HEAD_BYTES] = bytes(HEAD_BYTES)
                 self._store.pwrite(data, position)
                 position += len(data)
-                blocks.append(block)
+            block = encoding.block()
         except BaseException:
             self._roll_back()
             raise
         self._write_last(first_head, self.size)
-        for block in blocks:
-            self.tally.absorb(block)
-            self._extend_sparse(block.marks)
-        self._admit_entries([block.entries for block in blocks], stop - start)
+        self.tally.absorb(block)
+        self._extend_sparse(block.marks)
+        self._admit_entries(encoding.entries, stop - start)
         self.size = position
         self.next_offset += stop - start
         self._publish()
 
-    def _admit_entries(self, entries: list[bytes | memoryview], records: int) -> None:
+    def _admit_entries(self, entries: list[memoryview], records: int) -> None:
         """Take in the entries of a batch: they go to the index file as they are, since copying many of them costs."""
         if self._dense is None:
             self.tally.digest = _hashed(self.tally.digest, entries)
@@ -356,7 +360,7 @@ class ActiveSegment:
             for part in entries:
                 self._dense.pending.extend(part)
 
-    def _wrote_entries(self, dense: DenseLookup, entries: list[bytes | memoryview], records: int) -> bool:
+    def _wrote_entries(self, dense: DenseLookup, entries: list[memoryview], records: int) -> bool:
         """Write entries to the index file, and hash them meanwhile; many of both take as long as a few blocks."""
         hashing = Ahead()
         try:

@@ -20,7 +20,8 @@ from seglog.segment.survey import Block
 
 PIECE_BYTES = 2 * 1024 * 1024
 BUFFER_BYTES = PIECE_BYTES + 64 * 1024  # holds a piece whose last record is no longer than this
-BUFFERS = THREADS + 3  # one for each thread and the caller, one that waits, one that is written
+BUFFERS = THREADS + 2  # one for each thread, one that waits, one that is written: more would leave the caches
+ALIGNED = 64  # bytes; copying to or from the page cache takes a quarter more where the two sides differ modulo 32
 
 AHEAD_BYTES = 8 * 1024 * 1024  # about what one batch spans that is decoded ahead
 AHEAD_LEAST_BYTES = 4 * 1024 * 1024  # less, and handing it to a thread costs more than it saves
@@ -54,12 +55,10 @@ class _Buffers:
     @classmethod
     def take(cls, count: int, size: int) -> list[Any]:
         """Return `count` numpy arrays of at least `size` bytes."""
-        import numpy as np  # noqa: PLC0415 - whoever has a batch has loaded numpy and the kernels
-
         if size > BUFFER_BYTES:
-            return [np.empty(size, np.uint8) for _ in range(count)]
+            return [_aligned(size) for _ in range(count)]
         kept, cls._free = cls._free, []  # in one step: two batches at a time must not be given the same
-        return [*kept, *(np.empty(BUFFER_BYTES, np.uint8) for _ in range(count - len(kept)))][:count]
+        return [*kept, *(_aligned(BUFFER_BYTES) for _ in range(count - len(kept)))][:count]
 
     @classmethod
     def give_back(cls, buffers: list[Any]) -> None:
@@ -68,19 +67,22 @@ class _Buffers:
             cls._free = buffers
 
 
-def encode_ahead(
-    batch: Any, start: int, stop: int, *, relative: int, position: int, salt: int, marks: MarkBuilder
-) -> Iterator[tuple[memoryview, Block]]:
-    """Yield (bytes to write next, what the records are that were encoded for them) of rows start..stop.
+def _aligned(size: int) -> Any:
+    import numpy as np  # noqa: PLC0415 - whoever has a batch has loaded numpy and the kernels
 
-    The first row goes to `position`, as relative offset `relative`. What was yielded is valid until the next is asked
-    for; the pieces that follow are encoded on other threads meanwhile.
+    room = np.empty(size + ALIGNED, np.uint8)
+    before = -room.ctypes.data % ALIGNED
+    return room[before : before + size]
+
+
+class Encoding:
+    """Rows start..stop on their way into a store: pieces that need nothing of each other, in a ring of buffers.
+
+    The first row goes to `position`, as relative offset `relative`. Iterating yields the bytes to write next, valid
+    until the next are asked for; the pieces that follow are encoded on other threads meanwhile.
+
+    entries: of the records whose bytes were yielded, a view for each piece.
     """
-    return iter(_Encoding(batch, start, stop, relative=relative, position=position, salt=salt, marks=marks))
-
-
-class _Encoding:
-    """Rows on their way into a store: pieces that need nothing of each other, in a ring of buffers."""
 
     def __init__(
         self, batch: Any, start: int, stop: int, *, relative: int, position: int, salt: int, marks: MarkBuilder
@@ -91,26 +93,33 @@ class _Encoding:
         self._newest = marks.max_timestamp
         self._first_offset = relative - start  # of row 0
         self._pieces = _pieces(batch, start, stop, position, marks)
-        longest = max(piece.end - piece.block for piece in self._pieces)
+        longest = ALIGNED + max(piece.end - piece.block for piece in self._pieces)
         most = BUFFERS if longest <= BUFFER_BYTES else 2
         self._buffers = _Buffers.take(min(most, len(self._pieces)), longest)
+        self._encoded: list[Any] = []
 
-    def __iter__(self) -> Iterator[tuple[memoryview, Block]]:
+    def __iter__(self) -> Iterator[memoryview]:
         pieces, room, ahead = len(self._pieces), len(self._buffers), Ahead()
         try:
             for number in range(room):
                 ahead.launch(partial(self._encode, number), here=number == 0)
             for number in range(pieces):
-                encoded = ahead.take()
-                yield self._block_bytes(number), self._block(number, encoded)
+                self._encoded.append(ahead.take())
+                yield self._block_bytes(number)
                 if number + room < pieces:  # into the buffer that has just been written
                     ahead.launch(partial(self._encode, number + room))
         finally:
             ahead.finish()
             _Buffers.give_back(self._buffers)
 
-    def _buffer(self, number: int) -> Any:
-        return self._buffers[number % len(self._buffers)]
+    @property
+    def entries(self) -> list[memoryview]:
+        """Views of what the pieces' encoders filled: fresh memory for copies shows in the time of a batch."""
+        return [encoded.entries.view("u1").data for encoded in self._encoded]
+
+    def _room(self, number: int) -> Any:
+        """Return what a piece is encoded in, from the first byte on that is written with it."""
+        return self._buffers[number % len(self._buffers)][self._pieces[number].block % ALIGNED :]
 
     def _encode(self, number: int) -> Any:
         from seglog.kernels.layout import NO_TIMESTAMP, MarksState  # noqa: PLC0415 - whoever has a batch has loaded it
@@ -119,7 +128,7 @@ class _Encoding:
         return self._batch.encode(
             piece.first,
             piece.last,
-            out=self._buffer(number)[piece.begin - piece.block :],
+            out=self._room(number)[piece.begin - piece.block :],
             relative=self._first_offset + piece.first,
             position=piece.begin,
             salt=self._salt,
@@ -128,28 +137,32 @@ class _Encoding:
 
     def _block_bytes(self, number: int) -> memoryview:
         """Return what is to be written of a piece; what it leaves over goes to the front of the next one's buffer."""
-        piece, buffer, end = self._pieces[number], self._buffer(number), self._pieces[number].end
+        piece, room, end = self._pieces[number], self._room(number), self._pieces[number].end
         if number + 1 < len(self._pieces):
             end = self._pieces[number + 1].block
-            self._buffer(number + 1)[: piece.end - end] = buffer[end - piece.block : piece.end - piece.block]
-        data: memoryview = buffer.data[: end - piece.block]
+            self._room(number + 1)[: piece.end - end] = room[end - piece.block : piece.end - piece.block]
+        data: memoryview = room.data[: end - piece.block]
         return data
 
-    def _block(self, number: int, encoded: Any) -> Block:
-        """Say what the records of a piece are; its marks knew only the timestamps of their own piece."""
-        piece, newest = self._pieces[number], encoded.marks["max_timestamp"]
-        newest[: newest.searchsorted(self._newest)] = self._newest  # they never fall
-        self._newest = max(self._newest, encoded.marks_state.max_timestamp)
+    def block(self) -> Block:
+        """Say what the records are, once all of them were yielded; their entries are apart."""
+        import numpy as np  # noqa: PLC0415 - whoever has a batch has loaded numpy and the kernels
+
+        pieces = self._encoded
+        newest = np.maximum.accumulate([self._newest, *(piece.marks_state.max_timestamp for piece in pieces)])
+        marks = np.concatenate([piece.marks for piece in pieces])
+        times = marks["max_timestamp"]  # what came before a mark, as far as its own piece knew
+        np.maximum(times, newest[:-1].repeat([piece.marks.size for piece in pieces]), out=times)
         return Block(
-            piece.last - piece.first,
+            self._pieces[-1].last - self._pieces[0].first,
             0,
             0,
-            encoded.entries.view("u1").data,  # as it is: fresh memory for copies of them shows in the time of a batch
-            encoded.marks.tobytes(),
-            (encoded.marks_state.next_position, self._newest),
-            encoded.tombstones,
-            encoded.min_timestamp,
-            encoded.max_timestamp,
+            b"",
+            marks.tobytes(),
+            (pieces[-1].marks_state.next_position, int(newest[-1])),
+            sum(piece.tombstones for piece in pieces),
+            min(piece.min_timestamp for piece in pieces),
+            max(piece.max_timestamp for piece in pieces),
             None,
         )
 
