@@ -143,7 +143,7 @@ def _compaction(broker: Kafka, directory: Path, table: pa.Table, scale: Scale, l
     def ours() -> float:
         shutil.copytree(half_dirty, place, copy_function=twin)
         log = seglog.open(place, clock=clock)
-        recycle(directory, 2 * stored)
+        recycle(directory, stored)
         with stopwatch() as watch:
             report = log.compact()
         left.add(report.records_after)
@@ -152,7 +152,7 @@ def _compaction(broker: Kafka, directory: Path, table: pa.Table, scale: Scale, l
 
     def other() -> float:
         broker.feed(topic, 1, next(updates), KEY_BYTES, value_bytes)
-        recycle(directory, 2 * stored)
+        recycle(directory, stored)
         cleaning = broker.clean(topic)
         assert 0 <= cleaning.records - 2 * len(table) <= 2, cleaning  # those that seal segments
         left.add(cleaning.left - 1)

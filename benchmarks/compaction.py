@@ -24,7 +24,7 @@ import pyarrow as pa
 import seglog
 from benchmarks.data import SEED, keyed_table, record_bytes
 from benchmarks.scale import Scale
-from benchmarks.timing import BLOCK_BYTES, Figure, in_turn, limited, recycle, stopwatch
+from benchmarks.timing import BLOCK_BYTES, Figure, in_turn, limited, pages, recycle, stopwatch
 from seglog.keyed.keymap import KeyMap, Keys
 
 CASES = (("100 B", 100), ("1 KiB", 1024))
@@ -76,12 +76,12 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
 def _compaction(directory: Path, scale: Scale, label: str, value_bytes: int) -> Figure:
     half_dirty, place, clock = directory / "half-dirty", directory / "log", Clock()
     stores = make_half_dirty(half_dirty, clock, keyed_table(value_bytes, scale.file_bytes), scale.file_bytes // 2)
-    read, written, buffer = sum(store.stat().st_size for store in stores), 0, bytearray(BLOCK_BYTES)
+    read, written, buffer = sum(store.stat().st_size for store in stores), 0, pages(BLOCK_BYTES)
 
     def ours() -> float:
         nonlocal written
         shutil.copytree(half_dirty, place, copy_function=twin)
-        recycle(directory, 2 * scale.file_bytes)
+        recycle(directory, scale.file_bytes)
         log = seglog.open(place, clock=clock)
         view = log.view()  # it holds the sources
         with stopwatch() as watch:
@@ -91,7 +91,7 @@ def _compaction(directory: Path, scale: Scale, label: str, value_bytes: int) -> 
         return watch.seconds
 
     def other() -> float:
-        recycle(directory, 2 * scale.file_bytes)
+        recycle(directory, scale.file_bytes)
         return _copy(stores, directory / "copy", buffer, share=written / read)
 
     mine, others = in_turn(ours, other, repeats=scale.repeats)
@@ -130,14 +130,13 @@ def twin(source: str, target: str) -> str:
     return target
 
 
-def _copy(stores: list[Path], target: Path, buffer: bytearray, *, share: float) -> float:
-    block = memoryview(buffer)
+def _copy(stores: list[Path], target: Path, block: memoryview, *, share: float) -> float:
     descriptor = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
     try:
         with stopwatch() as watch:
             for store in stores:
                 with store.open("rb", buffering=0) as source:
-                    while size := source.readinto(buffer):
+                    while size := source.readinto(block):
                         os.write(descriptor, block[: round(size * share)])
             os.fsync(descriptor) if sys.platform == "darwin" else os.fdatasync(descriptor)
     finally:

@@ -16,7 +16,7 @@ import xxhash
 
 from benchmarks.data import SEED
 from benchmarks.scale import Scale
-from benchmarks.timing import BLOCK_BYTES, Side, in_rounds, recycle, settle, stopwatch, write_blocks
+from benchmarks.timing import BLOCK_BYTES, Side, in_rounds, pages, recycle, settle, stopwatch, write_blocks
 
 SYNCED_BYTES = 1024
 SYNCS = 100
@@ -36,7 +36,8 @@ class Limit:
 def limits(directory: Path, scale: Scale) -> Iterator[Limit]:
     """Measure write(2), read(2), memcpy, XXH64 and fdatasync."""
     size = scale.file_bytes
-    data, target = memoryview(random.Random(SEED).randbytes(size)), memoryview(bytearray(size))
+    data, target = pages(size), pages(size)
+    data[:] = random.Random(SEED).randbytes(size)
     source = directory / "limit"
     source.write_bytes(data)
 

@@ -17,7 +17,7 @@ import xxhash
 import seglog
 from benchmarks.data import keyed_table, record_bytes
 from benchmarks.scale import Scale
-from benchmarks.timing import BLOCK_BYTES, Figure, in_turn, settle, stopwatch
+from benchmarks.timing import BLOCK_BYTES, Figure, in_turn, pages, settle, stopwatch
 
 CASES = (("100 B", 100), ("1 KiB", 1024))
 PIECE_BYTES = 64 * 2**20
@@ -80,11 +80,11 @@ def _figure(killed: Path, directory: Path, scale: Scale, label: str, *, synced: 
 
 
 def _checksummed(store: Path, *, rewrite: bool) -> float:
-    descriptor, buffer, position = os.open(store, os.O_RDWR), bytearray(BLOCK_BYTES), 0
+    descriptor, buffer, position = os.open(store, os.O_RDWR), pages(BLOCK_BYTES), 0
     add: Callable[[memoryview], None] = xxhash.xxh64().update
     with stopwatch() as watch:
         while size := os.preadv(descriptor, [buffer], position):
-            block = memoryview(buffer)[:size]
+            block = buffer[:size]
             add(block)
             if rewrite:
                 os.pwrite(descriptor, block, position)

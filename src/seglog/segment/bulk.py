@@ -148,9 +148,11 @@ class Encoding:
         """Say what the records are, once all of them were yielded; their entries are apart."""
         import numpy as np  # noqa: PLC0415 - whoever has a batch has loaded numpy and the kernels
 
+        from seglog.kernels.layout import MARK  # noqa: PLC0415 - as above
+
         pieces = self._encoded
         newest = np.maximum.accumulate([self._newest, *(piece.marks_state.max_timestamp for piece in pieces)])
-        marks = np.concatenate([piece.marks for piece in pieces])
+        marks = np.concatenate([piece.marks.view(np.int64) for piece in pieces]).view(MARK)  # in fields it takes long
         times = marks["max_timestamp"]  # what came before a mark, as far as its own piece knew
         np.maximum(times, newest[:-1].repeat([piece.marks.size for piece in pieces]), out=times)
         return Block(
