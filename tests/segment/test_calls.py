@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import threading
-import weakref
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
@@ -80,32 +78,6 @@ def test_an_error_comes_in_its_place(pool: ThreadPoolExecutor) -> None:
     with pytest.raises(ValueError, match="one"):
         calls.take()
     assert calls.take() == 2
-
-
-def test_a_thread_goes_to_others_when_whoever_it_helped_makes_a_pause(pool: ThreadPoolExecutor) -> None:
-    paused, others, begun = Calls(pool), Calls(pool), threading.Event()
-    paused.launch(int)
-    assert paused.take() == 0
-    others.launch(begun.set)
-    assert begun.wait(60), "nobody has taken a result: a thread made the call"
-    paused.launch(partial(int, "1"))
-    assert paused.take() == 1
-
-
-def test_a_thread_holds_on_to_no_call_that_it_has_made(pool: ThreadPoolExecutor) -> None:
-    class Batch:
-        def encode(self) -> None:
-            begun.set()
-
-    calls, begun, batch = Calls(pool), threading.Event(), Batch()
-    gone = weakref.finalize(batch, threading.Event().set)
-    calls.launch(batch.encode)
-    assert begun.wait(60)
-    calls.take()
-    calls.finish()
-    del batch
-    pool.submit(gc.collect).result()  # the thread is free again
-    assert not gone.alive
 
 
 def test_an_interrupt_leaves_nothing_to_wait_for(pool: ThreadPoolExecutor) -> None:

@@ -26,7 +26,7 @@ from seglog.storage import Storage
 if TYPE_CHECKING:
     from seglog.keyed.copying import Survivors
 
-SYNC_BYTES = 16 * 1024 * 1024  # a store is synced while it grows, so that little is left to wait for at its end
+SYNC_BYTES = 8 * 1024 * 1024  # a store is synced while it grows, so that little is left to wait for at its end
 
 Aside = Callable[[Callable[[], None]], "Future[None]"]
 

@@ -9,14 +9,9 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from queue import Empty, SimpleQueue
 from typing import Any
 
 THREADS = max(1, min(3, (os.cpu_count() or 2) - 1))  # beside the caller's
-LINGER_SECONDS = 0.002  # a thread waits so long for the next call: to begin anew costs more than a short step takes
-
-Waiting = SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None]
-"""Calls for the next thread that is free; None: no more are coming."""
 
 
 class Calls:
@@ -28,8 +23,6 @@ class Calls:
     def __init__(self, pool: ThreadPoolExecutor) -> None:
         self._pool = pool
         self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self._waiting: Waiting = SimpleQueue()
-        self._helpers: list[Future[None]] = []
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -46,14 +39,8 @@ class Calls:
         future: Future[Any] = Future()
         self._calls.append((call, future))
         if not here and not self.orphaned:
-            self._waiting.put((call, future))
-            self._call_for_help()
-
-    def _call_for_help(self) -> None:
-        self._helpers = [helper for helper in self._helpers if not helper.done()]
-        if len(self._helpers) < THREADS:
             with suppress(RuntimeError):
-                self._helpers.append(self._pool.submit(_help, self._waiting))
+                self._pool.submit(_make, call, future)
 
     def take(self) -> Any:
         """Return the result of the oldest call, or raise its error; until it is there, make calls nobody has begun."""
@@ -68,19 +55,8 @@ class Calls:
 
     def finish(self) -> None:
         """Return once no call is being made any more; results that were not taken are lost."""
-        for helper in self._helpers:
-            if not helper.cancel():
-                self._waiting.put(None)
         wait([future for _, future in self._calls if not future.cancel()])
         self._calls.clear()
-
-
-def _help(waiting: Waiting) -> None:
-    """Make calls as long as more are coming."""
-    with suppress(Empty):
-        while work := waiting.get(timeout=LINGER_SECONDS):
-            _make(*work)
-            del work  # it may hold a batch, which nobody is to keep while there is nothing to do
 
 
 def _make(call: Callable[[], Any], future: Future[Any]) -> None:
