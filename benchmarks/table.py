@@ -20,8 +20,9 @@ RATES = {"GB": "GB/s", "M keys": "M/s", "k records": "k/s"}
 FOOTNOTE = """
 ratio: our speed as a part of the other side's, the median over pairs that ran in turn (A B A B) after a warm-up pair;
 spread: its quartiles. Both sides write fresh files in one directory, into the page cache, without fsync, each just
-after as many bytes or more were written and deleted, so that both are given warm memory. Opening and closing a log is
-not timed (but in the lines on starting, opening and recovery), all else is. Files that are read are in the page cache.
+after as many bytes or more were written and deleted, so that both are given warm memory; write(2) is given memory that
+begins with a page, from which it is fastest. Opening and closing a log is not timed (but in the lines on starting,
+opening and recovery), all else is. Files that are read are in the page cache.
 Batches, scans and compactions use two processors where there are two; with one of them taken they fall to about what
 one gives. A compaction and the copy beside it end in fdatasync. Where the other side is "wanted" it is a limit, not a
 measurement. Servers (http) answer for a record as soon as it is written; nothing is synced but where it says durable,

@@ -134,10 +134,10 @@ def _hold(cores: set[int]) -> None:
 
 
 def pages(size: int) -> memoryview:
-    """Return so much memory from the beginning of a page on, as whoever copies at full speed takes it.
+    """Return so much memory from the beginning of a page on: what the fastest copy to and from the page cache takes.
 
-    From the page cache to a bytearray, whose bytes begin 16 bytes into a page, is three times as far on some processors
-    (what is written seems to stand where the next bytes are read), and from bytes to it a quarter farther.
+    The data of bytes and bytearrays begins some bytes into a page. On the processor that docs/benchmarks.md names it
+    takes a quarter longer to write from them, and three times as long to read into a bytearray.
     """
     return memoryview(mmap.mmap(-1, size))
 

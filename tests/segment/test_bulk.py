@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -67,6 +68,15 @@ def test_a_batch_may_begin_anywhere_before_a_block_of_the_usual_size(before: int
     assert data == reference[0], "where a record stands is not in it"
     assert len(entries) == 16 * 5000
     assert first >= HEAD_BYTES
+
+
+@pytest.mark.parametrize("position", [64, 65, 1000, bulk.PIECE_BYTES - 1])
+def test_bytes_stand_in_memory_as_they_will_in_the_file(position: int) -> None:
+    batch = batch_of([(0, b"x" * 1000)] * 5000)
+    for piece in bulk.Encoding(batch, 0, 5000, relative=0, position=position, salt=1, marks=MarkBuilder(4096)):
+        address = np.frombuffer(piece, np.uint8).ctypes.data
+        assert (address - position) % bulk.ALIGNED == 0
+        position += len(piece)
 
 
 def test_who_stops_early_leaves_nothing_running() -> None:
