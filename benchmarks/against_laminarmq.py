@@ -2,8 +2,9 @@
 
 Durability is the same within a figure. Batches and reads: nothing is synced on either side, and segments are so large
 that none rolls. laminarmq keeps up to 128 KiB of what was appended in the process (lost on kill -9); our batches are
-written when append_batch returns; our single appends get a buffer of 128 KiB as well (buffer_bytes). Both verify what
-they read. Of its four storages the quickest here: for appends glommio's buffered files, for reads tokio's.
+written when append_batch returns; our single appends get a buffer of 128 KiB as well (buffer_bytes), in a process that
+has loaded the kernels, as one that appends hundreds of thousands does by itself. Both verify what they read. Of its
+four storages the quickest here: for appends glommio's buffered files, for reads tokio's.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 import seglog
 from seglog import LogConfig
 from seglog.testing.crash_states import present
@@ -83,3 +85,31 @@ def test_what_was_appended_before_an_interrupt_survives_power_loss_once_the_log_
             with seglog.open(DiskStorage(Disk(state.image))) as left:
                 assert left.read(0).value == b"before", f"interrupted at moment {moment}"
     assert poisoned, "no interrupt came within the bookkeeping"
+
+
+@pytest.mark.parametrize("within", ["active.py", "held.py", "writer.py"])
+def test_what_waited_to_be_written_at_an_interrupt_is_there_once_the_log_is_closed(within: str) -> None:
+    moment, struck = 0, True
+    while struck:
+        moment += 1
+        storage = seglog.MemoryStorage()
+        log = seglog.open(storage, LogConfig(buffer_bytes=200))
+        before = [b"before %d" % number for number in range(3)]
+        for value in before:
+            log.append(value)
+
+        during = [b"during %d" % number for number in range(4)]  # at the second the buffer runs over
+
+        def append_more(log: seglog.Log = log, during: list[bytes] = during) -> None:
+            for value in during:
+                log.append(value)
+
+        struck = interrupt(append_more, moment, within)
+        acknowledged = log.next_offset if log.failure is None else 3
+        log.close()
+        with seglog.open(storage) as left:
+            assert not left.recovery.events
+            kept = [record.value for record in left.scan()]
+        assert kept == [*before, *during][: len(kept)], f"interrupted at moment {moment}"
+        assert len(kept) >= acknowledged, f"interrupted at moment {moment}"
+    assert moment > 5, "nothing was interrupted at all"

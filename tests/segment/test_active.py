@@ -16,7 +16,7 @@ from seglog.format.manifest import SegmentEntry
 from seglog.log.arrow import ArrowBatch
 from seglog.record import Record
 from seglog.segment import active as actives
-from seglog.segment import bulk
+from seglog.segment import bulk, held
 from seglog.segment.active import ActiveSegment, create_segment
 from seglog.segment.recovery import TailRecovery
 from seglog.segment.sealed import dense_entries, open_sealed
@@ -67,6 +67,7 @@ def test_single_appends_batches_and_streams_give_the_same_bytes(
 ) -> None:
     """Whatever the pieces that a batch is encoded in."""
     monkeypatch.setattr(bulk, "PIECE_BYTES", data.draw(st.sampled_from([64, 300, 2**21])))
+    monkeypatch.setattr(held, "KERNELS_FROM_ROWS", data.draw(st.sampled_from([1, 1000])))
     records = data.draw(workshop.records(dense=True))
     cut = data.draw(st.integers(0, len(records)))
     single, batched, streamed, buffered = started(), started(), started(), started(buffer_bytes=200)
@@ -84,6 +85,19 @@ def test_single_appends_batches_and_streams_give_the_same_bytes(
     entries = [active.seal(9) for active in (single, batched, streamed, buffered)]
     assert entries[0] == entries[1] == entries[2] == entries[3]
     assert files(single) == files(batched) == files(streamed) == files(buffered)
+
+
+@PROPERTY
+@given(data=st.data())
+def test_records_with_gaps_between_them_may_wait_to_be_written(workshop: Any, data: st.DataObject) -> None:
+    records = data.draw(workshop.records(dense=False))
+    written, held_back = started(dense=False), started(dense=False, buffer_bytes=200)
+    add(written, records)
+    add(held_back, records)
+    assert held_back.size == written.size
+    assert held_back.next_offset == written.next_offset
+    assert written.seal(9) == held_back.seal(9)
+    assert files(written) == files(held_back)
 
 
 @PROPERTY

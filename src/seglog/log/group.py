@@ -24,7 +24,7 @@ from seglog.record import (
     checked_offset,
     checked_timestamp,
 )
-from seglog.segment.active import Row
+from seglog.segment.held import Row
 
 RUN_BYTES = 256 * 1024  # written at once; more would only wait longer in memory
 

@@ -18,7 +18,7 @@ from seglog.errors import (
     OffsetOutOfRange,
     StorageError,
 )
-from seglog.format.codec import encode_headers, record_length
+from seglog.format.codec import HEAD_BYTES, encode_headers, record_length
 from seglog.log.compaction import CompactingLog
 from seglog.log.fill import check_widest, fill
 from seglog.log.group import Appended, Draft, Group, checked_row, checked_rows
@@ -40,6 +40,7 @@ from seglog.record import (
     checked_offset,
     checked_timestamp,
 )
+from seglog.segment.held import Row
 from seglog.storage import must_sync
 
 if TYPE_CHECKING:
@@ -62,16 +63,28 @@ class LogWriter(CompactingLog):
         expected_offset: int | None = None,
     ) -> int:
         """Append one record and return its offset; see Log.append."""
-        timestamp, key, value, packed = checked_row(value, key, timestamp, headers, self._needs_keys, self._clock)
+        row = _, key, value, packed = checked_row(value, key, timestamp, headers, self._needs_keys, self._clock)
+        length = HEAD_BYTES + len(packed)
+        if key is not None:
+            length += len(key)
+        if value is not None:
+            length += len(value)
         with self._mutex:
             if self._refusal is not None or self._streaming:
                 self._check_writable()
-            offset = self._live.active.next_offset
+            active = self._live.active
+            offset = active.next_offset
             if expected_offset is not None and checked_offset(expected_offset, "expected_offset") != offset:
                 raise OffsetConflict(expected_offset, offset)
             if offset >= MAX_OFFSET:
                 self._refuse_offset(offset)
-            self._append(offset, timestamp, key, value, packed)
+            try:
+                may_wait = self._may_wait and active.size + length <= self._segment_bytes and not self._live.ages
+                if not (may_wait and active.hold(row, length)):
+                    self._append(offset, row, length)
+            except BaseException as error:
+                self._after_failure(error)
+                raise
         if self._flush_records is not None:
             self._flush_if_due(offset + 1)
         return offset
@@ -117,28 +130,19 @@ class LogWriter(CompactingLog):
             self._live.check_size(record_length(key, packed, value))
             if offset > self._live.active.next_offset:
                 self._live.admit_gap(offset)
-            self._append(offset, timestamp, key, value, packed)
+            self._append(offset, (timestamp, key, value, packed), record_length(key, packed, value))
         if self._flush_records is not None:
             self._flush_if_due(offset + 1)
         return offset
 
-    def _append(self, offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: bytes) -> None:
-        length = 32 + len(headers)
-        if key is not None:
-            length += len(key)
-        if value is not None:
-            length += len(value)
-        try:
+    def _append(self, offset: int, row: Row, length: int) -> None:
+        active = self._live.active
+        if active.size + length > self._segment_bytes or self._live.ages:
+            self._live.make_room(length)
+            self._live.last_append = self._clock()
             active = self._live.active
-            if active.size + length > self._segment_bytes or self._live.ages:
-                self._live.make_room(length)
-                self._live.last_append = self._clock()
-                active = self._live.active
-            through = self._flush_records is not None and self._is_due(offset + 1)
-            active.append(offset, timestamp, key, value, headers, through=through)
-        except BaseException as error:
-            self._after_failure(error)
-            raise
+        through = self._flush_records is not None and self._is_due(offset + 1)
+        active.append(offset, *row, through=through)
 
     def _refuse_offset(self, offset: int) -> NoReturn:
         """Refuse what stands behind the last offset there can be: offsets fit a signed 64-bit integer."""

@@ -16,7 +16,7 @@ from xxhash import xxh64
 
 from seglog.errors import LogPoisoned, StorageError, StreamOverflow
 from seglog.format import filename
-from seglog.format.codec import HEAD_BYTES, NATIVE, encode_headers, seal_head
+from seglog.format.codec import HEAD_BYTES, NATIVE, encode_headers, record_length, seal_head
 from seglog.format.index import (
     DENSE_ENTRY,
     DURABLE_MAX,
@@ -32,20 +32,18 @@ from seglog.format.store import HEADER_BYTES, StoreHeader
 from seglog.record import Headers, checked_bytes
 from seglog.segment.bulk import Encoding
 from seglog.segment.calls import Ahead
+from seglog.segment.held import Place, Row, encode_rows
 from seglog.segment.lookup import DenseLookup, SparseLookup
 from seglog.segment.reader import SegmentReader
 from seglog.segment.scan import Rules
 from seglog.segment.sealed import rules_of, write_derived
-from seglog.segment.survey import Tally
+from seglog.segment.survey import Block, Tally
 from seglog.storage import File, Storage, must_sync
 
 INDEX_EVERY_BYTES = 1024 * 1024
 JOIN_BELOW = 64 * 1024
 STREAM_BUFFER = 256 * 1024
 HASHED_BESIDE = 64 * 1024  # entries; fewer are hashed before another thread has begun
-
-
-Row = tuple[int, bytes | None, bytes | None, bytes]  # timestamp, key, value, packed headers
 
 
 class Encoder(Protocol):
@@ -112,7 +110,9 @@ class ActiveSegment:
         self._lookup = lookup
         self._dense = lookup if isinstance(lookup, DenseLookup) else None
         self._indexed_size = size
-        self._buffer = bytearray()
+        self._held: list[Row] = []
+        self._held_bytes = 0
+        self._published = next_offset  # readers see the records before it; an interrupt leaves it as it is
         self._buffer_bytes = buffer_bytes
         self._rules: Rules = rules_of(entry)
         self._syncing = threading.Lock()
@@ -169,17 +169,16 @@ class ActiveSegment:
         through: bool = False,
     ) -> None:
         """Append one record; on an error nothing of it stays. through: it must not wait in the buffer."""
+        if self._buffer_bytes:
+            row, length = (timestamp, key, value, headers), record_length(key, headers, value)
+            may_wait = not through and offset == self.next_offset
+            if may_wait and self.hold(row, length):
+                return
+            self.write_buffer()  # before this record is taken: a refusal leaves it out
+            if may_wait and self.hold(row, length):
+                return
         relative = offset - self.entry.base_offset
         parts, checksum, length = NATIVE.encode(relative, timestamp, key, value, headers, self.entry.salt)
-        if self._buffer_bytes:
-            if through or len(self._buffer) + length > self._buffer_bytes:
-                self.write_buffer()  # before this record is taken: a refusal leaves it out
-            if not through and length <= self._buffer_bytes:
-                self.settled = False
-                self._buffer += parts[0] + parts[1]
-                self._admit(offset, timestamp, checksum, length, value is None)
-                self.settled = True
-                return
         self.settled = False
         try:
             if length < JOIN_BELOW:
@@ -192,25 +191,44 @@ class ActiveSegment:
         self._admit(offset, timestamp, checksum, length, value is None)
         self._publish()
 
+    def hold(self, row: Row, length: int) -> bool:
+        """Take in the next record, of `length` bytes, to be written later; False where the buffer does not take it."""
+        held = self._held_bytes + length
+        if held > self._buffer_bytes:
+            return False
+        self.settled = False
+        self._held.append(row)
+        self._held_bytes = held
+        self.size += length
+        self.next_offset += 1
+        self.settled = True
+        return True
+
     def append_run(self, rows: Sequence[Row]) -> None:
         """Append records with one write; on an error nothing of any stays."""
         if len(rows) == 1:  # it may be a large one, which is not copied to be written
             return self.append(self.next_offset, *rows[0], through=True)
         self.write_buffer()
-        base, salt, parts, admitted = self.entry.base_offset, self.entry.salt, list[bytes](), []
-        for offset, (timestamp, key, value, headers) in enumerate(rows, self.next_offset):
-            pieces, checksum, length = NATIVE.encode(offset - base, timestamp, key, value, headers, salt)
-            parts += pieces
-            admitted.append((offset, timestamp, checksum, length, value is None))
+        return self._write_rows(rows)
+
+    def _write_rows(self, rows: Sequence[Row]) -> None:
+        """Write rows that follow what was published; on an error nothing of them stays in the store."""
+        data, block = self._encoded(rows)
         self.settled = False
-        try:
-            self._store.pwrite(b"".join(parts), self.size)
-        except Exception:
-            self._roll_back()
-            raise
-        for one in admitted:
-            self._admit(*one)
-        return self._publish()
+        self._write_last(data, self.reader.size)
+        self.tally.absorb(block)
+        self._extend_sparse(block.marks)
+        if self._dense is not None:
+            self._dense.pending.extend(block.entries)
+        else:
+            self.tally.digest.update(block.entries)
+        self._held, self._held_bytes = [], 0
+        self.size, self.next_offset = block.position, self._published + len(rows)
+        self._publish()
+
+    def _encoded(self, rows: Sequence[Row]) -> tuple[bytes | memoryview, Block]:
+        place = Place(self._published - self.entry.base_offset, self.reader.size, self.entry.salt)
+        return encode_rows(rows, place, self.tally.marks)
 
     def _admit(self, offset: int, timestamp: int, checksum: int, length: int, tombstone: bool) -> None:
         entry = DENSE_ENTRY.pack(checksum, length, self.size)
@@ -233,6 +251,7 @@ class ActiveSegment:
         self.reader.size = self.size
         self.reader.next_offset = self.next_offset
         self.reader.counted = self.tally.records
+        self._published = self.next_offset
         self.settled = True
         if self.size - self._indexed_size >= INDEX_EVERY_BYTES:
             self.write_index()
@@ -250,7 +269,7 @@ class ActiveSegment:
             ) from error
         self.settled = True
 
-    def _write_last(self, data: bytes | bytearray, position: int) -> None:
+    def _write_last(self, data: bytes | memoryview, position: int) -> None:
         """Write what makes a change visible."""
         try:
             self._store.pwrite(data, position)
@@ -260,12 +279,8 @@ class ActiveSegment:
 
     def write_buffer(self) -> None:
         """Write buffered records; on an error they stay buffered."""
-        if not self._buffer:
-            return
-        self.settled = False
-        self._write_last(self._buffer, self.reader.size)
-        self._buffer = bytearray()
-        self._publish()
+        if self._held:
+            self._write_rows(self._held)
 
     # --- a stream -----------------------------------------------------------------------------------------------
 
@@ -430,8 +445,8 @@ class ActiveSegment:
         """
         if self._lost is not None:
             return
-        if self._buffer:
-            self._store.pwrite(self._buffer, self.reader.size)
+        if self._held:
+            self._store.pwrite(self._encoded(self._held)[0], self.reader.size)
         self.datasync()
 
     def write_marks(self) -> None:

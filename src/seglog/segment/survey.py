@@ -53,6 +53,13 @@ class Tally:
         self.marks = MarkBuilder(interval)
         self.digest = xxh64()
 
+    @classmethod
+    def going_on(cls, marks: MarkBuilder) -> Tally:
+        """Return an empty one whose marks go on from others."""
+        tally = cls(marks.interval)
+        tally.marks.extend(b"", marks.state)
+        return tally
+
     def add(self, timestamp: int, relative: int, position: int, tombstone: bool) -> bool:
         """Pass one record by; its entry goes to `digest` apart. Return whether it got a mark."""
         self.records += 1
@@ -82,6 +89,21 @@ class Tally:
         self.max_timestamp = block.max_timestamp if high is None else max(high, block.max_timestamp)
         self.marks.extend(block.marks, block.marks_state)
 
+    def as_block(self, entries: bytearray, position: int, next_offset: int, reason: str | None = None) -> Block:
+        """Return what was passed by one at a time as a run of records; see Block."""
+        return Block(
+            self.records,
+            position,
+            next_offset,
+            bytes(entries),
+            bytes(self.marks.marks),
+            self.marks.state,
+            self.tombstones,
+            self.min_timestamp,
+            self.max_timestamp,
+            reason,
+        )
+
 
 def survey(store: File, rules: Rules, *, position: int, end: int, expected: int, marks: MarkBuilder) -> Iterator[Block]:
     """Yield the valid records of a stretch in blocks; at least one, and only the last one has a reason.
@@ -94,37 +116,15 @@ def survey(store: File, rules: Rules, *, position: int, end: int, expected: int,
 
 def _by_walk(store: File, rules: Rules, position: int, end: int, expected: int, marks: MarkBuilder) -> Iterator[Block]:
     walk = StoreWalk(store, rules, position=position, end=end, expected=expected)
-    state = marks.state
-    tally, entries = _fresh_tally(marks.interval, state), bytearray()
+    tally, entries = Tally.going_on(marks), bytearray()
     for record, checksum, length in walk:
         start = walk.position - length
         entries += DENSE_ENTRY.pack(checksum, length, start)
         tally.add(record.timestamp, record.offset - rules.base_offset, start, record.value is None)
         if tally.records == WALK_RECORDS:
-            yield _block(tally, walk, entries, None)
-            tally, entries = _fresh_tally(marks.interval, tally.marks.state), bytearray()
-    yield _block(tally, walk, entries, walk.reason)
-
-
-def _fresh_tally(interval: int, state: tuple[int, int]) -> Tally:
-    tally = Tally(interval)
-    tally.marks.extend(b"", state)
-    return tally
-
-
-def _block(tally: Tally, walk: StoreWalk, entries: bytearray, reason: str | None) -> Block:
-    return Block(
-        tally.records,
-        walk.position,
-        walk.expected,
-        bytes(entries),
-        bytes(tally.marks.marks),
-        tally.marks.state,
-        tally.tombstones,
-        tally.min_timestamp,
-        tally.max_timestamp,
-        reason,
-    )
+            yield tally.as_block(entries, walk.position, walk.expected)
+            tally, entries = Tally.going_on(tally.marks), bytearray()
+    yield tally.as_block(entries, walk.position, walk.expected, walk.reason)
 
 
 def _by_kernel(

@@ -1,0 +1,136 @@
+"""Rows that were appended and wait to be written: encoded together, once they are.
+
+By the codec, or by the kernels, which take a fifth of the time but a while to load: a process that never calls them
+otherwise loads them beside its work once it has held so many rows that they pay.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from seglog.format.codec import NATIVE
+from seglog.format.index import DENSE_ENTRY, MarkBuilder
+from seglog.segment.calls import aside
+from seglog.segment.survey import Block, Tally
+
+if TYPE_CHECKING:
+    from seglog.kernels.rows import Cells, Column
+
+Row = tuple[int, bytes | None, bytes | None, bytes]  # timestamp, key, value, packed headers
+
+KERNELS_FROM_ROWS = 64  # fewer are encoded before the kernels have begun
+KERNELS_PAY_FROM_ROWS = 300_000  # the codec's work on so many takes as long as loading the kernels
+
+
+class Place(NamedTuple):
+    """Where the first row goes: relative offset, store position; the store's salt."""
+
+    relative: int
+    position: int
+    salt: int
+
+
+class _Kernels:
+    """The kernels as this process has them. rows: that the codec has encoded in their place."""
+
+    rows = 0
+    wanted = False
+
+    @staticmethod
+    def are_compiled() -> bool:
+        encode = getattr(sys.modules.get("seglog.kernels.encode"), "encode", None)
+        return bool(getattr(encode, "signatures", ()))
+
+    @classmethod
+    def would_have_taken(cls, rows: int) -> None:
+        """Note that the codec encodes so many rows; from some number on, have the kernels loaded by another thread."""
+        cls.rows += rows
+        if cls.rows >= KERNELS_PAY_FROM_ROWS and not cls.wanted:
+            cls.wanted = True
+            aside(_load_kernels)
+
+
+def _load_kernels() -> None:
+    _by_kernels([(0, None, b"", b"")], Place(0, 0, 0), MarkBuilder(1))
+
+
+def encode_rows(rows: Sequence[Row], place: Place, marks: MarkBuilder) -> tuple[bytes | memoryview, Block]:
+    """Return the bytes of the rows and what they are; `marks` gives where marks go on from, and is not changed."""
+    if len(rows) >= KERNELS_FROM_ROWS:
+        if _Kernels.are_compiled():
+            return _by_kernels(rows, place, marks)
+        _Kernels.would_have_taken(len(rows))
+    return _by_codec(rows, place, marks)
+
+
+def _by_codec(rows: Sequence[Row], place: Place, marks: MarkBuilder) -> tuple[bytes | memoryview, Block]:
+    tally, parts, entries, position = Tally.going_on(marks), list[bytes](), bytearray(), place.position
+    for relative, (timestamp, key, value, headers) in enumerate(rows, place.relative):
+        pieces, checksum, length = NATIVE.encode(relative, timestamp, key, value, headers, place.salt)
+        parts += pieces
+        entries += DENSE_ENTRY.pack(checksum, length, position)
+        tally.add(timestamp, relative, position, value is None)
+        position += length
+    return b"".join(parts), tally.as_block(entries, position, 0)
+
+
+def _by_kernels(rows: Sequence[Row], place: Place, marks: MarkBuilder) -> tuple[bytes | memoryview, Block]:
+    import numpy as np  # noqa: PLC0415 - see the module
+
+    from seglog.kernels import encode as kernel  # noqa: PLC0415 - as above
+    from seglog.kernels.extent import STEP, measure  # noqa: PLC0415
+    from seglog.kernels.layout import MarksState  # noqa: PLC0415
+    from seglog.kernels.rows import Rows  # noqa: PLC0415
+
+    count, owners = len(rows), list[Any]()
+    timestamps, keys, values, headers = zip(*rows, strict=True)
+    times = _column(np.fromiter(timestamps, np.int64, count), owners)
+    taken = Rows(times, _cells(keys, owners), _cells(headers, owners), _cells(values, owners))
+    ends = np.empty(-(-count // STEP) + 1, np.int64)
+    measure(taken, count, ends)
+    out, entries = np.empty(ends[-1], np.uint8), np.empty((count, 2), np.uint64)
+    found, room = np.empty((count, 2), np.int64), kernel.Place(place.relative, place.position, np.uint64(place.salt))
+    state = MarksState(marks.interval, *marks.state)
+    length, marked, state, summary = kernel.encode(taken, ends, 0, count, room, state, out, out.size, entries, found)
+    tombstones, low, high = summary
+    return out.data, Block(
+        count,
+        place.position + length,
+        0,
+        entries.view("u1").reshape(-1).data,
+        found[:marked].tobytes(),
+        state[1:],
+        tombstones,
+        low,
+        high,
+        None,
+    )
+
+
+def _column(words: Any, owners: list[Any], *, stride: int = 8) -> Column:
+    from seglog.kernels.rows import Column  # noqa: PLC0415 - as above
+
+    owners.append(words)  # the kernels are given its address
+    return Column(words.ctypes.data, stride)
+
+
+def _cells(parts: Sequence[bytes | None], owners: list[Any]) -> Cells:
+    """Lay byte strings end to end; None is a null."""
+    import numpy as np  # noqa: PLC0415 - as above
+
+    from seglog.kernels.rows import Cells  # noqa: PLC0415
+
+    if not any(parts) and parts.count(parts[0]) == len(parts):  # as headers mostly are, and often keys
+        alike = np.array([-1 if parts[0] is None else 0], np.int64)
+        return Cells(0, 0, 0, _column(alike, owners, stride=0), _column(alike, owners, stride=0))
+    try:
+        lengths = np.fromiter(map(len, parts), np.int64, len(parts))  # type: ignore[arg-type] # a null is tried
+    except TypeError:
+        lengths = np.fromiter((-1 if part is None else len(part) for part in parts), np.int64, len(parts))
+    data = np.frombuffer(b"".join(filter(None, parts)) or b"\0", np.uint8)
+    sizes = np.maximum(lengths, 0)
+    owners.append(data)
+    addresses = sizes.cumsum() - sizes + data.ctypes.data
+    return Cells(0, 0, 0, _column(addresses, owners), _column(lengths, owners))
