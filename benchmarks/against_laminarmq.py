@@ -3,7 +3,7 @@
 Durability is the same within a figure. Batches and reads: nothing is synced on either side, and segments are so large
 that none rolls. laminarmq keeps up to 128 KiB of what was appended in the process (lost on kill -9); our batches are
 written when append_batch returns; our single appends get a buffer of 128 KiB as well (buffer_bytes), in a process that
-has loaded the kernels, as one that appends hundreds of thousands does by itself. Both verify what they read. Of its
+has loaded the kernels, as any has that appended or read a batch. Both verify what they read. Of its
 four storages the quickest here: for appends glommio's buffered files, for reads tokio's.
 """
 

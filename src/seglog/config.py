@@ -123,7 +123,8 @@ class LogConfig:
     segment_overflow_bytes: how far one record may pass it (default segment_bytes / 2).
     segment_age: seconds after which a segment that holds records rolls at the next append or expire.
     index_interval_bytes: store bytes between two entries of a sparse or time index.
-    buffer_bytes: single appends held in user space up to this size; faster, and lost on kill -9 until written.
+    buffer_bytes: single appends held in user space up to this size, at most 1 MiB of them; faster, and lost on kill -9
+        until written.
     flush_records, flush_interval: sync after so many records and/or seconds (Kafka's paper).
     initial_offset: the first offset of a log that is created. open_segments_max: segments kept open at a time.
     """

@@ -167,7 +167,7 @@ class CompactingLog(LockedLog):
         """Return where the log stands with compaction; see Log.standing."""
         with self._writing():
             manifest, durable = self._live.catalog.current, self._durability.durable_offset
-            size, records = self._live.active.size, self._live.active.tally.records
+            size, records = self._live.active.size, self._live.active.records
         return standing(
             manifest,
             self._clock(),

@@ -60,7 +60,7 @@ def checked_row(
         key = checked_key(key)
     if timestamp is None:
         timestamp = clock()
-    elif type(timestamp) is not int or not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+    if type(timestamp) is not int or not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
         timestamp = checked_timestamp(timestamp)
     return timestamp, key, value, encode_headers(checked_headers(headers)) if headers != () else b""
 

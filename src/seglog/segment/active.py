@@ -32,7 +32,7 @@ from seglog.format.store import HEADER_BYTES, StoreHeader
 from seglog.record import Headers, checked_bytes
 from seglog.segment.bulk import Encoding
 from seglog.segment.calls import Ahead
-from seglog.segment.held import Place, Row, encode_rows
+from seglog.segment.held import HELD_MOST_BYTES, Place, Row, encode_rows
 from seglog.segment.lookup import DenseLookup, SparseLookup
 from seglog.segment.reader import SegmentReader
 from seglog.segment.scan import Rules
@@ -113,7 +113,7 @@ class ActiveSegment:
         self._held: list[Row] = []
         self._held_bytes = 0
         self._published = next_offset  # readers see the records before it; an interrupt leaves it as it is
-        self._buffer_bytes = buffer_bytes
+        self._buffer_bytes = min(buffer_bytes, HELD_MOST_BYTES)
         self._rules: Rules = rules_of(entry)
         self._syncing = threading.Lock()
         self._lost: LogPoisoned | None = None
@@ -155,6 +155,11 @@ class ActiveSegment:
     def empty(self) -> bool:
         """Whether it holds no record."""
         return self.next_offset == self.entry.base_offset
+
+    @property
+    def records(self) -> int:
+        """How many were appended, those that wait to be written among them."""
+        return self.tally.records + len(self._held)
 
     # --- one record ---------------------------------------------------------------------------------------------
 

@@ -86,12 +86,6 @@ _Helpers.start()
 os.register_at_fork(after_in_child=_Helpers.start)
 
 
-def aside(call: Callable[[], Any]) -> None:
-    """Have a call made by one of those threads that nobody waits for, and that does no harm if it fails or is not."""
-    with suppress(RuntimeError):
-        _Helpers.pool.submit(call)
-
-
 class Ahead(Calls):
     """Calls under way on those threads."""
 

@@ -1,7 +1,8 @@
 """Rows that were appended and wait to be written: encoded together, once they are.
 
-By the codec, or by the kernels, which take a fifth of the time but a while to load: a process that never calls them
-otherwise loads them beside its work once it has held so many rows that they pay.
+By the codec, or by the kernels, which take a fifth of the time, where the process has them already. They are not loaded
+for it: an append must not wait seconds for a compiler, and a child that was forked while another thread loads them
+would wait for the locks of its imports for ever.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seglog.format.codec import NATIVE
 from seglog.format.index import DENSE_ENTRY, MarkBuilder
-from seglog.segment.calls import aside
 from seglog.segment.survey import Block, Tally
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Row = tuple[int, bytes | None, bytes | None, bytes]  # timestamp, key, value, packed headers
 
+HELD_MOST_BYTES = 1024 * 1024  # once encoded; more would gain nothing, and take several times the memory meanwhile
 KERNELS_FROM_ROWS = 64  # fewer are encoded before the kernels have begun
-KERNELS_PAY_FROM_ROWS = 300_000  # the codec's work on so many takes as long as loading the kernels
 
 
 class Place(NamedTuple):
@@ -32,36 +32,15 @@ class Place(NamedTuple):
     salt: int
 
 
-class _Kernels:
-    """The kernels as this process has them. rows: that the codec has encoded in their place."""
-
-    rows = 0
-    wanted = False
-
-    @staticmethod
-    def are_compiled() -> bool:
-        encode = getattr(sys.modules.get("seglog.kernels.encode"), "encode", None)
-        return bool(getattr(encode, "signatures", ()))
-
-    @classmethod
-    def would_have_taken(cls, rows: int) -> None:
-        """Note that the codec encodes so many rows; from some number on, have the kernels loaded by another thread."""
-        cls.rows += rows
-        if cls.rows >= KERNELS_PAY_FROM_ROWS and not cls.wanted:
-            cls.wanted = True
-            aside(_load_kernels)
-
-
-def _load_kernels() -> None:
-    _by_kernels([(0, None, b"", b"")], Place(0, 0, 0), MarkBuilder(1))
+def _kernels_are_compiled() -> bool:
+    encode = getattr(sys.modules.get("seglog.kernels.encode"), "encode", None)
+    return bool(getattr(encode, "signatures", ()))
 
 
 def encode_rows(rows: Sequence[Row], place: Place, marks: MarkBuilder) -> tuple[bytes | memoryview, Block]:
     """Return the bytes of the rows and what they are; `marks` gives where marks go on from, and is not changed."""
-    if len(rows) >= KERNELS_FROM_ROWS:
-        if _Kernels.are_compiled():
-            return _by_kernels(rows, place, marks)
-        _Kernels.would_have_taken(len(rows))
+    if len(rows) >= KERNELS_FROM_ROWS and _kernels_are_compiled():
+        return _by_kernels(rows, place, marks)
     return _by_codec(rows, place, marks)
 
 

@@ -1,0 +1,98 @@
+"""Appends that wait in the buffer: they are counted, bounded, good for writing, and load no compiler."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import seglog
+from seglog import LogConfig, Retention
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MIB = 1024 * 1024
+
+ONE_BY_ONE = """
+import sys, seglog
+with seglog.open(sys.argv[1], seglog.LogConfig(buffer_bytes=100_000)) as log:
+    for number in range(5000):
+        log.append(b"v" * 100, key=b"%d" % number, timestamp=number)
+print("numba" in sys.modules, "numpy" in sys.modules)
+"""
+
+BATCH = """
+import sys, pyarrow, seglog
+from seglog.segment import held
+held._by_codec = None
+with seglog.open(sys.argv[1], seglog.LogConfig(buffer_bytes=100_000)) as log:
+    log.append_batch(pyarrow.table({"value": [b"v" * 100] * 5000, "timestamp": range(5000)}))
+    for number in range(5000, 9000):
+        log.append(b"v" * 100, timestamp=number)
+print(seglog.verify(sys.argv[1]).ok)
+with seglog.open(sys.argv[1], mode="r") as log:
+    print(all(record == (n, n, None, b"v" * 100, ()) for n, record in enumerate(log.scan())), log.next_offset)
+"""
+
+
+def test_a_process_that_appends_one_by_one_loads_no_kernels(path: Path, script: Any) -> None:
+    assert script(ONE_BY_ONE, path) == "False False\n"
+
+
+def test_a_process_that_has_appended_a_batch_goes_on_with_the_kernels(path: Path, script: Any) -> None:
+    assert script(BATCH, path) == "True\nTrue 9000\n"
+
+
+@pytest.mark.parametrize("buffer_bytes", [0, 10_000])
+def test_a_time_that_a_clock_should_not_give_is_refused_with_its_record_alone(buffer_bytes: int) -> None:
+    storage, times = seglog.MemoryStorage(), iter([1, 2, 3.5, 2**63, 4])
+    given = iter(())  # before the first append the clock is asked for other reasons
+
+    def clock() -> Any:
+        return next(given, 0)
+
+    with seglog.open(storage, LogConfig(buffer_bytes=buffer_bytes), clock=clock) as log:
+        given = times  # type: ignore[assignment] # a clock that goes wrong
+        log.append(b"one")
+        log.append(b"two")
+        with pytest.raises(seglog.InvalidType):
+            log.append(b"at a fraction of a microsecond")
+        with pytest.raises(seglog.InvalidArgument):
+            log.append(b"too late")
+        log.append(b"three")
+    with seglog.open(storage) as log:
+        assert [(record.timestamp, record.value) for record in log.scan()] == [(1, b"one"), (2, b"two"), (4, b"three")]
+
+
+def test_what_waits_is_counted_where_a_log_stands_with_compaction() -> None:
+    config = LogConfig(buffer_bytes=10_000, segment_age=1.0, retention=Retention(compact=True))
+    with seglog.open(seglog.MemoryStorage(), config, clock=lambda: 10**15) as log:
+        log.append(b"v", key=b"k")
+        waiting = log.standing()
+        log.view()
+        assert waiting == log.standing()
+        assert waiting.next_at == 10**15 + 10**6
+
+
+def test_no_more_than_a_mebibyte_waits_however_large_the_buffer_may_be(path: Path) -> None:
+    with seglog.open(path, LogConfig(buffer_bytes=2**30)) as log:
+        for number in range(30_000):
+            log.append(b"v" * 68, timestamp=number)
+            assert log.next_offset - log._live.active.reader.next_offset <= MIB // 100
+        with seglog.open(path, mode="r") as reader:
+            assert 30_000 - MIB // 100 <= reader.next_offset < 30_000
+
+
+def test_a_roll_counts_what_waits(path: Path) -> None:
+    config = LogConfig(segment_bytes=10_000, buffer_bytes=100_000)
+    with (
+        seglog.open(path, config) as written,
+        seglog.open(seglog.MemoryStorage(), replace(config, buffer_bytes=0)) as one,
+    ):
+        for number in range(500):
+            for log in (written, one):
+                log.append(b"v" * (number % 200), timestamp=number)
+        assert [info.records for info in written.segments] == [info.records for info in one.segments]
+        assert [info.bytes for info in written.segments] == [info.bytes for info in one.segments]
