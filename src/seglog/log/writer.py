@@ -142,7 +142,8 @@ class LogWriter(CompactingLog):
             self._live.last_append = self._clock()
             active = self._live.active
         through = self._flush_records is not None and self._is_due(offset + 1)
-        active.append(offset, *row, through=through)
+        timestamp, key, value, headers = row  # spelled out: a call with *row takes longer
+        active.append(offset, timestamp, key, value, headers, through=through)
 
     def _refuse_offset(self, offset: int) -> NoReturn:
         """Refuse what stands behind the last offset there can be: offsets fit a signed 64-bit integer."""
