@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow
 import pytest
 
 import seglog
@@ -61,6 +62,12 @@ def test_a_time_that_a_clock_should_not_give_is_refused_with_its_record_alone(bu
             log.append(b"at a fraction of a microsecond")
         with pytest.raises(seglog.InvalidArgument):
             log.append(b"too late")
+        given = iter([1.5, 1.5])  # type: ignore[assignment] # as above
+        with pytest.raises(seglog.InvalidType):
+            log.append_stream([b"streamed"])
+        with pytest.raises(seglog.InvalidType):
+            log.append_batch(pyarrow.table({"value": [b"in a batch"]}))
+        given = times  # type: ignore[assignment] # as above
         log.append(b"three")
     with seglog.open(storage) as log:
         assert [(record.timestamp, record.value) for record in log.scan()] == [(1, b"one"), (2, b"two"), (4, b"three")]

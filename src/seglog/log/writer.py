@@ -127,10 +127,11 @@ class LogWriter(CompactingLog):
                 raise OffsetConflict(offset, self._live.active.next_offset)
             if offset >= MAX_OFFSET:
                 self._refuse_offset(offset)
-            self._live.check_size(record_length(key, packed, value))
+            length = record_length(key, packed, value)
+            self._live.check_size(length)
             if offset > self._live.active.next_offset:
                 self._live.admit_gap(offset)
-            self._append(offset, (timestamp, key, value, packed), record_length(key, packed, value))
+            self._append(offset, (timestamp, key, value, packed), length)
         if self._flush_records is not None:
             self._flush_if_due(offset + 1)
         return offset
@@ -164,7 +165,7 @@ class LogWriter(CompactingLog):
         key = checked_key(key)
         if key is None and self._needs_keys:
             raise KeyRequired
-        timestamp = self._clock() if timestamp is None else checked_timestamp(timestamp)
+        timestamp = checked_timestamp(self._clock() if timestamp is None else timestamp)
         pairs = checked_headers(headers)
         if limit is not None and checked_offset(limit, "limit") < 0:
             raise InvalidArgument(f"limit is {limit}; it must be a number of bytes, 0 or more")
@@ -199,7 +200,7 @@ class LogWriter(CompactingLog):
         self._check_open()
         from seglog.log.arrow import ArrowBatch  # noqa: PLC0415 - pyarrow and numba load when first used
 
-        batch = ArrowBatch.prepare(data, now=self._clock())
+        batch = ArrowBatch.prepare(data, now=checked_timestamp(self._clock()))
         check_widest(self._live, batch)
         if self._needs_keys:
             batch.check_keys()

@@ -112,7 +112,7 @@ class ActiveSegment:
         self._indexed_size = size
         self._held: list[Row] = []
         self._held_bytes = 0
-        self._published = next_offset  # readers see the records before it; an interrupt leaves it as it is
+        self._published = next_offset  # what readers saw last: `reader.next_offset`, before poisoning pulls that back
         self._buffer_bytes = min(buffer_bytes, HELD_MOST_BYTES)
         self._rules: Rules = rules_of(entry)
         self._syncing = threading.Lock()

@@ -70,9 +70,9 @@ def _by_kernels(rows: Sequence[Row], place: Place, marks: MarkBuilder) -> tuple[
     ends = np.empty(-(-count // STEP) + 1, np.int64)
     measure(taken, count, ends)
     out, entries = np.empty(ends[-1], np.uint8), np.empty((count, 2), np.uint64)
-    found, room = np.empty((count, 2), np.int64), kernel.Place(place.relative, place.position, np.uint64(place.salt))
+    found, target = np.empty((count, 2), np.int64), kernel.Place(place.relative, place.position, np.uint64(place.salt))
     state = MarksState(marks.interval, *marks.state)
-    length, marked, state, summary = kernel.encode(taken, ends, 0, count, room, state, out, out.size, entries, found)
+    length, marked, state, summary = kernel.encode(taken, ends, 0, count, target, state, out, out.size, entries, found)
     tombstones, low, high = summary
     return out.data, Block(
         count,
