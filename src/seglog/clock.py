@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import time
+from time import time_ns
 from typing import Protocol
+
+from seglog.errors import InvalidType
+from seglog.record import checked_timestamp
 
 
 class Clock(Protocol):
@@ -16,4 +19,13 @@ class Clock(Protocol):
 
 def system_clock() -> int:
     """Return the wall clock in microseconds since the epoch, UTC."""
-    return time.time_ns() // 1000
+    return time_ns() // 1000
+
+
+def checked_clock(clock: Clock) -> Clock:
+    """Return a clock that raises what is wrong with a time it is given; nothing is with the system's."""
+    if clock is system_clock:
+        return clock
+    if not callable(clock):
+        raise InvalidType(f"clock must be callable and give us since the epoch, not {type(clock).__name__}")
+    return lambda: checked_timestamp(clock())

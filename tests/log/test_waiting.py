@@ -10,6 +10,7 @@ import pytest
 
 import seglog
 from seglog import LogConfig, Retention
+from seglog.config import MAX_OFFSET
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,3 +104,47 @@ def test_a_roll_counts_what_waits(path: Path) -> None:
                 log.append(b"v" * (number % 200), timestamp=number)
         assert [info.records for info in written.segments] == [info.records for info in one.segments]
         assert [info.bytes for info in written.segments] == [info.bytes for info in one.segments]
+
+
+@pytest.mark.parametrize("buffer_bytes", [0, 10_000])
+def test_the_last_offset_is_the_last_that_waits(place: Any, buffer_bytes: int) -> None:
+    last = MAX_OFFSET - 1
+    with seglog.open(place, LogConfig(initial_offset=last - 299, buffer_bytes=buffer_bytes)) as log:
+        assert [log.append(b"v" * 20) for _ in range(300)][-1] == last
+        with pytest.raises(seglog.OffsetOutOfRange):
+            log.append(b"one too many")
+    with seglog.open(place, mode="r") as reader:
+        assert (reader.next_offset, reader.read(last).value) == (MAX_OFFSET, b"v" * 20)
+
+
+def test_retention_that_comes_to_ask_for_ages_is_asked_for_each_record(place: Any) -> None:
+    now = [0]
+    with seglog.open(place, LogConfig(buffer_bytes=10_000, segment_age=1.0), clock=lambda: now[0]) as log:
+        log.append(b"one")
+        now[0] = 2_000_000
+        log.append(b"two")
+        assert [info.records for info in log.segments] == [1, 1]
+    with seglog.open(place, LogConfig(buffer_bytes=10_000), clock=lambda: now[0]) as log:
+        log.append(b"three")
+        log.alter_retention(Retention(age=1.0))
+        now[0] += 500_000
+        log.append(b"four")
+        now[0] += 700_000
+        assert log.expire() == 1  # and not what came half a second ago
+        assert log.next_offset == 4
+
+
+def test_a_clock_that_goes_wrong_breaks_no_roll(place: Any) -> None:
+    now: list[Any] = [7]
+    with seglog.open(place, LogConfig(segment_bytes=1000), clock=lambda: now[0]) as log:
+        for _ in range(10):
+            log.append(b"v" * 50)
+        now[0] = 7.5
+        with pytest.raises(seglog.InvalidType):
+            for number in range(30):
+                log.append(b"v" * 50, timestamp=number)
+        now[0] = 8
+        appended = log.append(b"goes on")
+    with seglog.open(place, mode="r") as reader:
+        assert reader.read(appended).value == b"goes on"
+        assert len([*reader.scan()]) == appended + 1

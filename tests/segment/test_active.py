@@ -129,7 +129,7 @@ def test_a_recovered_segment_goes_on_as_if_nothing_had_happened(
     add(whole, records)
     add(crashed, records[:cut])
     recovery = TailRecovery(crashed._storage, crashed.entry, 64)
-    recovered = recovery.run(0)
+    recovered = recovery.run()
     assert recovery.events == []
     add(recovered, records[cut:])
     assert recovered.seal(9) == whole.seal(9)

@@ -26,6 +26,7 @@ from seglog.record import (
 )
 from seglog.segment.held import Row
 
+NO_HEADERS: tuple[Header, ...] = ()  # there is one empty tuple
 RUN_BYTES = 256 * 1024  # written at once; more would only wait longer in memory
 
 
@@ -50,7 +51,7 @@ def checked_row(
     needs_keys: bool,
     clock: Clock,
 ) -> Row:
-    """Return what is to be appended, or raise what is wrong with it."""
+    """Return what is to be appended, or raise what is wrong with it. clock: a checked one."""
     if value is not None and type(value) is not bytes:
         value = checked_bytes(value, "value")
     if key is None:
@@ -60,9 +61,9 @@ def checked_row(
         key = checked_key(key)
     if timestamp is None:
         timestamp = clock()
-    if type(timestamp) is not int or not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+    elif type(timestamp) is not int or not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
         timestamp = checked_timestamp(timestamp)
-    return timestamp, key, value, encode_headers(checked_headers(headers)) if headers != () else b""
+    return timestamp, key, value, encode_headers(checked_headers(headers)) if headers is not NO_HEADERS else b""
 
 
 Wanted = tuple[Row, int | None]  # a row, and the offset that its caller expects

@@ -69,6 +69,7 @@ class LiveSegments:
         self.config = config
         self._age_us = config.roll_age_us
         self.ages = self._age_us is not None or config.retention.age is not None
+        self.may_wait = config.buffer_bytes > 0 and config.flush_records is None and not self.ages  # records, unasked
 
     @property
     def settled(self) -> bool:
@@ -227,7 +228,7 @@ class LiveSegments:
         entry = self.catalog.current.active
         if entry != self.active.entry:  # the old store was retired: what is appended must go to the new one
             recovery = TailRecovery(self._storage, entry, self.config.index_interval_bytes)
-            self.active = recovery.run(self.config.buffer_bytes)
+            self.active = recovery.run(self.config.buffer_bytes, self.segment_bytes)
         self._show()
 
     # --- the next active segment --------------------------------------------------------------------------------
@@ -248,8 +249,14 @@ class LiveSegments:
         self._changing = True
         try:
             store = create_segment(self._storage, entry, self.catalog.current.log_id)
-            interval, buffer_bytes = self.config.index_interval_bytes, self.config.buffer_bytes
-            active = ActiveSegment.start(self._storage, entry, store, interval=interval, buffer_bytes=buffer_bytes)
+            active = ActiveSegment.start(
+                self._storage,
+                entry,
+                store,
+                interval=self.config.index_interval_bytes,
+                buffer_bytes=self.config.buffer_bytes,
+                segment_bytes=self.segment_bytes,
+            )
             must_sync(self._storage.sync_directory)
             self.catalog.install([*sealed, entry], retire=retire, **changes)
         except StorageError:

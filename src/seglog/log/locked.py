@@ -44,7 +44,6 @@ class LockedLog(Log):
         self._durability = live.durability
         self._flush_records = live.config.flush_records
         self._segment_bytes = live.segment_bytes
-        self._may_wait = live.config.buffer_bytes > 0 and self._flush_records is None  # records, to be written
         LockedLog._open_writers.add(self)
         interval = live.config.flush_interval
         self._interval_sync = IntervalSync(float(interval), self._sync_quietly) if interval else None  # type: ignore[arg-type] # settled to float

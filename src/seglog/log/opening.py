@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
 
-from seglog.clock import Clock, system_clock
+from seglog.clock import Clock, checked_clock, system_clock
 from seglog.config import LogConfig
 from seglog.errors import (
     ConfigError,
@@ -81,9 +81,7 @@ def open_log(
         raise InvalidArgument(f'expose is {expose!r}; it must be "appended" or "durable"')
     if config is not None and not isinstance(config, LogConfig):
         raise InvalidType(f"config must be a seglog.LogConfig, not {type(config).__name__}")
-    if not callable(clock):
-        raise InvalidType(f"clock must be callable and give us since the epoch, not {type(clock).__name__}")
-    storage = storage_at(place)
+    storage, clock = storage_at(place), checked_clock(clock)
     if mode == "r":
         if config is not None:
             raise ConfigError("a reader takes the log's stored config; leave config out, or open with mode 'a'")
@@ -175,7 +173,7 @@ class _Opening:
         wanted = self._wanted_config(manifest.config)
         self._check_sealed(manifest.segments[:-1])
         recovery = TailRecovery(self.storage, manifest.active, wanted.index_interval_bytes)
-        active = recovery.run(wanted.buffer_bytes)
+        active = recovery.run(wanted.buffer_bytes, wanted.segment_bytes)
         self.events += recovery.events
         next_file = self._set_orphans_aside(manifest)
         remove_own(self.storage)

@@ -185,7 +185,7 @@ class Repair:
         """Return the active entry, or that of a new one where the old store is gone or was salvaged."""
         kind = self._kind(entry)
         if kind == "reindex":  # recovery writes the index of an active segment anew
-            TailRecovery(self.storage, entry, self.catalog.current.config.index_interval_bytes).run(0)
+            TailRecovery(self.storage, entry, self.catalog.current.config.index_interval_bytes).run()
         if kind not in ("drop", "salvage"):
             return entry
         end = self._end_of_active(entry)
@@ -193,7 +193,7 @@ class Repair:
             self.lost += end - entry.base_offset
         fresh = self._new_entry(end, dense=True)
         store = create_segment(self.storage, fresh, self.catalog.current.log_id)
-        ActiveSegment.start(self.storage, fresh, store, interval=4096, buffer_bytes=0)
+        ActiveSegment.start(self.storage, fresh, store, interval=4096)
         return fresh
 
     def _as_sealed(self, entry: SegmentEntry) -> SegmentEntry:

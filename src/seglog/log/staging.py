@@ -180,7 +180,7 @@ class Stage:
         )
         store = create_segment(self._files, entry, self._log_id)
         interval = self._config.index_interval_bytes
-        return ActiveSegment.start(self._files, entry, store, interval=interval, buffer_bytes=0)
+        return ActiveSegment.start(self._files, entry, store, interval=interval)
 
     # --- for its user -------------------------------------------------------------------------------------------
 

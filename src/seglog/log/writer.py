@@ -72,16 +72,17 @@ class LogWriter(CompactingLog):
         with self._mutex:
             if self._refusal is not None or self._streaming:
                 self._check_writable()
-            active = self._live.active
+            live = self._live
+            active = live.active
             offset = active.next_offset
             if expected_offset is not None and checked_offset(expected_offset, "expected_offset") != offset:
                 raise OffsetConflict(expected_offset, offset)
-            if offset >= MAX_OFFSET:
-                self._refuse_offset(offset)
             try:
-                may_wait = self._may_wait and active.size + length <= self._segment_bytes and not self._live.ages
-                if not (may_wait and active.hold(row, length)):
-                    self._append(offset, row, length)
+                if live.may_wait and active.hold(row, length):
+                    return offset
+                if offset >= MAX_OFFSET:
+                    self._refuse_offset(offset)
+                self._append(offset, row, length)
             except BaseException as error:
                 self._after_failure(error)
                 raise
@@ -165,7 +166,7 @@ class LogWriter(CompactingLog):
         key = checked_key(key)
         if key is None and self._needs_keys:
             raise KeyRequired
-        timestamp = checked_timestamp(self._clock() if timestamp is None else timestamp)
+        timestamp = self._clock() if timestamp is None else checked_timestamp(timestamp)
         pairs = checked_headers(headers)
         if limit is not None and checked_offset(limit, "limit") < 0:
             raise InvalidArgument(f"limit is {limit}; it must be a number of bytes, 0 or more")
@@ -200,7 +201,7 @@ class LogWriter(CompactingLog):
         self._check_open()
         from seglog.log.arrow import ArrowBatch  # noqa: PLC0415 - pyarrow and numba load when first used
 
-        batch = ArrowBatch.prepare(data, now=checked_timestamp(self._clock()))
+        batch = ArrowBatch.prepare(data, now=self._clock())
         check_widest(self._live, batch)
         if self._needs_keys:
             batch.check_keys()

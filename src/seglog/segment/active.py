@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from xxhash import xxh64
 
+from seglog.config import MAX_OFFSET, MAX_STORE_BYTES
 from seglog.errors import LogPoisoned, StorageError, StreamOverflow
 from seglog.format import filename
 from seglog.format.codec import HEAD_BYTES, NATIVE, encode_headers, record_length, seal_head
@@ -98,6 +99,7 @@ class ActiveSegment:
         next_offset: int,
         size: int,
         buffer_bytes: int = 0,
+        segment_bytes: int = MAX_STORE_BYTES,
     ) -> None:
         self.entry = entry
         self.tally = tally
@@ -114,6 +116,8 @@ class ActiveSegment:
         self._held_bytes = 0
         self._published = next_offset  # what readers saw last: `reader.next_offset`, before poisoning pulls that back
         self._buffer_bytes = min(buffer_bytes, HELD_MOST_BYTES)
+        self._segment_bytes = segment_bytes
+        self._hold_most = self._may_hold()
         self._rules: Rules = rules_of(entry)
         self._syncing = threading.Lock()
         self._lost: LogPoisoned | None = None
@@ -129,7 +133,14 @@ class ActiveSegment:
 
     @classmethod
     def start(
-        cls, storage: Storage, entry: SegmentEntry, store: File, *, interval: int, buffer_bytes: int
+        cls,
+        storage: Storage,
+        entry: SegmentEntry,
+        store: File,
+        *,
+        interval: int,
+        buffer_bytes: int = 0,
+        segment_bytes: int = MAX_STORE_BYTES,
     ) -> ActiveSegment:
         """Begin with an empty store that `create_segment` made."""
         index = storage.create(entry.name(filename.INDEX), replace=True)
@@ -144,6 +155,7 @@ class ActiveSegment:
             next_offset=entry.base_offset,
             size=HEADER_BYTES,
             buffer_bytes=buffer_bytes,
+            segment_bytes=segment_bytes,
         )
 
     @property
@@ -199,7 +211,7 @@ class ActiveSegment:
     def hold(self, row: Row, length: int) -> bool:
         """Take in the next record, of `length` bytes, to be written later; False where the buffer does not take it."""
         held = self._held_bytes + length
-        if held > self._buffer_bytes:
+        if held > self._hold_most:
             return False
         self.settled = False
         self._held.append(row)
@@ -208,6 +220,10 @@ class ActiveSegment:
         self.next_offset += 1
         self.settled = True
         return True
+
+    def _may_hold(self) -> int:
+        """Return how many bytes may wait behind what is written: within the buffer, the segment and the last offset."""
+        return min(self._buffer_bytes, self._segment_bytes - self.size, MAX_OFFSET - self.next_offset)
 
     def append_run(self, rows: Sequence[Row]) -> None:
         """Append records with one write; on an error nothing of any stays."""
@@ -257,6 +273,8 @@ class ActiveSegment:
         self.reader.next_offset = self.next_offset
         self.reader.counted = self.tally.records
         self._published = self.next_offset
+        if self._buffer_bytes:
+            self._hold_most = self._may_hold()
         self.settled = True
         if self.size - self._indexed_size >= INDEX_EVERY_BYTES:
             self.write_index()

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 
+from seglog.config import MAX_STORE_BYTES
 from seglog.errors import StorageError
 from seglog.format import filename
 from seglog.format.codec import HEAD_BYTES, ZERO_HEAD, InvalidRecord
@@ -62,7 +63,7 @@ class TailRecovery:
         self._old_index = OldIndex(storage, entry.name(filename.INDEX))
         self._index = NewIndex(self._old_index, dense=entry.dense)
 
-    def run(self, buffer_bytes: int) -> ActiveSegment:
+    def run(self, buffer_bytes: int = 0, segment_bytes: int = MAX_STORE_BYTES) -> ActiveSegment:
         """Recover, and return the segment ready for appends."""
         if decode_header(self.store.pread(HEADER_BYTES, 0), self.store.path) is None:
             detail = "the store's header is damaged; the manifest's identity is used instead"
@@ -75,7 +76,7 @@ class TailRecovery:
         self._rewrite_accepted(durable)
         if self.position < self.size:
             self._cut_tail(reason or "the store ends before it")
-        return self._active(buffer_bytes)
+        return self._active(buffer_bytes, segment_bytes)
 
     def _verifies(self, place: tuple[int, int, int], number: int) -> bool:
         _, length, position = place
@@ -236,7 +237,7 @@ class TailRecovery:
             )
         )
 
-    def _active(self, buffer_bytes: int) -> ActiveSegment:
+    def _active(self, buffer_bytes: int, segment_bytes: int) -> ActiveSegment:
         """Write the index anew where it differs, and hand over."""
         entry, records = self.entry, self.next_offset - self.entry.base_offset
         self.tally.digest = self._index.digest
@@ -257,4 +258,5 @@ class TailRecovery:
             next_offset=self.next_offset,
             size=max(self.position, HEADER_BYTES),
             buffer_bytes=buffer_bytes,
+            segment_bytes=segment_bytes,
         )
