@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from functools import partial
 from itertools import count, islice, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -13,6 +13,9 @@ import pytest
 from seglog.kernels.fingerprint import fingerprint
 from seglog.keyed.ahead import ROOMS, Ahead
 from seglog.keyed.reader import WINDOW_BYTES, KeyReader, SourceReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SEED = (3, 2**63 + 1)
 
@@ -53,6 +56,19 @@ def test_no_more_is_under_way_than_there_are_rooms(ahead: Ahead) -> None:
     ):
         begun.clear()
         assert all(max(begun) - number < ROOMS for number in made)
+
+
+def test_who_waits_for_a_step_makes_calls_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seglog.keyed.ahead.THREADS", 1)
+    called = threading.Event()
+
+    def steps() -> Iterator[bool]:
+        yield True
+        yield called.wait(60)  # the only thread is here: whoever takes the step has to make the call
+
+    with Ahead() as ahead:
+        results = ahead.each(partial(lambda made: called.set() or made, made) for made in ahead.steps(steps()))  # type: ignore[func-returns-value] # sets it and returns what was made
+        assert list(results) == [True, True]
 
 
 def test_nothing_is_under_way_once_nobody_takes_any_more(ahead: Ahead) -> None:

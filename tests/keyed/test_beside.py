@@ -366,3 +366,23 @@ def test_13_a_refusal_or_a_crash_at_any_call_shows_all_or_nothing(shop: Any, err
             assert again.recovery.clean, again.recovery  # nothing to set aside: it was all staged
             again.compact()
             assert shop.content(again) == AFTER
+
+
+def test_a_refused_sync_of_any_output_ends_the_pass_and_changes_nothing(shop: Any) -> None:
+    synced, at = 1, 0
+    while at < synced:
+        at += 1
+        shop.place = storage = FaultyStorage(seglog.MemoryStorage())
+        with shop.open() as log:
+            for part in range(4):
+                shop.put(log, " ".join(f"k{key}={part}" for key in range(40 * part, 40 * part + 70)) + " |")
+            before, records = log.view().manifest.segments, list(log.scan())
+            storage.calls.clear()
+            storage.fault = Fault(operations=frozenset({"datasync"}), name=".store", at=at, error=errno.EIO)
+            with pytest.raises(StorageError):
+                log.compact()
+            assert (log.view().manifest.segments, list(log.scan()), staged(log)) == (before, records, [])
+            storage.calls.clear()
+            assert log.compact().rewritten
+            synced = sum(call.operation == "datasync" and ".store" in call.name for call in storage.calls)
+            assert synced > 1

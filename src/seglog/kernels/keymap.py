@@ -18,7 +18,7 @@ import numpy as np
 
 from seglog.kernels.memory import address_of, inlined, kernel, prefetch
 
-AHEAD = 8  # keys whose places in memory are asked for before they are needed, so that cache misses overlap
+AHEAD = 12  # keys whose places in memory are asked for before they are needed, so that cache misses overlap
 EMPTY = np.uint64(0)  # both words of a free slot; no fingerprint has two
 
 

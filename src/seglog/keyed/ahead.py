@@ -27,6 +27,7 @@ class Ahead:
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="seglog-compact")
+        self._under_way = Calls(self._pool)
         self._aside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="seglog-sync")
 
     def each(self, calls: Iterable[Callable[[], T]]) -> Iterator[T]:
@@ -35,7 +36,7 @@ class Ahead:
         Whoever takes a result that is not there yet makes calls instead of waiting. One call in ROOMS may use the same
         memory: fewer results are there or under way at a time, the one that was yielded last among them.
         """
-        more, under_way = iter(calls), Calls(self._pool)
+        more, under_way = iter(calls), self._under_way
         try:
             while True:
                 if len(under_way) < ROOMS // 2:
@@ -50,7 +51,7 @@ class Ahead:
     def steps(self, steps: Iterator[T]) -> Iterator[T]:
         """Yield what `steps` yields, made one at a time, several ahead; as for `each`. None would end it.
 
-        Steps that need each other are nobody else's work: whoever takes one waits for it.
+        Steps that need each other are nobody else's work: whoever waits for one makes calls of `each` meanwhile.
         """
         made, one_at_a_time, coming = SimpleQueue[T | BaseException | None](), threading.Lock(), 0
         batches: list[Future[None]] = []
@@ -68,6 +69,8 @@ class Ahead:
                 if coming <= ROOMS // 2:
                     batches = [*batches[-1:], self._pool.submit(make, ROOMS - 1 - coming)]
                     coming = ROOMS - 1
+                while made.empty() and self._under_way.work():
+                    pass
                 step = made.get()
                 if isinstance(step, BaseException):
                     raise step

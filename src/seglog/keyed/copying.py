@@ -18,11 +18,10 @@ from seglog.kernels.layout import HEAD_BYTES, OK, REASONS, SHORT
 from seglog.kernels.survivors import Copied, Target, copy_survivors
 from seglog.keyed.ahead import ROOMS, Ahead
 from seglog.keyed.died import Deaths, Piece
-from seglog.keyed.output import Output
+from seglog.keyed.output import Output, Outputs
 from seglog.keyed.pace import Pace
 from seglog.keyed.plan import CompactionPlan, joined
 from seglog.keyed.reader import ROWS, WINDOW_BYTES, SourceReader, Window
-from seglog.storage import Storage
 
 Array = np.ndarray[Any, Any]
 
@@ -37,7 +36,7 @@ class Survivors(NamedTuple):
 
 
 class Room:
-    """What the survivors of a window are copied to."""
+    """What the survivors of a window are copied to; a record longer than a window gets memory of its own."""
 
     def __init__(self) -> None:
         self._out = np.empty(WINDOW_BYTES, np.uint8)
@@ -49,9 +48,8 @@ class Room:
 
         number: of the record at the cursor, in its store.
         """
-        if self._out.size < window.data.size:  # one long record
-            self._out = np.empty(window.data.size, np.uint8)
-        room = self._out, self._entries, self._newest
+        out = self._out if window.data.size <= WINDOW_BYTES else np.empty(window.data.size, np.uint8)
+        room = out, self._entries, self._newest
         copied = Copied(*copy_survivors(window.data, window.start, window.cursor, dead, number, target, *room))
         window.position, window.expected = copied.position, copied.expected
         return Survivors(copied, room[0][: copied.length], room[1][: copied.rows], room[2][: copied.rows])
@@ -115,19 +113,22 @@ class Copying:
             raise self._source.corrupt(self._window, REASONS[reason or SHORT])
 
 
+class Desk:
+    """What a pass copies with: memory that is used again and again, the outputs it fills, its pace."""
+
+    def __init__(self, outputs: Outputs, pace: Pace) -> None:
+        self.outputs = outputs
+        self.pace = pace
+        self.rooms = deque(Room() for _ in range(ROOMS))
+        self.marks = np.empty((ROWS, 2), np.int64)
+
+
 class GroupCopy:
     """The copy of one group of neighbours. `sealed`: the entries of what was written, once `run` is over."""
 
-    def __init__(
-        self, plan: CompactionPlan, after: Sequence[SegmentEntry], output: Storage, *, number: int, pace: Pace
-    ) -> None:
-        """after: the members' entries as the pass leaves them; number: of the first output."""
-        self._plan = plan
-        self._storage = output
-        self._number = number
-        self._pace = pace
-        self._marks = np.empty((ROWS, 2), np.int64)
-        self._sealing: Output | None = None
+    def __init__(self, plan: CompactionPlan, after: Sequence[SegmentEntry], desk: Desk) -> None:
+        """after: the members' entries as the pass leaves them."""
+        self._desk = desk
         self.sealed: list[SegmentEntry] = []
         self._end = after[-1].next_offset or 0
         self._sealed_at = max(entry.sealed_at or 0 for entry in after)
@@ -138,19 +139,17 @@ class GroupCopy:
         self._base_offset = after[0].base_offset
 
     def run(self, members: Sequence[tuple[SourceReader, Deaths, Iterator[Piece]]], ahead: Ahead) -> None:
-        """Copy the members, piece by piece; all of it is on the medium after that, but for the names."""
-        self._aside = ahead.aside
+        """Copy the members, piece by piece. The outputs are waited for by whoever began them."""
         self._begin(self._base_offset)
         for copying in ahead.each(self._copies(members)):
             self._take(copying)
         self._seal(self._end)
-        self._wait()
 
     def _copies(
         self, members: Sequence[tuple[SourceReader, Deaths, Iterator[Piece]]]
     ) -> Iterator[Callable[[], Copying]]:
         """Yield the copies to make, each when somebody is free for it."""
-        rooms = deque(Room() for _ in range(ROOMS))
+        rooms = self._desk.rooms
         for source, deaths, pieces in members:
             for piece in pieces:
                 rooms.rotate()
@@ -168,34 +167,19 @@ class GroupCopy:
         copying.check(survivors)
         size = copying.stretch.end - copying.stretch.position
         if copying.at_hand is None:
-            self._pace.step(size)
+            self._desk.pace.step(size)
         else:
-            self._pace.skip(size)  # it was read, and counted, with its keys
+            self._desk.pace.skip(size)  # it was read, and counted, with its keys
 
     def _write(self, survivors: Survivors) -> None:
-        self._output.write(survivors, self._marks)
-        self._pace.move(survivors.copied.length)
+        self._output.write(survivors, self._desk.marks)
+        self._desk.pace.move(survivors.copied.length)
 
     def _begin(self, base_offset: int) -> None:
-        self._output = Output(
-            self._storage,
-            base_offset=base_offset,
-            number=self._number,
-            log_id=self._plan.log_id,
-            created=self._plan.made_at,
-            interval=self._plan.config.index_interval_bytes,
-            limit=self._plan.config.segment_bytes,
-            aside=self._aside,
-        )
-        self._number += 1
+        self._output = self._desk.outputs.begin(base_offset)
 
     def _seal(self, next_offset: int) -> None:
-        self._wait()
-        sealed = self._output.seal(next_offset, sealed_at=self._sealed_at, cleaned_to=self._cleaned_to, runs=self._runs)
+        sealed = self._desk.outputs.seal(
+            next_offset, sealed_at=self._sealed_at, cleaned_to=self._cleaned_to, runs=self._runs
+        )
         self.sealed.append(replace(sealed, superseded_to=self._superseded_to))
-        self._sealing = self._output
-
-    def _wait(self) -> None:
-        """Return once what was sealed last is on the medium."""
-        if self._sealing is not None:
-            self._sealing.wait()

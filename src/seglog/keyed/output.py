@@ -19,7 +19,7 @@ from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES, StoreHeader
 from seglog.kernels.layout import MarksState
 from seglog.kernels.survivors import Target, place_survivors
-from seglog.keyed.plan import Runs, runs_between
+from seglog.keyed.plan import CompactionPlan, Runs, runs_between
 from seglog.segment.survey import Block, Tally
 from seglog.storage import Storage
 
@@ -136,6 +136,44 @@ class Output:
             cleaned_to=cleaned_to,
             horizons=runs_between(runs, base, next_offset) if tally.tombstones else (),
         )
+
+
+class Outputs:
+    """The outputs of a pass, filled one after the other. One is being synced while the next is filled, none longer."""
+
+    def __init__(self, plan: CompactionPlan, storage: Storage, aside: Aside) -> None:
+        self._plan = plan
+        self._storage = storage
+        self._aside = aside
+        self._number = 0
+        self._filled: Output
+        self._sealed: Output | None = None
+
+    def begin(self, base_offset: int) -> Output:
+        """Begin the next output."""
+        self._number += 1
+        self._filled = Output(
+            self._storage,
+            base_offset=base_offset,
+            number=self._number,
+            log_id=self._plan.log_id,
+            created=self._plan.made_at,
+            interval=self._plan.config.index_interval_bytes,
+            limit=self._plan.config.segment_bytes,
+            aside=self._aside,
+        )
+        return self._filled
+
+    def seal(self, next_offset: int, *, sealed_at: int, cleaned_to: int | None, runs: Runs) -> SegmentEntry:
+        """End the output that was begun last; see Output.seal. It is good once `wait` has returned."""
+        self.wait()
+        self._sealed = self._filled
+        return self._filled.seal(next_offset, sealed_at=sealed_at, cleaned_to=cleaned_to, runs=runs)
+
+    def wait(self) -> None:
+        """Return once all that was sealed is on the medium, but for the names; StorageError where one was refused."""
+        if self._sealed is not None:
+            self._sealed.wait()
 
 
 def lookup_bytes(store_bytes: int, interval: int) -> int:

@@ -19,9 +19,9 @@ from seglog.errors import CorruptRecord, StorageError
 from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES
 from seglog.keyed.ahead import Ahead
-from seglog.keyed.copying import GroupCopy, verify
+from seglog.keyed.copying import Desk, GroupCopy, verify
 from seglog.keyed.died import Deaths, Search, pass_bytes
-from seglog.keyed.output import lookup_bytes
+from seglog.keyed.output import Outputs, lookup_bytes
 from seglog.keyed.pace import Pace, Progress
 from seglog.keyed.plan import CompactionPlan, Measured, after_pass, group, is_rewritten, record_bytes
 from seglog.keyed.reader import SourceReader
@@ -144,7 +144,8 @@ class _Pass:
         self._output = output
         self._pace = pace
         self._ahead = ahead
-        self._made = 0
+        self._outputs = Outputs(plan, output, ahead.aside)
+        self._desk = Desk(self._outputs, pace)
         self._believed = {source.file for source in sound.dirty}  # their keys were, and have to be verified
         self._records = sum(source.records or 0 for source in plan.sources)
         unread = [source.base_offset for source in plan.dirty if source.file in sound.passed]
@@ -158,6 +159,7 @@ class _Pass:
         groups = self._groups(search.deaths)
         self._check_space(groups)
         parts = tuple(part for members in groups for part in self._parts(members, search))
+        self._outputs.wait()
         self._output.sync_directory()
         return Outcome(
             parts=parts,
@@ -224,10 +226,9 @@ class _Pass:
 
     def _copied(self, members: Sequence[Deaths], search: Search) -> Part:
         after = [self._after(one.entry) for one in members]
-        copy = GroupCopy(self._plan, after, self._output, number=self._made + 1, pace=self._pace)
+        copy = GroupCopy(self._plan, after, self._desk)
         sources = [SourceReader(self._sources, one.entry) for one in members]
         copy.run([(source, one, search.pieces(one)) for source, one in zip(sources, members, strict=True)], self._ahead)
-        self._made += len(copy.sealed)
         decay = joint_decay((self._decay(one), one.measured.live) for one in members)
         entries = tuple(replace(entry, decay=decay) for entry in copy.sealed)
         return Part(sources=tuple(one.entry.file for one in members), entries=entries, staged=True)

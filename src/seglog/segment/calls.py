@@ -44,14 +44,19 @@ class Calls:
 
     def take(self) -> Any:
         """Return the result of the oldest call, or raise its error; until it is there, make calls nobody has begun."""
+        while not self._calls[0][1].done() and self.work():
+            pass
+        return self._calls.popleft()[1].result()
+
+    def work(self) -> bool:
+        """Make the oldest call that nobody has begun; return whether there was one."""
         for number, (call, future) in enumerate(self._calls):
-            if self._calls[0][1].done():
-                break
-            if future.cancel() or self.orphaned:
+            if not future.done() and (future.cancel() or self.orphaned):
                 made: Future[Any] = Future()
                 _make(call, made)
                 self._calls[number] = call, made  # only now: who is interrupted waits for no call of his own
-        return self._calls.popleft()[1].result()
+                return True
+        return False
 
     def finish(self) -> None:
         """Return once no call is being made any more; results that were not taken are lost."""
