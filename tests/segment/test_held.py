@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from hypothesis import given, settings
@@ -35,5 +36,6 @@ def test_the_codec_and_the_kernels_make_the_same_of_rows(
 ) -> None:
     marks, place = MarkBuilder(64), held.Place(relative, position, 77)
     marks.extend(b"", ((position // 64 + 1) * 64, newest))
-    assert plain(held._by_kernels(rows, place, marks)) == plain(held._by_codec(rows, place, marks))
+    cells = [*chain.from_iterable(rows)]
+    assert plain(held._by_kernels(cells, place, marks)) == plain(held._by_codec(cells, place, marks))
     assert marks.marks == b"", "the marks are the caller's"

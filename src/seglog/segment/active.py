@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, Protocol
 
 from xxhash import xxh64
@@ -33,7 +34,7 @@ from seglog.format.store import HEADER_BYTES, StoreHeader
 from seglog.record import Headers, checked_bytes
 from seglog.segment.bulk import Encoding
 from seglog.segment.calls import Ahead
-from seglog.segment.held import HELD_MOST_BYTES, Place, Row, encode_rows
+from seglog.segment.held import CELLS, HELD_MOST_BYTES, Place, Row, encode_rows
 from seglog.segment.lookup import DenseLookup, SparseLookup
 from seglog.segment.reader import SegmentReader
 from seglog.segment.scan import Rules
@@ -112,7 +113,7 @@ class ActiveSegment:
         self._lookup = lookup
         self._dense = lookup if isinstance(lookup, DenseLookup) else None
         self._indexed_size = size
-        self._held: list[Row] = []
+        self._held: list[Any] = []  # cells, row after row
         self._held_bytes = 0
         self._published = next_offset  # what readers saw last: `reader.next_offset`, before poisoning pulls that back
         self._buffer_bytes = min(buffer_bytes, HELD_MOST_BYTES)
@@ -171,7 +172,7 @@ class ActiveSegment:
     @property
     def records(self) -> int:
         """How many were appended, those that wait to be written among them."""
-        return self.tally.records + len(self._held)
+        return self.tally.records + len(self._held) // CELLS
 
     # --- one record ---------------------------------------------------------------------------------------------
 
@@ -214,7 +215,7 @@ class ActiveSegment:
         if held > self._hold_most:
             return False
         self.settled = False
-        self._held.append(row)
+        self._held.extend(row)
         self._held_bytes = held
         self.size += length
         self.next_offset += 1
@@ -230,11 +231,11 @@ class ActiveSegment:
         if len(rows) == 1:  # it may be a large one, which is not copied to be written
             return self.append(self.next_offset, *rows[0], through=True)
         self.write_buffer()
-        return self._write_rows(rows)
+        return self._write_rows([*chain.from_iterable(rows)])
 
-    def _write_rows(self, rows: Sequence[Row]) -> None:
+    def _write_rows(self, cells: list[Any]) -> None:
         """Write rows that follow what was published; on an error nothing of them stays in the store."""
-        data, block = self._encoded(rows)
+        data, block = self._encoded(cells)
         self.settled = False
         self._write_last(data, self.reader.size)
         self.tally.absorb(block)
@@ -244,12 +245,12 @@ class ActiveSegment:
         else:
             self.tally.digest.update(block.entries)
         self._held, self._held_bytes = [], 0
-        self.size, self.next_offset = block.position, self._published + len(rows)
+        self.size, self.next_offset = block.position, self._published + block.records
         self._publish()
 
-    def _encoded(self, rows: Sequence[Row]) -> tuple[bytes | memoryview, Block]:
+    def _encoded(self, cells: list[Any]) -> tuple[bytes | memoryview, Block]:
         place = Place(self._published - self.entry.base_offset, self.reader.size, self.entry.salt)
-        return encode_rows(rows, place, self.tally.marks)
+        return encode_rows(cells, place, self.tally.marks)
 
     def _admit(self, offset: int, timestamp: int, checksum: int, length: int, tombstone: bool) -> None:
         entry = DENSE_ENTRY.pack(checksum, length, self.size)

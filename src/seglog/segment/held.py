@@ -8,7 +8,6 @@ would wait for the locks of its imports for ever.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seglog.format.codec import NATIVE
@@ -18,8 +17,9 @@ from seglog.segment.survey import Block, Tally
 if TYPE_CHECKING:
     from seglog.kernels.rows import Cells, Column
 
-Row = tuple[int, bytes | None, bytes | None, bytes]  # timestamp, key, value, packed headers
+Row = tuple[int, bytes | None, bytes | None, bytes]  # its cells: timestamp, key, value, packed headers
 
+CELLS = 4  # of a row; rows that wait are laid end to end, since a column of tuples takes long to gather
 HELD_MOST_BYTES = 1024 * 1024  # once encoded; more would gain nothing, and take several times the memory meanwhile
 KERNELS_FROM_ROWS = 64  # fewer are encoded before the kernels have begun
 
@@ -37,15 +37,20 @@ def _kernels_are_compiled() -> bool:
     return bool(getattr(encode, "signatures", ()))
 
 
-def encode_rows(rows: Sequence[Row], place: Place, marks: MarkBuilder) -> tuple[bytes | memoryview, Block]:
+def encode_rows(cells: list[Any], place: Place, marks: MarkBuilder) -> tuple[bytes | memoryview, Block]:
     """Return the bytes of the rows and what they are; `marks` gives where marks go on from, and is not changed."""
-    if len(rows) >= KERNELS_FROM_ROWS and _kernels_are_compiled():
-        return _by_kernels(rows, place, marks)
-    return _by_codec(rows, place, marks)
+    if len(cells) >= CELLS * KERNELS_FROM_ROWS and _kernels_are_compiled():
+        return _by_kernels(cells, place, marks)
+    return _by_codec(cells, place, marks)
 
 
-def _by_codec(rows: Sequence[Row], place: Place, marks: MarkBuilder) -> tuple[bytes | memoryview, Block]:
+def _columns(cells: list[Any]) -> list[list[Any]]:
+    return [cells[column::CELLS] for column in range(CELLS)]
+
+
+def _by_codec(cells: list[Any], place: Place, marks: MarkBuilder) -> tuple[bytes | memoryview, Block]:
     tally, parts, entries, position = Tally.going_on(marks), list[bytes](), bytearray(), place.position
+    rows = zip(*_columns(cells), strict=True)
     for relative, (timestamp, key, value, headers) in enumerate(rows, place.relative):
         pieces, checksum, length = NATIVE.encode(relative, timestamp, key, value, headers, place.salt)
         parts += pieces
@@ -55,7 +60,7 @@ def _by_codec(rows: Sequence[Row], place: Place, marks: MarkBuilder) -> tuple[by
     return b"".join(parts), tally.as_block(entries, position, 0)
 
 
-def _by_kernels(rows: Sequence[Row], place: Place, marks: MarkBuilder) -> tuple[bytes | memoryview, Block]:
+def _by_kernels(cells: list[Any], place: Place, marks: MarkBuilder) -> tuple[bytes | memoryview, Block]:
     import numpy as np  # noqa: PLC0415 - see the module
 
     from seglog.kernels import encode as kernel  # noqa: PLC0415 - as above
@@ -63,8 +68,8 @@ def _by_kernels(rows: Sequence[Row], place: Place, marks: MarkBuilder) -> tuple[
     from seglog.kernels.layout import MarksState  # noqa: PLC0415
     from seglog.kernels.rows import Rows  # noqa: PLC0415
 
-    count, owners = len(rows), list[Any]()
-    timestamps, keys, values, headers = zip(*rows, strict=True)
+    timestamps, keys, values, headers = _columns(cells)
+    count, owners = len(timestamps), list[Any]()
     times = _column(np.fromiter(timestamps, np.int64, count), owners)
     taken = Rows(times, _cells(keys, owners), _cells(headers, owners), _cells(values, owners))
     ends = np.empty(-(-count // STEP) + 1, np.int64)
@@ -95,21 +100,21 @@ def _column(words: Any, owners: list[Any], *, stride: int = 8) -> Column:
     return Column(words.ctypes.data, stride)
 
 
-def _cells(parts: Sequence[bytes | None], owners: list[Any]) -> Cells:
+def _cells(parts: list[bytes | None], owners: list[Any]) -> Cells:
     """Lay byte strings end to end; None is a null."""
     import numpy as np  # noqa: PLC0415 - as above
 
     from seglog.kernels.rows import Cells  # noqa: PLC0415
 
-    if not any(parts) and parts.count(parts[0]) == len(parts):  # as headers mostly are, and often keys
+    if not parts[0] and parts.count(parts[0]) == len(parts):  # as headers mostly are, and often keys
         alike = np.array([-1 if parts[0] is None else 0], np.int64)
         return Cells(0, 0, 0, _column(alike, owners, stride=0), _column(alike, owners, stride=0))
     try:
-        lengths = np.fromiter(map(len, parts), np.int64, len(parts))  # type: ignore[arg-type] # a null is tried
+        lengths = sizes = np.fromiter(map(len, parts), np.int64, len(parts))  # type: ignore[arg-type] # a null is tried
     except TypeError:
         lengths = np.fromiter((-1 if part is None else len(part) for part in parts), np.int64, len(parts))
+        sizes = np.maximum(lengths, 0)
     data = np.frombuffer(b"".join(filter(None, parts)) or b"\0", np.uint8)
-    sizes = np.maximum(lengths, 0)
     owners.append(data)
     addresses = sizes.cumsum() - sizes + data.ctypes.data
     return Cells(0, 0, 0, _column(addresses, owners), _column(lengths, owners))
