@@ -28,7 +28,7 @@ print("numba" in sys.modules, "numpy" in sys.modules)
 BATCH = """
 import sys, pyarrow, seglog
 from seglog.segment import held
-held._by_codec = None
+held.encode_by_codec = None
 with seglog.open(sys.argv[1], seglog.LogConfig(buffer_bytes=100_000)) as log:
     log.append_batch(pyarrow.table({"value": [b"v" * 100] * 5000, "timestamp": range(5000)}))
     for number in range(5000, 9000):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from seglog.format.codec import encode_headers
 from seglog.format.index import MarkBuilder
 from seglog.segment import held
+from seglog.segment.held_by_kernels import encode_by_kernels
 
 if TYPE_CHECKING:
     from seglog.segment.survey import Block
@@ -36,6 +37,6 @@ def test_the_codec_and_the_kernels_make_the_same_of_rows(
 ) -> None:
     marks, place = MarkBuilder(64), held.Place(relative, position, 77)
     marks.extend(b"", ((position // 64 + 1) * 64, newest))
-    cells = [*chain.from_iterable(rows)]
-    assert plain(held._by_kernels(cells, place, marks)) == plain(held._by_codec(cells, place, marks))
+    columns = held.columns_of([*chain.from_iterable(rows)])
+    assert plain(encode_by_kernels(columns, place, marks)) == plain(held.encode_by_codec(columns, place, marks))
     assert marks.marks == b"", "the marks are the caller's"
