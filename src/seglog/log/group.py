@@ -6,9 +6,10 @@ What is wrong with one record is told of that one alone; a write that fails take
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from time import time_ns
 from typing import NamedTuple
 
-from seglog.clock import Clock
+from seglog.clock import Clock, system_clock
 from seglog.config import MAX_OFFSET
 from seglog.errors import KeyRequired, LogPoisoned, OffsetConflict, OffsetOutOfRange, SeglogError
 from seglog.format.codec import encode_headers, record_length
@@ -60,7 +61,7 @@ def checked_row(
     elif type(key) is not bytes or len(key) > MAX_KEY_BYTES:
         key = checked_key(key)
     if timestamp is None:
-        timestamp = clock()
+        timestamp = time_ns() // 1000 if clock is system_clock else clock()  # as that does, without the call
     elif type(timestamp) is not int or not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
         timestamp = checked_timestamp(timestamp)
     return timestamp, key, value, encode_headers(checked_headers(headers)) if headers is not NO_HEADERS else b""

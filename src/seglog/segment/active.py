@@ -82,7 +82,7 @@ def create_segment(storage: Storage, entry: SegmentEntry, log_id: int, *, span: 
 
 
 class ActiveSegment:
-    """Appends to one segment. `size` and `next_offset` count what was appended, buffered records included.
+    """Appends to one segment. next_offset: behind what was appended, buffered records included.
 
     settled is False from the first write of a change until it is published or undone: an interrupt that finds it so
     leaves what nobody may rely on. An interrupt of the last write undoes nothing: a reader may have seen the record.
@@ -105,7 +105,7 @@ class ActiveSegment:
         self.entry = entry
         self.tally = tally
         self.next_offset = next_offset
-        self.size = size
+        self._written = size
         self.settled = True
         self._storage = storage
         self._store = store
@@ -160,6 +160,11 @@ class ActiveSegment:
         )
 
     @property
+    def size(self) -> int:
+        """Bytes of the store, with what waits to be written."""
+        return self._written + self._held_bytes
+
+    @property
     def dense(self) -> bool:
         """Whether offsets must follow one another."""
         return self._dense is not None
@@ -200,9 +205,9 @@ class ActiveSegment:
         self.settled = False
         try:
             if length < JOIN_BELOW:
-                self._store.pwrite(parts[0] + parts[1], self.size)
+                self._store.pwrite(parts[0] + parts[1], self._written)
             else:
-                self._store.pwritev(parts, self.size)
+                self._store.pwritev(parts, self._written)
         except Exception:
             self._roll_back()
             raise
@@ -217,14 +222,13 @@ class ActiveSegment:
         self.settled = False
         self._held.extend(row)
         self._held_bytes = held
-        self.size += length
         self.next_offset += 1
         self.settled = True
         return True
 
     def _may_hold(self) -> int:
         """Return how many bytes may wait behind what is written: within the buffer, the segment and the last offset."""
-        return min(self._buffer_bytes, self._segment_bytes - self.size, MAX_OFFSET - self.next_offset)
+        return min(self._buffer_bytes, self._segment_bytes - self._written, MAX_OFFSET - self.next_offset)
 
     def append_run(self, rows: Sequence[Row]) -> None:
         """Append records with one write; on an error nothing of any stays."""
@@ -245,7 +249,7 @@ class ActiveSegment:
         else:
             self.tally.digest.update(block.entries)
         self._held, self._held_bytes = [], 0
-        self.size, self.next_offset = block.position, self._published + block.records
+        self._written, self.next_offset = block.position, self._published + block.records
         self._publish()
 
     def _encoded(self, cells: list[Any]) -> tuple[bytes | memoryview, Block]:
@@ -253,15 +257,15 @@ class ActiveSegment:
         return encode_rows(cells, place, self.tally.marks)
 
     def _admit(self, offset: int, timestamp: int, checksum: int, length: int, tombstone: bool) -> None:
-        entry = DENSE_ENTRY.pack(checksum, length, self.size)
+        entry = DENSE_ENTRY.pack(checksum, length, self._written)
         if self._dense is not None:
             self._dense.pending.extend(entry)
         else:
             self.tally.digest.update(entry)
         tally = self.tally
-        if tally.add(timestamp, offset - self.entry.base_offset, self.size, tombstone):
+        if tally.add(timestamp, offset - self.entry.base_offset, self._written, tombstone):
             self._extend_sparse(bytes(tally.marks.marks[-MARK.size :]))
-        self.size += length
+        self._written += length
         self.next_offset = offset + 1
 
     def _extend_sparse(self, marks: bytes) -> None:
@@ -270,14 +274,14 @@ class ActiveSegment:
 
     def _publish(self) -> None:
         """Let readers see what was written."""
-        self.reader.size = self.size
+        self.reader.size = self._written
         self.reader.next_offset = self.next_offset
         self.reader.counted = self.tally.records
         self._published = self.next_offset
         if self._buffer_bytes:
             self._hold_most = self._may_hold()
         self.settled = True
-        if self.size - self._indexed_size >= INDEX_EVERY_BYTES:
+        if self._written - self._indexed_size >= INDEX_EVERY_BYTES:
             self.write_index()
 
     def _roll_back(self) -> None:
@@ -328,13 +332,13 @@ class ActiveSegment:
         limit = record_limit - head_len if value_limit is None else min(record_limit - head_len, value_limit)
         self.settled = False
         try:
-            value_len, value_hash = self._write_value(chunks, self.size + head_len, limit)
+            value_len, value_hash = self._write_value(chunks, self._written + head_len, limit)
             relative = self.next_offset - self.entry.base_offset
             head, checksum = seal_head(relative, timestamp, key, packed, value_len, value_hash, self.entry.salt)
         except BaseException:
             self._roll_back()
             raise
-        self._write_last(head, self.size)
+        self._write_last(head, self._written)
         self._admit(self.next_offset, timestamp, checksum, head_len + value_len, False)
         self._publish()
 
@@ -366,11 +370,11 @@ class ActiveSegment:
             start,
             stop,
             relative=self.next_offset - self.entry.base_offset,
-            position=self.size,
+            position=self._written,
             salt=self.entry.salt,
             marks=self.tally.marks,
         )
-        position, first_head = self.size, b""
+        position, first_head = self._written, b""
         self.settled = False
         try:
             for data in encoding:
@@ -383,11 +387,11 @@ class ActiveSegment:
         except BaseException:
             self._roll_back()
             raise
-        self._write_last(first_head, self.size)
+        self._write_last(first_head, self._written)
         self.tally.absorb(block)
         self._extend_sparse(block.marks)
         self._admit_entries(encoding.entries, stop - start)
-        self.size = position
+        self._written = position
         self.next_offset += stop - start
         self._publish()
 
@@ -419,7 +423,7 @@ class ActiveSegment:
 
     def write_index(self) -> None:
         """Move pending entries to the index file. Derived, so a refusal only leaves them pending."""
-        self._indexed_size = self.size
+        self._indexed_size = self._written
         try:
             self._flush_entries()
         except StorageError:
@@ -493,7 +497,7 @@ class ActiveSegment:
         return replace(
             self.entry,
             next_offset=self.next_offset,
-            bytes=self.size,
+            bytes=self._written,
             records=tally.records,
             tombstones=tally.tombstones,
             min_timestamp=tally.min_timestamp,
