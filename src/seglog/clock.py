@@ -28,4 +28,4 @@ def checked_clock(clock: Clock) -> Clock:
         return clock
     if not callable(clock):
         raise InvalidType(f"clock must be callable and give us since the epoch, not {type(clock).__name__}")
-    return lambda: checked_timestamp(clock())
+    return lambda: checked_timestamp(clock(), "the clock's time")

@@ -78,15 +78,15 @@ def checked_key(key: object) -> bytes | None:
     return key
 
 
-def checked_timestamp(timestamp: object) -> int:
+def checked_timestamp(timestamp: object, what: str = "timestamp") -> int:
     """Return the timestamp as int microseconds; InvalidType for anything but an int, InvalidArgument beyond 64 bit."""
     if isinstance(timestamp, bool) or not isinstance(timestamp, int):
         raise InvalidType(
-            f"timestamp must be int microseconds since the epoch (UTC), not {type(timestamp).__name__}; "
+            f"{what} must be int microseconds since the epoch (UTC), not {type(timestamp).__name__}; "
             "for a datetime use int(moment.timestamp() * 1_000_000)"
         )
     if not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
-        raise InvalidArgument(f"timestamp {timestamp} does not fit 64 bits of microseconds")
+        raise InvalidArgument(f"{what} {timestamp} does not fit 64 bits of microseconds")
     return timestamp
 
 

@@ -9,7 +9,7 @@ from seglog.format.codec import NATIVE, encode_headers
 from seglog.format.index import MarkBuilder
 from seglog.kernels.fingerprint import fingerprint
 from seglog.kernels.keys import KEYED, TOMBSTONE, UNKEYED, read_keys
-from seglog.kernels.layout import BEYOND, CHECKSUM, METADATA, OFFSET, OK, SHORT, MarksState
+from seglog.kernels.layout import BEYOND, CHECKSUM, METADATA, OFFSET, OK, SHORT, MarksState, Summary
 from seglog.kernels.survivors import MAX_RELATIVE, Copied, Target, copy_survivors, place_survivors
 from seglog.kernels.validate import Cursor
 
@@ -94,6 +94,7 @@ def copied(window, rows, *, dead, target):
     entries, newest = np.empty((len(rows) + 1, 2), np.uint64), np.empty(len(rows) + 1, np.int64)
     cursor = Cursor(START, START + window.size, 0, False, np.uint64(SALT))
     found = Copied(*copy_survivors(window, START, cursor, bits, 0, target, out, entries, newest))
+    found = found._replace(summary=Summary(*found.summary))
     return found, out[: found.length], entries[: found.rows], newest[: found.rows]
 
 

@@ -113,3 +113,74 @@ def test_what_waited_to_be_written_at_an_interrupt_is_there_once_the_log_is_clos
         assert kept == [*before, *during][: len(kept)], f"interrupted at moment {moment}"
         assert len(kept) >= acknowledged, f"interrupted at moment {moment}"
     assert moment > 5, "nothing was interrupted at all"
+
+
+@pytest.mark.parametrize("within", ["active.py", "lookup.py", "locked.py"])
+def test_an_interrupt_of_a_sync_leaves_a_log_that_is_right_or_refuses(within: str) -> None:
+    moment, struck, poisoned = 0, True, 0
+    while struck:
+        moment += 1
+        storage = seglog.MemoryStorage()
+        log = seglog.open(storage, LogConfig(segment_bytes=512))
+        for number in range(3):
+            log.append(b"%d" % number)
+        struck = interrupt(log.sync, moment, within)
+        poisoned += log.failure is not None
+        for number in range(3, 40 if log.failure is None else 3):
+            log.append(b"%d" % number)
+        log.close()
+        with seglog.open(storage) as left:
+            assert left.verify().ok, f"interrupted at moment {moment}"
+            assert [record.value for record in left.scan()] == [b"%d" % number for number in range(left.next_offset)]
+            assert left.next_offset >= 3
+    assert moment > 3, "nothing was interrupted at all"
+    assert poisoned or within == "locked.py", "no interrupt came within the bookkeeping"
+
+
+STORM = """
+import faulthandler, random, signal, sys, pyarrow, seglog
+from seglog import LogConfig, MemoryStorage, Retention
+
+def handle(signal_number, frame):
+    if armed:
+        raise KeyboardInterrupt
+
+def interrupted(call, most, times):  # not for ever: Python only tells of an interrupt in a weak reference's callback
+    global armed
+    try:
+        armed = True
+        signal.setitimer(signal.ITIMER_REAL, random.random() * most + 1e-5)
+        for _ in range(times):
+            call()
+        armed = False
+    except KeyboardInterrupt:
+        armed = False
+
+def opened():
+    log = seglog.open(MemoryStorage(), LogConfig(buffer_bytes=20_000, retention=Retention(compact=True)))
+    log.append_batch(pyarrow.table({"key": [b"%d" % number for number in range(500)] * 2, "value": [b"v"] * 1000}))
+    return log
+
+def read():
+    for _ in log.batches():
+        pass
+
+faulthandler.dump_traceback_later(50, exit=True)
+armed = False
+signal.signal(signal.SIGALRM, handle)
+log = opened()  # from here on all kernels are there
+read(), log.verify(), log.compact(roll=True), [log.append(b"v", key=b"k") for _ in range(1000)], log.sync()
+for _ in range(int(sys.argv[1])):
+    log = opened()
+    interrupted(lambda: log.append(b"v" * 100, key=b"k"), 0.002, 5000)
+    log = opened()
+    interrupted(read, 0.002, 100)
+    interrupted(log.verify, 0.005, 100)
+    interrupted(lambda: log.compact(roll=True), 0.02, 20)
+signal.setitimer(signal.ITIMER_REAL, 0)
+print("alive")
+"""
+
+
+def test_a_process_outlives_interrupts_within_the_kernels(script: Any) -> None:
+    assert script(STORM, 100) == "alive\n"

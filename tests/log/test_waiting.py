@@ -11,8 +11,10 @@ import pytest
 import seglog
 from seglog import LogConfig, Retention
 from seglog.config import MAX_OFFSET
+from seglog.log.group import Draft
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 MIB = 1024 * 1024
@@ -148,3 +150,42 @@ def test_a_clock_that_goes_wrong_breaks_no_roll(place: Any) -> None:
     with seglog.open(place, mode="r") as reader:
         assert reader.read(appended).value == b"goes on"
         assert len([*reader.scan()]) == appended + 1
+
+
+def one_of_each(log: seglog.Log) -> None:
+    """Append one record with those of others, of which there are none."""
+    for outcome in log.append_each([Draft(b"v", timestamp=5)]):
+        if isinstance(outcome, Exception):
+            raise outcome
+
+
+@pytest.mark.parametrize("buffer_bytes", [0, 10_000])
+def test_what_is_in_is_acknowledged_though_the_clock_goes_wrong_behind_it(place: Any, buffer_bytes: int) -> None:
+    asked = [0]
+    table = pyarrow.table({"value": [b"v"], "timestamp": pyarrow.array([5], pyarrow.timestamp("us", "UTC"))})
+    calls: list[Callable[[seglog.Log], object]] = [
+        lambda log: log.append(b"v", timestamp=5),
+        lambda log: log.append_stream([b"v"], timestamp=5),
+        one_of_each,
+        lambda log: log.append_batch(table),
+    ]
+
+    def clock() -> Any:
+        asked[0] -= 1
+        return 10**15 if asked[0] >= 0 else 0.5
+
+    asked[0] = 1000
+    with seglog.open(place, LogConfig(segment_age=60, buffer_bytes=buffer_bytes), clock=clock) as log:
+        for call in calls:
+            for times in range(5):
+                before, asked[0] = log.next_offset, times
+                try:
+                    call(log)
+                except seglog.InvalidType as error:
+                    assert "the clock's time" in str(error)
+                    assert log.next_offset == before
+                else:
+                    assert log.next_offset == before + 1
+        asked[0] = 1000
+        assert log.failure is None
+        assert log.next_offset > 3 * len(calls)

@@ -106,7 +106,7 @@ def test_a_follower_starts_over_where_what_it_saw_was_undone(scene: Any, dense: 
             active = log._live.active  # type: ignore[attr-defined]
             scene.cut(scene.file(), size)
             assert reader.next_offset == first
-            active.size = active.reader.size = size  # as after a rollback
+            active._written = active.reader.size = size  # as after a rollback
             active.next_offset = active.reader.next_offset = first
             if active._dense is not None:
                 del active._dense.pending[-16:]

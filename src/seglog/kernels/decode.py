@@ -76,7 +76,7 @@ def _fill(columns: Columns, row: int, record: int, key_len: int, span: Any, at: 
 
 @kernel
 def decode(source: Any, cursor: Cursor, wanted: Wanted, columns: Columns) -> Any:
-    """Validate records from the cursor on and fill `columns` until something stops it; return a Batch.
+    """Validate records from the cursor on and fill `columns` until something stops it; return the fields of a Batch.
 
     source: uint8, the store from position 0, up to cursor.end at least. Records outside `wanted` are validated too.
     """
@@ -111,4 +111,4 @@ def decode(source: Any, cursor: Cursor, wanted: Wanted, columns: Columns) -> Any
             reason = after if rows < columns.rows else OK
             if framed == 0:
                 break  # the next record passes max_bytes, or is none
-    return Batch(rows, headers, start, position, expected, reason, stopped)
+    return rows, headers, start, position, expected, reason, stopped

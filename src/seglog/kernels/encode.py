@@ -18,7 +18,6 @@ from seglog.kernels.layout import (
     NULL,
     VALUE_BASE,
     MarksState,
-    Summary,
 )
 from seglog.kernels.memory import address_of, copy_short, inlined, kernel, load_u32, store_i64, store_u64
 from seglog.kernels.rows import Rows, length_of, span_of, word_of
@@ -96,7 +95,7 @@ def encode(
     entries: Any,
     found: Any,
 ) -> Any:
-    """Encode rows start..stop into `out` (uint8); return (their bytes, marks written, MarksState, Summary).
+    """Encode rows start..stop into `out` (uint8); return (bytes, marks written, fields of MarksState, of Summary).
 
     ends: what `measure` filled. entries: uint64[rows, 2], filled as dense index entries; found: int64[*, 2], filled as
     marks, room for one per row. Nothing is written if the rows take more than `room` bytes.
@@ -121,4 +120,4 @@ def encode(
             count += 1
         newest, low, high = max(newest, timestamp), min(low, timestamp), max(high, timestamp)
         tombstones += length_of(rows.values, row) < 0
-    return length, count, MarksState(marks.interval, next_position, newest), Summary(tombstones, low, high)
+    return length, count, (marks.interval, next_position, newest), (tombstones, low, high)

@@ -24,7 +24,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def kernel(function: F) -> F:
-    """Compile `function` at its first call, without the GIL; cached on disk where a place can be written."""
+    """Compile `function` at its first call, without the GIL; cached on disk where a place can be written.
+
+    A kernel returns plain tuples: numba makes a named one by calling its class, and crashes where a signal interrupts
+    that call.
+    """
     return _compiled(function, {"nogil": True, "error_model": "numpy"})
 
 

@@ -32,8 +32,8 @@ CHUNK_BYTES = 16 * 1024 * 1024
 def scan(source: Any, cursor: Cursor, marks: MarksState, room: int, entries: Any, found: Any) -> Any:
     """Validate up to `room` records from the cursor on.
 
-    Returns (records, marks found, position, expected, reason, MarksState, Summary); fills entries (uint64[room, 2])
-    and found (int64[room, 2]). Stops early, with reason OK, before a record that passes CHUNK_BYTES.
+    Returns (records, marks found, position, expected, reason, fields of MarksState, of Summary); fills entries
+    (uint64[room, 2]) and found (int64[room, 2]). Stops early, with reason OK, before a record that passes CHUNK_BYTES.
     """
     base = address_of(source)
     position, expected, reason = cursor.position, cursor.expected, OK
@@ -63,8 +63,8 @@ def scan(source: Any, cursor: Cursor, marks: MarksState, room: int, entries: Any
             reason = after if records < room else OK
             if framed == 0:
                 break  # the next record passes CHUNK_BYTES, or is none
-    state = MarksState(marks.interval, next_position, newest)
-    return records, count, position, expected, reason, state, Summary(tombstones, low, high)
+    state, summary = (marks.interval, next_position, newest), (tombstones, low, high)
+    return records, count, position, expected, reason, state, summary
 
 
 @dataclass(frozen=True, slots=True)

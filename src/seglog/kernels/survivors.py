@@ -102,7 +102,7 @@ def copy_survivors(
     entries: Any,
     newest: Any,
 ) -> Any:
-    """Verify the records from the cursor on and copy those that live to `out`; return a Copied.
+    """Verify the records from the cursor on and copy those that live to `out`; return the fields of a Copied.
 
     window: uint8, the store's bytes from position `start` up to cursor.end. dead: uint8, a bit for every record of the
     store, or empty; ordinal: the number of the next one. out: uint8, at least as long as what is left of the window.
@@ -141,8 +141,7 @@ def copy_survivors(
         _seal_all(room, entries, first, rows, moved, target.salt)
         if framed == 0:
             break
-    summary = Summary(tombstones, low, high)
-    return Copied(position, expected, ordinal, rows, length, summary, reason, blocked)
+    return position, expected, ordinal, rows, length, (tombstones, low, high), reason, blocked
 
 
 @kernel

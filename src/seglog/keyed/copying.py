@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seglog.format.manifest import SegmentEntry
-from seglog.kernels.layout import HEAD_BYTES, OK, REASONS, SHORT
+from seglog.kernels.layout import HEAD_BYTES, OK, REASONS, SHORT, Summary
 from seglog.kernels.survivors import Copied, Target, copy_survivors
 from seglog.keyed.ahead import ROOMS, Ahead
 from seglog.keyed.died import Deaths, Piece
@@ -51,6 +51,7 @@ class Room:
         out = self._out if window.data.size <= WINDOW_BYTES else np.empty(window.data.size, np.uint8)
         room = out, self._entries, self._newest
         copied = Copied(*copy_survivors(window.data, window.start, window.cursor, dead, number, target, *room))
+        copied = copied._replace(summary=Summary(*copied.summary))
         window.position, window.expected = copied.position, copied.expected
         return Survivors(copied, room[0][: copied.length], room[1][: copied.rows], room[2][: copied.rows])
 

@@ -160,7 +160,11 @@ class LockedLog(Log):
             raise
         with self._mutex:
             if self._refusal is None and active is self._live.active:
-                active.mark_durable(target)
+                try:
+                    active.mark_durable(target)
+                except BaseException as error:  # an interrupt: a refusal only leaves the mark where it was
+                    self._after_failure(error)
+                    raise
         return target
 
     def _flush_if_due(self, next_offset: int) -> None:

@@ -98,7 +98,7 @@ class LogWriter(CompactingLog):
             group.append(rows)
             end = self._live.active.next_offset
             if self._live.ages and end > before:
-                self._live.last_append = self._clock()
+                self._live.note_append()
         if self._flush_records is not None and end > before:
             self._flush_if_due(end)
         return group.outcomes
@@ -192,7 +192,7 @@ class LogWriter(CompactingLog):
                 )
             finally:
                 self._streaming = False
-            self._live.last_append = self._clock()
+            self._live.note_append()
         self._flush_if_due(offset + 1)
         return offset
 
@@ -217,7 +217,7 @@ class LogWriter(CompactingLog):
                 if self._live.settled and self._live.active.next_offset != first:
                     self._undo(first)
                 raise
-            self._live.last_append = self._clock()
+            self._live.note_append()
             offsets = range(first, first + batch.rows)
         self._flush_if_due(offsets.stop)
         return offsets
