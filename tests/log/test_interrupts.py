@@ -170,14 +170,13 @@ faulthandler.dump_traceback_later(50, exit=True)
 armed = False
 signal.signal(signal.SIGALRM, handle)
 log = opened()  # from here on all kernels are there
-read(), log.verify(), log.compact(roll=True), [log.append(b"v", key=b"k") for _ in range(1000)], log.sync()
+read(), log.verify(), [log.append(b"v", key=b"k") for _ in range(1000)], log.sync()
 for _ in range(int(sys.argv[1])):
     log = opened()
     interrupted(lambda: log.append(b"v" * 100, key=b"k"), 0.002, 5000)
     log = opened()
     interrupted(read, 0.002, 100)
     interrupted(log.verify, 0.005, 100)
-    interrupted(lambda: log.compact(roll=True), 0.02, 20)
 signal.setitimer(signal.ITIMER_REAL, 0)
 print("alive")
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -92,3 +92,19 @@ def test_an_interrupt_leaves_nothing_to_wait_for(pool: ThreadPoolExecutor) -> No
         calls.take()
     calls.finish()
     assert not calls
+
+
+def test_an_interrupt_behind_a_result_is_told_as_what_it_is(
+    pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool.shutdown()
+    calls, set_result = launched(pool, []), Future.set_result
+
+    def interrupted(future: Future[int], result: int) -> None:
+        set_result(future, result)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Future, "set_result", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        calls.take()
+    calls.finish()

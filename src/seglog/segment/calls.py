@@ -69,11 +69,13 @@ def _make(call: Callable[[], Any], future: Future[Any]) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
-        future.set_result(call())
+        result = call()
     except BaseException as error:  # raised when it is taken, as the pool would
         future.set_exception(error)
         if not isinstance(error, Exception):
             raise
+    else:
+        future.set_result(result)
 
 
 class _Helpers:
