@@ -49,11 +49,11 @@ class Room:
         number: of the record at the cursor, in its store.
         """
         out = self._out if window.data.size <= WINDOW_BYTES else np.empty(window.data.size, np.uint8)
-        room = out, self._entries, self._newest
-        copied = Copied(*copy_survivors(window.data, window.start, window.cursor, dead, number, target, *room))
+        entries, newest, at = self._entries, self._newest, window.cursor
+        copied = Copied(*copy_survivors(window.data, window.start, at, dead, number, target, out, entries, newest))
         copied = copied._replace(summary=Summary(*copied.summary))
         window.position, window.expected = copied.position, copied.expected
-        return Survivors(copied, room[0][: copied.length], room[1][: copied.rows], room[2][: copied.rows])
+        return Survivors(copied, out[: copied.length], entries[: copied.rows], newest[: copied.rows])
 
 
 def verify(source: SourceReader, pace: Pace) -> None:

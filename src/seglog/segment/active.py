@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 from xxhash import xxh64
 
 from seglog.config import MAX_OFFSET, MAX_STORE_BYTES
-from seglog.errors import LogPoisoned, StorageError, StreamOverflow
+from seglog.errors import LogPoisoned, StorageError
 from seglog.format import filename
 from seglog.format.codec import HEAD_BYTES, NATIVE, encode_headers, record_length, seal_head
 from seglog.format.index import (
@@ -31,39 +31,21 @@ from seglog.format.index import (
 )
 from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES, StoreHeader
-from seglog.record import Headers, checked_bytes
-from seglog.segment.bulk import Encoding
+from seglog.record import Headers
+from seglog.segment.bulk import Encoder, Encoding
 from seglog.segment.calls import Ahead
 from seglog.segment.held import CELLS, HELD_MOST_BYTES, Place, Row, encode_rows
 from seglog.segment.lookup import DenseLookup, SparseLookup
 from seglog.segment.reader import SegmentReader
 from seglog.segment.scan import Rules
 from seglog.segment.sealed import rules_of, write_derived
+from seglog.segment.streamed import write_value
 from seglog.segment.survey import Block, Tally
 from seglog.storage import File, Storage, must_sync
 
 INDEX_EVERY_BYTES = 1024 * 1024
 JOIN_BELOW = 64 * 1024
-STREAM_BUFFER = 256 * 1024
 HASHED_BESIDE = 64 * 1024  # entries; fewer are hashed before another thread has begun
-
-
-class Encoder(Protocol):
-    """A batch made ready to be encoded; `seglog.log.arrow.ArrowBatch` is one."""
-
-    def bytes_before(self, row: int) -> int:
-        """Return what the rows before `row` take once encoded."""
-        ...
-
-    def rows_taking(self, limits: Any) -> Any:
-        """Return for each number of bytes (rows, their bytes, where the last begins), int64[limits, 3]."""
-        ...
-
-    def encode(
-        self, start: int, stop: int, *, out: Any, relative: int, position: int, salt: int, marks_state: Any
-    ) -> Any:
-        """Encode rows start..stop into `out`."""
-        ...
 
 
 def _hashed(digest: xxh64, entries: list[memoryview]) -> xxh64:
@@ -328,11 +310,11 @@ class ActiveSegment:
         """
         self.write_buffer()
         packed = encode_headers(headers)
-        head_len = HEAD_BYTES + len(key or b"") + len(packed)
+        head_len = record_length(key, packed, None)
         limit = record_limit - head_len if value_limit is None else min(record_limit - head_len, value_limit)
         self.settled = False
         try:
-            value_len, value_hash = self._write_value(chunks, self._written + head_len, limit)
+            value_len, value_hash = write_value(self._store, chunks, self._written + head_len, limit)
             relative = self.next_offset - self.entry.base_offset
             head, checksum = seal_head(relative, timestamp, key, packed, value_len, value_hash, self.entry.salt)
         except BaseException:
@@ -341,24 +323,6 @@ class ActiveSegment:
         self._write_last(head, self._written)
         self._admit(self.next_offset, timestamp, checksum, head_len + value_len, False)
         self._publish()
-
-    def _write_value(self, chunks: Iterable[bytes], position: int, limit: int) -> tuple[int, int]:
-        """Write the value's pieces from `position` on, small ones together; return its length and hash."""
-        hasher, length, waiting = xxh64(), 0, bytearray()
-        for chunk in chunks:
-            chunk = checked_bytes(chunk, "a chunk of the stream")
-            length += len(chunk)
-            if length > limit:
-                raise StreamOverflow(max(limit, 0))
-            hasher.update(chunk)
-            waiting += chunk
-            if len(waiting) >= STREAM_BUFFER:
-                self._store.pwrite(waiting, position)
-                position += len(waiting)
-                waiting = bytearray()
-        if waiting:
-            self._store.pwrite(waiting, position)
-        return length, hasher.intdigest()
 
     # --- a batch ------------------------------------------------------------------------------------------------
 

@@ -32,6 +32,24 @@ AHEAD_BATCHES = THREADS + 2  # one more than are worked on, so that no thread wa
 # --- encoding ---------------------------------------------------------------------------------------------------------
 
 
+class Encoder(Protocol):
+    """A batch made ready to be encoded; `seglog.log.arrow.ArrowBatch` is one."""
+
+    def bytes_before(self, row: int) -> int:
+        """Return what the rows before `row` take once encoded."""
+        ...
+
+    def rows_taking(self, limits: Any) -> Any:
+        """Return for each number of bytes (rows, their bytes, where the last begins), int64[limits, 3]."""
+        ...
+
+    def encode(
+        self, start: int, stop: int, *, out: Any, relative: int, position: int, salt: int, marks_state: Any
+    ) -> Any:
+        """Encode rows start..stop into `out`."""
+        ...
+
+
 class Piece(NamedTuple):
     """Rows first..last of a batch, their records at positions begin..end, the next mark due at or behind `next_mark`.
 
@@ -85,7 +103,7 @@ class Encoding:
     """
 
     def __init__(
-        self, batch: Any, start: int, stop: int, *, relative: int, position: int, salt: int, marks: MarkBuilder
+        self, batch: Encoder, start: int, stop: int, *, relative: int, position: int, salt: int, marks: MarkBuilder
     ) -> None:
         self._batch = batch
         self._salt = salt
@@ -169,7 +187,7 @@ class Encoding:
         )
 
 
-def _pieces(batch: Any, start: int, stop: int, position: int, marks: MarkBuilder) -> list[Piece]:
+def _pieces(batch: Encoder, start: int, stop: int, position: int, marks: MarkBuilder) -> list[Piece]:
     """Cut rows start..stop where they pass a multiple of PIECE_BYTES, each piece of at least one row."""
     import numpy as np  # noqa: PLC0415 - whoever has a batch has loaded numpy and the kernels
 
