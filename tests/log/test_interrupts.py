@@ -182,7 +182,72 @@ print("alive")
 """
 
 
-def test_a_process_outlives_interrupts_within_the_kernels(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def unmeasured(script: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return `script`, whose interpreters coverage does not measure: an interrupt may leave its own lock held."""
     for name in [name for name in os.environ if name.startswith("COVERAGE_PROCESS")]:
-        monkeypatch.delenv(name)  # an interrupt may leave coverage's own lock held
-    assert script(STORM, 100) == "alive\n"
+        monkeypatch.delenv(name)
+    return script
+
+
+def test_a_process_outlives_interrupts_within_the_kernels(unmeasured: Any) -> None:
+    assert unmeasured(STORM, 100) == "alive\n"
+
+
+FIRST_USE = """
+import faulthandler, importlib.abc, signal, sys, threading, pyarrow, seglog
+from concurrent.futures import ThreadPoolExecutor
+from seglog import LogConfig, MemoryStorage, Retention
+
+def count():
+    global at
+    at -= 1
+    if at == 0:
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+class Imports(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.startswith(("numba", "llvmlite")):
+            count()
+
+class Lock:
+    def __init__(self, lock):
+        self.lock, self.release, self._is_owned = lock, lock.release, lock._is_owned
+    def acquire(self):
+        self.lock.acquire()
+        count()
+
+def work():
+    log = seglog.open(MemoryStorage(), LogConfig(segment_bytes=20_000, retention=Retention(compact=True)))
+    log.append_batch(pyarrow.table({"key": [b"%d" % number for number in range(500)] * 2, "value": [b"v"] * 1000}))
+    assert sum(batch.num_rows for batch in log.batches()) == 1000
+    assert log.verify().ok
+    log.compact()
+    assert sum(1 for _ in log.scan()) < 1000
+    log.close()
+
+faulthandler.dump_traceback_later(40, exit=True)
+of, at = sys.argv[1], 0
+if of == "import":
+    sys.meta_path.insert(0, Imports())
+else:
+    import seglog.kernels.memory
+    from numba.core.compiler_lock import global_compiler_lock
+    global_compiler_lock._lock = Lock(global_compiler_lock._lock)
+at = int(sys.argv[2])
+try:
+    work()
+    print("not interrupted")
+except KeyboardInterrupt:
+    with ThreadPoolExecutor() as others:
+        others.submit(work).result()  # not by this thread, which holds what it may have left locked
+    work()
+    print("interrupted, and all was well")
+"""
+
+
+@pytest.mark.parametrize(("of", "at"), [("import", 1), ("import", 60), ("import", 200), ("lock", 1), ("lock", 9)])
+def test_an_interrupt_while_the_kernels_load_leaves_a_process_that_can_use_them(
+    unmeasured: Any, of: str, at: int
+) -> None:
+    assert unmeasured(FIRST_USE, of, at) == "interrupted, and all was well\n"

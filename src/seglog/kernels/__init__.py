@@ -1,5 +1,6 @@
 """The compiled hot loops: arrays in, arrays out. No files, no logs, no Arrow; `import seglog` does not load this.
 
+    loading     numba and what it compiles, loaded where no signal interrupts it
     memory      unaligned loads and stores at an address, and the `kernel` decorator
     lanes       XXH64's four lanes as one vector
     checksum    XXH64
@@ -17,3 +18,10 @@
 Kernels call each other across modules, and numba's cache looks only at the file of the outermost one: after an
 edit `make` removes what is stale; without it remove `*.nbi`. (An installation replaces all files.)
 """
+
+from functools import partial
+from importlib import import_module
+
+from seglog.kernels.loading import beyond_interrupts
+
+beyond_interrupts(partial(import_module, "numba"))  # before any module in here imports it

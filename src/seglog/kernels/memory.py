@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import numba
@@ -16,6 +17,8 @@ import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
+
+from seglog.kernels.loading import beyond_interrupts
 
 if sys.byteorder != "little":
     raise ImportError("the compiled kernels of seglog need a little-endian machine: the format is little-endian")
@@ -39,9 +42,12 @@ def inlined(function: F) -> F:
 
 def _compiled(function: F, options: dict[str, Any]) -> F:
     try:
-        return numba.njit(cache=True, **options)(function)  # type: ignore[no-any-return] # numba is untyped
+        compiled: Any = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no directory to cache in: a read-only installation without a home
-        return numba.njit(**options)(function)  # type: ignore[no-any-return] # numba is untyped
+        compiled = numba.njit(**options)(function)
+    load = compiled._compile_for_args  # what its first call calls, to compile it or load it from the cache
+    compiled._compile_for_args = lambda *arguments: beyond_interrupts(partial(load, *arguments))
+    return compiled  # type: ignore[no-any-return] # numba is untyped
 
 
 def _pointer(builder: Any, address: Any, bits: int) -> Any:
