@@ -74,7 +74,10 @@ class Tail:
         return now
 
     def _was_cut(self, now: View) -> bool:
-        """Whether the record taken last is not the log's any more, or has expired so that nobody can tell."""
+        """Whether the record taken last is not the log's any more; also where nobody can tell.
+
+        It may have expired; or the log began with a gap, and none stood before the position.
+        """
         last = self.position - 1
         if last < now.lowest_offset:
             return last >= self._view.lowest_offset
