@@ -149,6 +149,8 @@ def refused(port):
         socket.create_connection(("127.0.0.1", port)).close()
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:  # it waited to be accepted when the listener closed: look again
+        pass
     return False
 
 
