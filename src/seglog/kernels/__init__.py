@@ -1,4 +1,4 @@
-"""The compiled hot loops: arrays in, arrays out. No files, no logs, no Arrow; `import seglog` does not load this.
+"""The compiled hot loops: arrays in, arrays out. No logs, no Arrow; `import seglog` does not load this.
 
     loading     numba and what it compiles, loaded where no signal interrupts it
     memory      unaligned loads and stores at an address, and the `kernel` decorator
@@ -9,6 +9,7 @@
     headers     the headers of a record <-> columns
     encode      columns -> records, dense entries, marks
     decode      records -> validated columns
+    point       one record of a file -> objects of Python: the only kernel that reads a file itself
     scan        records -> what recovery and verify need to know
     fingerprint SipHash-2-4-128 of a key
     keys        records -> fingerprints, offsets, kinds

@@ -3,6 +3,7 @@
 Loading this loads pyarrow and numba; the log does so only when a batch is asked for.
 """
 
+from seglog.kernels import point
 from seglog.kernels.layout import ENTRY, MARK, MarksState
 from seglog.kernels.scan import StoreScan, scan_chunks, scan_store
 from seglog.log.arrow_columns import partitions_of
@@ -23,3 +24,5 @@ __all__ = [
     "scan_chunks",
     "scan_store",
 ]
+
+point.load()  # where a process has it, single reads take it

@@ -23,6 +23,10 @@ class Lookup(Protocol):
         """Return the place of exactly this record, None where this lookup cannot tell."""
         ...
 
+    def held(self, relative: int) -> bytes:
+        """Return the block of packed entries to which this record's belongs, as far as it is held in memory."""
+        ...
+
     def floor(self, relative: int) -> tuple[int, int] | None:
         """Return (relative offset, position) of the nearest known record at or before `relative`, if any."""
         ...
@@ -119,6 +123,10 @@ class DenseLookup:
                 data = self._read_block(relative >> 8)
         return DENSE_ENTRY.unpack_from(data, start) if len(data) >= start + ENTRY_BYTES else None
 
+    def held(self, relative: int) -> bytes:
+        """Return a block that was read of the index file; empty where none was, or what is read is not kept."""
+        return b"" if self._held is None else _held(self._held + relative // BLOCK_ENTRIES, b"")
+
     def _read_block(self, number: int) -> bytes:
         """Read a block of entries, as far as they are flushed (the last one grows), and hold it."""
         first = number * BLOCK_ENTRIES
@@ -166,6 +174,10 @@ class SparseLookup:
     def exact(self, relative: int) -> Place | None:  # noqa: ARG002 - the protocol's name
         """Never tell: a sparse lookup leads near."""
         return None
+
+    def held(self, relative: int) -> bytes:  # noqa: ARG002 - the protocol's name
+        """Return nothing: there are no entries of single records."""
+        return b""
 
     def floor(self, relative: int) -> tuple[int, int] | None:
         """Return the greatest entry at or before."""

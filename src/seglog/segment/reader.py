@@ -11,6 +11,7 @@ from seglog.format.index import Mark, floor_mark
 from seglog.record import Record
 from seglog.segment.long import LONG_BYTES, read_long
 from seglog.segment.lookup import Lookup, Place
+from seglog.segment.point import PointReader
 from seglog.segment.resync import find_record
 from seglog.segment.scan import Rules, StoreWalk
 from seglog.storage import File
@@ -47,6 +48,7 @@ class SegmentReader:
         self._marks = marks
         self._mend = mend
         self._mending = threading.Lock()
+        self._point = PointReader(store, rules)
         self._decode = rules.codec.decode
         self._salt = rules.salt
 
@@ -55,6 +57,9 @@ class SegmentReader:
 
         keep: bytes to return of a long value, as a `Cut`; None: all.
         """
+        record = self._point.read(self.lookup, offset, self.size)
+        if record is not None:
+            return record
         place = self.lookup.exact(offset - self.base_offset)
         if place is not None:
             record = self._record_at(place, offset, keep)

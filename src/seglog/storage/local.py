@@ -68,25 +68,25 @@ def _let_go(descriptor: int) -> None:
 
 
 class LocalFile:
-    """One file descriptor."""
+    """One file descriptor: `descriptor`, -1 once it is closed."""
 
-    __slots__ = ("_descriptor", "path")
+    __slots__ = ("descriptor", "path")
 
     def __init__(self, descriptor: int, path: str) -> None:
-        self._descriptor = descriptor
+        self.descriptor = descriptor
         self.path = path
 
     def size(self) -> int:
         """Return the size in bytes."""
         try:
-            return os.fstat(self._descriptor).st_size  # a reader asks this before every read
+            return os.fstat(self.descriptor).st_size  # a reader asks this before every read
         except OSError as error:
             raise _refused(error, self.path) from error
 
     def pread(self, length: int, position: int) -> bytes:
         """Return the bytes at `position`; fewer only where the file ends."""
         try:
-            data = os.pread(self._descriptor, length, position)
+            data = os.pread(self.descriptor, length, position)
             if len(data) == length or not data:
                 return data
             return data + self._pread_rest(length - len(data), position + len(data))
@@ -96,7 +96,7 @@ class LocalFile:
     def _pread_rest(self, length: int, position: int) -> bytes:
         pieces = []
         while length > 0:  # one call moves at most 2 GiB
-            data = os.pread(self._descriptor, length, position)
+            data = os.pread(self.descriptor, length, position)
             if not data:
                 break
             pieces.append(data)
@@ -107,9 +107,9 @@ class LocalFile:
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of `data` or raise."""
         try:
-            written = os.pwrite(self._descriptor, data, position)
+            written = os.pwrite(self.descriptor, data, position)
             if written != len(data):
-                _pwrite_rest(self._descriptor, data, written, position)
+                _pwrite_rest(self.descriptor, data, written, position)
         except OSError as error:
             raise _refused(error, self.path) from error
 
@@ -117,23 +117,23 @@ class LocalFile:
         """Write the parts end to end or raise."""
         total = sum(len(part) for part in parts)
         try:
-            written = os.pwritev(self._descriptor, parts, position) if len(parts) <= _PARTS_MAX else 0
+            written = os.pwritev(self.descriptor, parts, position) if len(parts) <= _PARTS_MAX else 0
             if written != total:
-                _pwrite_rest(self._descriptor, b"".join(parts), written, position)
+                _pwrite_rest(self.descriptor, b"".join(parts), written, position)
         except OSError as error:
             raise _refused(error, self.path) from error
 
     def truncate(self, size: int) -> None:
         """Cut or extend to `size` bytes."""
         with _naming(self.path):
-            os.ftruncate(self._descriptor, size)
+            os.ftruncate(self.descriptor, size)
 
     def datasync(self) -> None:
         """Return once data and size are on the medium."""
         with _naming(self.path):
-            if self._descriptor < 0:  # Python refuses a closed descriptor here with ValueError, elsewhere with EBADF
+            if self.descriptor < 0:  # Python refuses a closed descriptor here with ValueError, elsewhere with EBADF
                 raise OSError(errno.EBADF, "closed")
-            _datasync(self._descriptor)
+            _datasync(self.descriptor)
 
     def map(self) -> memoryview:
         """Return a memory map of the present bytes, of a small file a copy. A read error under a map is a SIGBUS.
@@ -141,14 +141,14 @@ class LocalFile:
         Before Python 3.13 a map keeps a descriptor of its own: many small segments must not use up what a process has.
         """
         with _naming(self.path):
-            size = os.fstat(self._descriptor).st_size
+            size = os.fstat(self.descriptor).st_size
             if size <= _COPIED_BYTES:
                 return memoryview(self.pread(size, 0))
-            return memoryview(mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ, **_MAP_OPTIONS))
+            return memoryview(mmap.mmap(self.descriptor, 0, access=mmap.ACCESS_READ, **_MAP_OPTIONS))
 
     def close(self) -> None:
         """Close the descriptor; a second call does nothing."""
-        descriptor, self._descriptor = self._descriptor, -1
+        descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             _let_go(descriptor)
 
