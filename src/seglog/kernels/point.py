@@ -169,4 +169,5 @@ def read_point(descriptor: int, entries: int, number: int, size: int, offset: in
 
 def load() -> None:
     """Have `read_point` compiled, or taken from the cache. Not while this module is imported: the cache imports it."""
-    read_point(-1, id(bytes(16)), 0, 0, 0, 0, 0)
+    entry = bytes(16)  # held here meanwhile, as by every caller
+    read_point(-1, id(entry), 0, 0, 0, 0, 0)
