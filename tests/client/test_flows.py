@@ -115,6 +115,13 @@ def test_an_answer_that_says_something_else_is_a_server_error(body: bytes) -> No
     assert "GET /topics" in str(error)
 
 
+@pytest.mark.parametrize("number", [b"1e999", b"Infinity", b"NaN", b'"x"', b"[" * 100_000])
+def test_an_answer_with_a_number_that_is_none_is_a_server_error(number: bytes) -> None:
+    error, _ = play(calls.truncate("t", 0, 3), [Answer(200, {}, b'{"next_offset": %s}' % number)], Retries())
+    assert isinstance(error, seglog.ServerError)
+    assert "POST /topics/t" in str(error)
+
+
 def test_no_two_clients_give_the_same_key() -> None:
     one, other = once_keys(), once_keys()
     assert len({one(), one(), other(), other()}) == 4

@@ -119,6 +119,7 @@ def test_a_delay_is_read_as_spark_reads_times(text: str, seconds: float) -> None
         ("columns", "headers"),
         ("assign", "[0]"),
         ("assign", "{}"),
+        pytest.param("assign", "[" * 100_000, id="assign-deep"),
         ("assign", '{"t": 0}'),
         ("assign", '{"t": []}'),
         ("assign", '{"t": [-1]}'),

@@ -130,9 +130,11 @@ def test_offsets_are_json_that_a_person_can_read(log: seglog.Log, path: Path) ->
 
 def test_offsets_of_something_else_are_refused(log: seglog.Log, path: Path) -> None:
     query = Query(path)
-    query.offset = {"log": {"0": 17}}
-    with pytest.raises(InvalidArgument, match="none of format seglog's"):
-        query.plan()
+    begun = query.offset["log"]["0"]
+    for part in (17, {**begun, "offset": float("inf")}, {**begun, "offset": "x"}, {}):
+        query.offset = {"log": {"0": part}}
+        with pytest.raises(InvalidArgument, match="none of format seglog's"):
+            query.plan()
 
 
 def test_a_micro_batch_is_the_same_after_a_restart_though_the_log_has_grown(log: seglog.Log, path: Path) -> None:

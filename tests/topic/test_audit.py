@@ -258,7 +258,8 @@ def test_what_was_delivered_may_name_groups_or_not() -> None:
     alone, grouped = {"orders": {0: 5}}, {"g": {"orders": {0: 5}}, "h": {}}
     assert delivered_from_json('{"orders": {"0": 5}}', "x") == alone
     assert delivered_from_json(json.dumps({"g": {"orders": {"0": 5}}, "h": {}}), "x") == grouped
-    for text in ("", "[]", '{"g": 5}', '{"g": {"orders": 5}}', '{"g": {"orders": {"0": "5"}}}'):
+    strange = ("", "[]", '{"g": 5}', '{"g": {"orders": 5}}', '{"g": {"orders": {"0": "5"}}}')
+    for text in (*strange, '{"g": {"t": {"0": 1e999}}}', "[" * 100_000):
         with pytest.raises(InvalidArgument, match="x must be JSON such as"):
             delivered_from_json(text, "x")
 

@@ -265,6 +265,7 @@ def test_every_flipped_bit_and_every_cut_of_a_transaction_is_noticed(scene: Any)
         b'{"format": 2}',
         b'{"format": 1, "query": "q", "batch": -1, "staged": {}}',
         b'{"format": 1, "query": "q", "batch": 1, "staged": {"0": [{"directory": 5, "entry": {}}]}}',
+        b'{"format": 1, "query": "q", "batch": 1e999, "staged": {}}',
         b'{"format": 1, "query": "../q", "batch": 1, "staged": {}}',
     ],
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from seglog import errors
 from seglog.errors import Busy, Forbidden, InvalidArgument, SeglogError, ServerError, Unauthorized
+from seglog.format.foreign import UNREADABLE
 
 if TYPE_CHECKING:
     from seglog.client.call import Answer
@@ -70,7 +71,7 @@ def _by_status(answer: Answer, detail: str) -> SeglogError:
 def _problem(answer: Answer) -> dict[str, Any]:
     try:
         problem = json.loads(answer.body)
-    except (ValueError, RecursionError):
+    except UNREADABLE:
         return {}
     return problem if isinstance(problem, dict) else {}
 

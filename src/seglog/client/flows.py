@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from seglog.client import append_calls, calls, failures
 from seglog.client.call import Answer, Call, Emit, Flow, Pause
 from seglog.errors import ConnectionFailed, InvalidArgument, LogTruncated, SeglogError, ServerError
+from seglog.format.foreign import UNREADABLE
 from seglog.topic.groups.position import Cursor
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _said(call: Call[T], answer: Answer) -> T:
         return call.read(answer)
     except SeglogError:
         raise
-    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+    except UNREADABLE as error:
         where = f"{call.method} {call.target.partition('?')[0]}"
         raise ServerError(f"{where}: the answer is none of ours: {error!r}", status=answer.status) from error
 

@@ -13,6 +13,7 @@ import json
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from seglog.errors import InvalidArgument, InvalidType
+from seglog.format.foreign import UNREADABLE
 from seglog.record import checked_timestamp
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def decode_record(line: bytes, number: int) -> Entry:
     where = f"line {number}"
     try:
         fields = json.loads(line)
-    except (ValueError, RecursionError) as error:
+    except UNREADABLE as error:
         raise InvalidArgument(f"{where} is not JSON: {error}") from None
     if not isinstance(fields, dict):
         raise InvalidArgument(f"{where} is not a JSON object")

@@ -22,6 +22,7 @@ from xxhash import xxh64, xxh64_intdigest
 from seglog.config import LogConfig
 from seglog.errors import CorruptLog, FormatVersionError
 from seglog.format import filename
+from seglog.format.foreign import UNREADABLE
 
 VERSION = 1
 BLOCK_SEGMENTS = 256  # whose lines are kept joined
@@ -233,7 +234,7 @@ def _check_version(data: bytes, path: str) -> None:
     """Refuse a newer version, whatever its check is like; but not where only the version was damaged."""
     try:
         version = json.loads(data.partition(b"\n")[0])["format"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except UNREADABLE:
         return  # not readable at all: damage, found by the check
     if not isinstance(version, int) or version <= VERSION:
         return
@@ -300,7 +301,7 @@ def decode(data: bytes, path: str, like: Manifest | None = None) -> Manifest:
             published={query: _of_kind(int, batch) for query, batch in header["published"].items()},
             rebuilt=_of_kind(bool, header["rebuilt"]),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+    except UNREADABLE as error:
         # the check holds: somebody meant what stands there
         raise FormatVersionError(
             f"{path}: the manifest holds what this version of seglog does not know ({error}). "

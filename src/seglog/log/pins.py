@@ -22,6 +22,7 @@ from xxhash import xxh64_intdigest
 from seglog.clock import Clock, system_clock
 from seglog.errors import InvalidArgument, SeglogError, StorageError
 from seglog.format import filename
+from seglog.format.foreign import UNREADABLE
 from seglog.log.staging import checked_name
 from seglog.storage import Storage
 
@@ -47,7 +48,7 @@ def decode_pin(data: bytes) -> int | None:
     try:
         values = json.loads(body)
         offset = values["offset"] if values["format"] == VERSION else None
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except UNREADABLE:
         return None
     return offset if type(offset) is int and offset >= 0 else None
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from seglog.errors import ConfigError, Forbidden, Unauthorized
+from seglog.format.foreign import UNREADABLE
 
 Right = Literal["read", "write", "admin"]
 RIGHTS: tuple[Right, ...] = ("read", "write", "admin")
@@ -69,7 +70,7 @@ class Access:
             return cls(dict(_callers(json.loads(path.read_bytes()))))
         except OSError as error:
             raise ConfigError(f"{path}: the tokens cannot be read: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except UNREADABLE as error:
             raise ConfigError(f"{path} is no file of tokens ({error}); `seglog token --help` shows one") from error
 
     @property

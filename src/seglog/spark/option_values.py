@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from seglog.errors import InvalidArgument
+from seglog.format.foreign import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -84,7 +85,7 @@ def json_object(given: Mapping[str, str], name: str) -> dict[str, Any] | None:
         return None
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except UNREADABLE as error:
         raise InvalidArgument(f"option {name} is no JSON: {error}") from error
     if not isinstance(value, dict):
         raise InvalidArgument(f"option {name} is {text!r}; it must be a JSON object")

@@ -14,6 +14,7 @@ from typing import Any
 
 from seglog.config import MAX_OFFSET
 from seglog.errors import InvalidArgument, InvalidType
+from seglog.format.foreign import UNREADABLE
 from seglog.topic.places import Partition
 from seglog.topic.positions import Positions, from_json, from_values
 
@@ -87,7 +88,7 @@ def delivered_from_json(text: str, what: str) -> Delivered:
         pass  # then it names groups
     try:
         return {str(group): from_values(positions) for group, positions in json.loads(text).items()}
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except UNREADABLE as error:
         example = '{"group": {"topic": {"0": 23}}}'
         raise InvalidArgument(f"{what} must be JSON such as {example}, groups left out or not, not {text!r}") from error
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from xxhash import xxh64_hexdigest
 
 from seglog.errors import CorruptLog, FormatVersionError, LogNotFound, NotALog, StorageError
+from seglog.format.foreign import UNREADABLE
 from seglog.log.opening import storage_at
 from seglog.storage import is_directory
 
@@ -91,7 +92,7 @@ def parse(text: bytes, path: str) -> Description:
     try:
         values = json.loads(text)
         version = values["format_version"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise CorruptLog(f"{path} is damaged: {error}; restore it from a backup, it is written once") from error
     if type(version) is int and version > FORMAT_VERSION:
         raise FormatVersionError(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from seglog.errors import InvalidArgument
+from seglog.format.foreign import UNREADABLE
 from seglog.topic.places import Partition
 
 Number = TypeVar("Number")
@@ -40,7 +41,7 @@ def from_json(text: str, what: str) -> dict[str, dict[int, int]]:
     """
     try:
         return from_values(json.loads(text))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise InvalidArgument(f'{what} must be JSON such as {{"topic": {{"0": 23}}}}, not {text!r}') from error
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from xxhash import xxh64_hexdigest
 
 from seglog.errors import CorruptLog, FormatVersionError, SeglogError
+from seglog.format.foreign import UNREADABLE
 from seglog.log.staging import StagedSegment, checked_batch, checked_name
 from seglog.storage import must_sync
 
@@ -62,7 +63,7 @@ class Transaction:
             )
         try:
             return cls._from_json(json.loads(body))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except UNREADABLE as error:
             # the check holds: somebody meant what stands there
             raise FormatVersionError(
                 f"{path}: a transaction that this seglog, which reads format version {VERSION}, does not know "

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from seglog.errors import InvalidArgument
+from seglog.format.foreign import UNREADABLE
 from seglog.spark.read.loss import Position
 
 if TYPE_CHECKING:
@@ -57,5 +58,5 @@ def decode(topics: Mapping[str, Any]) -> dict[Partition, Progress]:
             for topic, partitions in topics.items()
             for partition, part in partitions.items()
         }
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except UNREADABLE as error:
         raise InvalidArgument(f"the checkpoint holds offsets that are none of format seglog's: {topics}") from error

@@ -15,6 +15,7 @@ import math
 from typing import Any, NamedTuple
 
 from seglog.config import MAX_OFFSET
+from seglog.format.foreign import UNREADABLE
 from seglog.topic.groups.state import Crew, Enrolled, Move
 from seglog.topic.places import Partition
 
@@ -57,7 +58,7 @@ def decode(key: bytes | None, value: bytes | None) -> Entry:
         if kind == "group":
             (group,) = names
             return GroupRecord(_text(group), None if values is None else _crew(values))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
+    except UNREADABLE as error:
         raise ValueError(f"the key {key!r} or its value is damaged ({type(error).__name__}: {error})") from error
     raise ValueError(f"the key {key!r} is of a kind that this seglog does not know")
 
