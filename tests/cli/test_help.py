@@ -1,15 +1,20 @@
 from __future__ import annotations
 
-import argparse
+import importlib
 import io
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
 
-from seglog.cli import build_parser
+import seglog
+from seglog.cli import build_program, catalog
+from seglog.cli.frame import load
 from seglog.errors import InvalidArgument
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
@@ -17,70 +22,65 @@ from seglog.terminal.exits import Exit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-COMMANDS = [
-    "append",
-    "read",
-    "tail",
-    "info",
-    "verify",
-    "repair",
-    "truncate",
-    "expire",
-    "compact",
-    "explain",
-    "pin",
-    "audit",
-    "import",
-    "export",
-    "topics",
-    "groups",
-    "serve",
-    "token",
-    "demo",
-]
+COMMANDS = list(catalog.COMMANDS)
 
 
-def commands() -> dict[str, argparse.ArgumentParser]:
-    for action in build_parser()._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            return action.choices
-    raise AssertionError("no commands")
+def each_command() -> list[tuple[str, click.Command]]:
+    """Return every command and verb with its words, as `topics create`."""
+    found: list[tuple[str, click.Command]] = []
+    for name in COMMANDS:
+        command = load(name)
+        found.append((name, command))
+        found += [(f"{name} {verb}", of) for verb, of in getattr(command, "commands", {}).items()]
+    return found
 
 
-def options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    return [action for action in parser._actions if not isinstance(action, argparse._SubParsersAction)]
+EACH = each_command()
+NAMES = [words for words, _ in EACH]
 
 
-def test_the_commands_are_these() -> None:
-    assert list(commands()) == COMMANDS
+def help_of(command: click.Command, words: str) -> str:
+    return command.get_help(click.Context(command, info_name=f"seglog {words}"))
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_and_option_is_documented(name: str) -> None:
-    parser = commands()[name]
-    assert parser.description
-    for action in options(parser):
-        assert action.help, f"{name} {action.option_strings or action.dest} has no help"
+def test_every_module_of_commands_is_in_the_catalog() -> None:
+    modules = {importlib.import_module(f"seglog.cli.{entry.module}") for entry in catalog.COMMANDS.values()}
+    assert sorted(command.name for module in modules for command in module.COMMANDS) == sorted(COMMANDS)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_an_example_that_parses(name: str) -> None:
-    epilog = commands()[name].epilog or ""
-    examples = [line for line in epilog.splitlines() if f"seglog {name}" in line]
+@pytest.mark.parametrize(("words", "command"), EACH, ids=NAMES)
+def test_every_command_and_option_is_documented(words: str, command: click.Command) -> None:
+    assert command.help
+    for param in command.params:
+        assert getattr(param, "help", None), f"{words} {param.opts} has no help"
+
+
+@pytest.mark.parametrize(("words", "command"), [one for one in EACH if " " not in one[0]], ids=COMMANDS)
+def test_every_command_has_an_example_that_parses(words: str, command: click.Command) -> None:
+    examples = [line for line in command.examples if f"seglog {words}" in line]
     assert examples
     for example in examples:
-        words = re.search(rf"seglog ({name}[^|<>]*)", example)
-        assert words
-        build_parser().parse_args(shlex.split(words[1]))
+        found = re.search(rf"seglog ({words}[^|<>#]*)", example)
+        assert found
+        parse(shlex.split(found[1]))
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_sizes_times_and_durations_say_their_unit(name: str) -> None:
-    parser = commands()[name]
-    text = parser.format_help()
+def parse(words: list[str]) -> None:
+    """Parse a command line as the program does, and run nothing."""
+    command: click.Command = build_program()
+    context = None
+    while isinstance(command, click.Group):
+        context = command.make_context(words[0], list(words), parent=context)
+        _, command, words = command.resolve_command(context, [*context._protected_args, *context.args])
+    command.make_context(command.name, list(words), parent=context)
+
+
+@pytest.mark.parametrize(("words", "command"), EACH, ids=NAMES)
+def test_sizes_times_and_durations_say_their_unit(words: str, command: click.Command) -> None:
+    text = help_of(command, words)
     for metavar, unit in (("SIZE", "64MiB"), ("DURATION", "15m"), ("TIME", "microseconds")):
-        if any(action.metavar == metavar for action in options(parser)):
-            assert unit in text, f"{name} takes a {metavar} and does not say how it is written"
+        if any(param.metavar == metavar for param in command.params):
+            assert unit in text, f"{words} takes a {metavar} and does not say how it is written"
 
 
 def test_the_help_lists_every_exit_code(cli: Callable[..., Any]) -> None:
@@ -92,7 +92,6 @@ def test_the_help_lists_every_exit_code(cli: Callable[..., Any]) -> None:
 
 def test_a_wrong_command_line_is_one_line_and_exit_code_2(cli: Callable[..., Any]) -> None:
     for words in (
-        [],
         ["frobnicate"],
         ["append"],
         ["read", "x", "--strat", "1"],
@@ -109,13 +108,86 @@ def test_an_option_is_never_guessed_from_its_beginning(cli: Callable[..., Any]) 
     assert cli("read", "x", "--form", "raw").code == 2
 
 
+def test_a_mistyped_word_is_named_with_the_word_that_was_probably_intended(cli: Callable[..., Any]) -> None:
+    for words, wrong, meant in (
+        (["raed", "x"], "'raed'", "'read'"),
+        (["read", "x", "--strat", "1"], "'--strat'", "'--start'"),
+        (["append", "x", "--key", "k", "v", "--segment-byte", "1MiB"], "'--segment-byte'", "'--segment-bytes'"),
+        (["topics", "craete", "shop", "orders"], "'craete'", "'create'"),
+        (["read", "x", "--format", "ndjsn"], "'ndjsn'", "ndjson"),
+    ):
+        ended = cli(*words)
+        assert ended.code == 2
+        assert wrong in ended.err, ended.err
+        assert meant in ended.err, ended.err
+
+
+def test_the_program_without_arguments_prints_its_help(cli: Callable[..., Any]) -> None:
+    for words in ([], ["topics"], ["groups"]):
+        shown = cli(*words)
+        assert (shown.code, shown.out) == (2, b"")
+        assert "Usage: seglog" in shown.err
+        assert cli(*words, "--help").text in shown.err
+
+
+def test_options_and_arguments_come_in_any_order(cli: Callable[..., Any], path: Any) -> None:
+    for words in (
+        ["append", path, "--key", "k", "Hello"],
+        ["append", "--key", "k", path, "Hello"],
+        ["append", path, "Hello", "--key", "k"],
+        ["--json", "append", path, "Hello", "--key", "k"][1:],
+    ):
+        assert cli(*words).code == 0
+    assert cli("read", "--format", "ndjson", path).text.count('"key":"k","value":"Hello"') == 4
+
+
+def test_a_negative_number_is_a_value_and_no_option(cli: Callable[..., Any], path: Any) -> None:
+    assert cli("append", path, "-5").code == 0
+    assert cli("append", path, "-0.5", "--key", "-1").code == 0
+    assert cli("append", path, "--", "-x").code == 0
+    assert cli("read", path).lines == [b"-5", b"-0.5", b"-x"]
+    assert "unexpected extra argument (-7)" in cli("append", path, "a", "-7").err
+
+
+def test_the_words_before_a_verb_are_options_of_the_verb(cli: Callable[..., Any], tmp_path: Any) -> None:
+    assert cli("topics", "--json", "create", tmp_path, "orders").json["name"] == "orders"
+    assert cli("topics", "--json", tmp_path).json["topics"][0]["name"] == "orders"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_commands_verbs_options_and_choices(
+    shell: str, cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "_SEGLOG_COMPLETE" in cli("completion", shell).text
+    assert cli("completion", shell, "--json").json["shell"] == shell
+    monkeypatch.setenv("_SEGLOG_COMPLETE", f"{shell}_complete")
+    for words, expected in (
+        ("seglog ver", "verify"),
+        ("seglog topics cr", "create"),
+        ("seglog read orders --from", "--from-time"),
+        ("seglog read orders --format nd", "ndjson"),
+    ):
+        last = words.split()[-1]
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", last if shell == "fish" else str(len(words.split()) - 1))
+        assert expected in cli().text
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_bash_takes_the_completion_script(cli: Callable[..., Any]) -> None:
+    script = cli("completion", "bash").text + "\ncomplete -p seglog\n"
+    done = subprocess.run(["bash", "--norc"], input=script.encode(), capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"seglog" in done.stdout
+
+
 def test_a_bug_is_one_line_and_its_trace_is_there_for_who_asks(
     cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken() -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr("seglog.cli.build_parser", broken)
+    monkeypatch.setattr("seglog.cli.build_program", broken)
     assert cli("info", "x").code == 70
     assert cli("info", "x").err.count("\n") == 1
     assert "Traceback" in cli("info", "x", "--traceback").err
@@ -124,7 +196,7 @@ def test_a_bug_is_one_line_and_its_trace_is_there_for_who_asks(
 
 
 def test_the_version_is_printed(cli: Callable[..., Any]) -> None:
-    assert cli("--version").text.startswith("seglog ")
+    assert cli("--version").text == cli("-V").text == f"seglog {seglog.__version__}\n"
 
 
 def test_standard_input_that_is_closed_is_said(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,48 +1,49 @@
 """The `seglog` command. One module for each family of commands; their names are what you type.
 
+    frame     how a command is declared and parsed      catalog   all commands, and where each one is declared
     write     append                          transfer  import, export
     read      read, tail                      play      demo
     inspect   info                            options, selection, tables, ingest, draw, progress,
-    care      verify, repair, truncate,       opened, brokers, verbs: what they share; what other programs share
-              expire                          as well is in `seglog.terminal`
+    mending   verify, repair                  opened, brokers, verbs: what they share; what other programs share
+    care      truncate, expire                as well is in `seglog.terminal`
     keyed     compact, explain, pin           topics    topics
     audit     audit                           groups    groups
 
-This module makes the parser, runs the command and turns whatever happens into an exit code and at most one
-line on stderr. `seglog --help` loads only what declares commands: a function that runs one imports what it runs
-with, logs and topics, pyarrow, numba and tqdm.
+This module runs a command and turns whatever happens into an exit code and at most one line on stderr. `seglog --help`
+loads no command; a command loads what it runs with (logs and topics, pyarrow, numba, tqdm) when it runs.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
-import traceback
 from typing import TYPE_CHECKING
 
+import click
+
 import seglog
-from seglog.cli import audit, care, groups, inspect, keyed, play, read, serve, topics, transfer, write
+from seglog.cli.frame import Program, refusal
+from seglog.errors import InvalidArgument
 from seglog.terminal import output
 from seglog.terminal.exits import Exit, exit_of, exit_table, json_of, message_of
-from seglog.terminal.parser import Parser
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _STORY = "A durable segmented commit log: append at disk speed, read zero-copy as Arrow, feed Spark."
 _EPILOG = """\
+LOG is the directory of a log (orders), of a partition (shop/orders/0) or of a topic (shop/orders: all partitions).
 sizes:      512, 64MiB (1024), 1GB (1000)           durations:  90s, 15m, 1h30m, 7d; a bare number is seconds
-times:      2024-05-01T12:00:00Z (UTC where no zone stands), or int microseconds since the epoch
+times:      2024-05-01T12:00:00Z (UTC where no zone is given), or int microseconds since the epoch
 offsets:    whole numbers from 0; --stop is exclusive
 
-exit codes:
+Exit codes:
 {exits}
 
 Every error is one line on stderr; with --json it is a JSON object with "error", "message", "exit",
 and where it has them "offset", "path", "position".
 
-examples:
+Examples:
   seglog append orders 'hello' --key user-1
   seglog read orders 0
   seglog tail orders -f
@@ -50,21 +51,9 @@ examples:
 """
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole program."""
-    parser = Parser(
-        prog="seglog",
-        description=_STORY,
-        epilog=_EPILOG.format(exits=exit_table()),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    version = f"seglog {seglog.__version__}"
-    parser.add_argument("--version", action="version", version=version, help="print the version and exit")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
-    for family in (write, read, inspect, care, keyed, audit, transfer, topics, groups, serve, play):
-        family.add_parsers(commands)
-    return parser
+def build_program() -> Program:
+    """Return the whole program; the commands load when they are used."""
+    return Program(story=_STORY, epilog=_EPILOG.format(exits=exit_table()), version=f"seglog {seglog.__version__}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -73,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = _run(words)
         output.flush()
-    except BrokenPipeError:  # `| head` had enough: no error
+    except BrokenPipeError:  # the reader of standard output closed it, as `| head` does: no error
         output.silence_stdout()
         return Exit.OK
     except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 # the program's edge: everything becomes a code and a line
@@ -82,21 +71,30 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> int:
+    if instruction := os.environ.get("_SEGLOG_COMPLETE"):
+        from click.shell_completion import shell_complete
+
+        return shell_complete(build_program(), {}, "seglog", "_SEGLOG_COMPLETE", instruction)
+    program = build_program()
     try:
-        args = build_parser().parse_args(words)
-    except SystemExit as stop:  # --help and --version
-        return int(stop.code or 0)
-    return int(args.run(args))
+        with program.make_context("seglog", words) as context:
+            return int(program.invoke(context))
+    except click.exceptions.Exit as stop:  # --help and --version
+        return stop.exit_code
+    except click.ClickException as error:
+        raise InvalidArgument(refusal(error)) from error
 
 
 def _report(error: BaseException, words: list[str]) -> Exit:
-    """Say on stderr what went wrong, after whatever was printed before it, and return the exit code."""
-    said = words[: words.index("--")] if "--" in words else words  # behind -- words are values
+    """Print on stderr what went wrong, after whatever was printed before it, and return the exit code."""
+    said = words[: words.index("--")] if "--" in words else words  # words after -- are values
     try:
         output.flush()
     except OSError:
         output.silence_stdout()
     if "--traceback" in said or os.environ.get("SEGLOG_TRACEBACK", "0") not in ("", "0"):
+        import traceback
+
         traceback.print_exception(error)
     if "--json" in said:
         print(json_of(error), file=sys.stderr)

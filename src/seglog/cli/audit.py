@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seglog.cli.options import Commands, add_command
+from seglog.cli.frame import Args, Command, File, argument, flag, option
 from seglog.errors import InvalidArgument
 from seglog.format.lines import encode_bytes
 from seglog.terminal import output
@@ -15,7 +15,6 @@ from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, parse_count, parse_size
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator, Sequence
 
     from seglog.topic.audit import KeyAudit
@@ -23,59 +22,7 @@ if TYPE_CHECKING:
     from seglog.topic.positions import Positions
 
 
-def add_parsers(commands: Commands) -> None:
-    """Declare `audit`."""
-    parser = add_command(
-        commands,
-        "audit",
-        _audit,
-        summary="count keys, and say which latest values a consumer group never got",
-        story=(
-            "Takes what was delivered to each group: offsets, exclusive, of which a partition that is not named\n"
-            "has none. Ends with exit code 1 if the latest record of a key was not delivered, or a record is\n"
-            "damaged. A log alone is partition 0 of a topic named like its directory. With --json the figures are\n"
-            "one line, and each key that is listed one more."
-        ),
-        examples=[
-            "seglog audit orders",
-            "seglog audit orders --delivered groups.json --undelivered --limit 10",
-            "seglog audit orders/0 --group billing=1200",
-            """seglog audit topics --group 'billing={"orders": {"0": 1200, "1": 1180}}'""",
-            "seglog audit orders --checkpoint billing=checkpoints/billing --json",
-        ],
-    )
-    parser.add_argument("path", metavar="PATH", help="a log, a topic, or a directory of topics")
-    parser.add_argument(
-        "--delivered", metavar="FILE", help='the offsets of all groups, as JSON {"group": {"topic": {"0": 23}}}'
-    )
-    parser.add_argument(
-        "--group",
-        metavar="NAME=OFFSETS",
-        action="append",
-        default=[],
-        help='the offsets of one group: JSON {"topic": {"0": 23}}, or a number where PATH is one log; may be repeated',
-    )
-    parser.add_argument(
-        "--checkpoint",
-        metavar="NAME=DIR",
-        action="append",
-        default=[],
-        help="the offsets of one group, from the checkpoint of a streaming query; may be repeated",
-    )
-    parser.add_argument("--undelivered", action="store_true", help="list the keys whose latest record a group lacks")
-    parser.add_argument(
-        "--limit", metavar="N", type=parse_count, help="list at most so many keys of each group; default: all"
-    )
-    parser.add_argument(
-        "--memory",
-        metavar="SIZE",
-        type=parse_size,
-        help="for keys at a time, such as 64MiB: where they do not fit, the logs are read several times; "
-        "default: 256MiB",
-    )
-
-
-def _audit(args: argparse.Namespace) -> int:
+def _audit(args: Args) -> int:
     from seglog.topic.audit import MEMORY_BYTES, audit_keys
     from seglog.topic.places import logs_at
 
@@ -99,7 +46,7 @@ def _audit(args: argparse.Namespace) -> int:
 # --- what was delivered -------------------------------------------------------------------------------------------
 
 
-def _groups(args: argparse.Namespace, places: Sequence[Place]) -> dict[str, Positions]:
+def _groups(args: Args, places: Sequence[Place]) -> dict[str, Positions]:
     """Return what the options say was delivered, group -> topic -> partition -> offset."""
     from seglog.topic.delivered import by_group, delivered_from_json, read_checkpoint
 
@@ -136,7 +83,7 @@ def _offsets(text: str, places: Sequence[Place]) -> Positions:
 # --- what is shown ------------------------------------------------------------------------------------------------
 
 
-def _say_figures(args: argparse.Namespace, found: KeyAudit) -> None:
+def _say_figures(args: Args, found: KeyAudit) -> None:
     if args.json:
         output.say_json({"ok": found.ok, "logs": output.plain(found.logs)})
         return
@@ -191,3 +138,57 @@ def _say_key(row: dict[str, Any], *, as_json: bool) -> None:
     where = f"{row['topic']}/{row['partition']}"
     key = json.dumps(row["key"], ensure_ascii=False)  # in quotes, so that no byte of it does anything to a terminal
     output.say(f"{row['group']}  {where}  {key}  appended {row['appended']}{kind}, {last}")
+
+
+COMMANDS = (
+    Command(
+        "audit",
+        _audit,
+        [
+            argument("path", type=File(), help="a log, a topic, or a directory of topics"),
+            option(
+                "--delivered",
+                metavar="FILE",
+                type=File(),
+                help='the offsets of all groups, as JSON {"group": {"topic": {"0": 23}}}',
+            ),
+            option(
+                "--group",
+                metavar="NAME=OFFSETS",
+                multiple=True,
+                help='the offsets of one group: JSON {"topic": {"0": 23}}, or a number where PATH is one log; '
+                "may be repeated",
+            ),
+            option(
+                "--checkpoint",
+                metavar="NAME=DIR",
+                multiple=True,
+                help="the offsets of one group, from the checkpoint of a streaming query; may be repeated",
+            ),
+            flag("--undelivered", help="list the keys whose latest record a group lacks"),
+            option(
+                "--limit", metavar="N", type=parse_count, help="list at most this many keys of each group; default: all"
+            ),
+            option(
+                "--memory",
+                metavar="SIZE",
+                type=parse_size,
+                help="for keys at a time, such as 64MiB: where they do not fit, the logs are read several times; "
+                "default: 256MiB",
+            ),
+        ],
+        story=(
+            "Takes what was delivered to each group: offsets, exclusive, of which a partition that is not named\n"
+            "has none. Ends with exit code 1 if the latest record of a key was not delivered, or a record is\n"
+            "damaged. A log alone is partition 0 of a topic named like its directory. With --json the figures are\n"
+            "one line, and each key that is listed one more."
+        ),
+        examples=[
+            "seglog audit orders",
+            "seglog audit orders --delivered groups.json --undelivered --limit 10",
+            "seglog audit orders/0 --group billing=1200",
+            """seglog audit topics --group 'billing={"orders": {"0": 1200, "1": 1180}}'""",
+            "seglog audit orders --checkpoint billing=checkpoints/billing --json",
+        ],
+    ),
+)

@@ -5,66 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from seglog.cli.brokers import changing, looking
-from seglog.cli.options import Commands, add_command, add_yes
-from seglog.cli.verbs import add_root, add_verb, add_verbs, table
+from seglog.cli.frame import Args, Command, Verbs, argument, option, refuse_together
+from seglog.cli.options import YES
+from seglog.cli.verbs import ROOT, table
 from seglog.errors import InvalidArgument, OffsetOutOfRange
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, parse_count, parse_offset, parse_time
 
 if TYPE_CHECKING:
-    import argparse
-
     from seglog.log.log import Log
     from seglog.topic.broker import Broker
     from seglog.topic.groups import GroupState
 
 _ENDS = ("earliest", "latest")
-
-
-def add_parsers(commands: Commands) -> None:
-    """Declare it and its four verbs."""
-    parser = add_command(
-        commands,
-        "groups",
-        _list,
-        summary="show consumer groups and their lag; reset or delete one",
-        story=(
-            "ROOT is the directory of topics, as `seglog serve` takes it. Showing works beside a server; reset and\n"
-            "delete need that nobody else has ROOT open for writing (a server does the same over HTTP).\n"
-            "`seglog groups VERB --help` shows the options."
-        ),
-        examples=[
-            "seglog groups shop",
-            "seglog groups show shop billing",
-            "seglog groups reset shop billing --topic orders --to earliest",
-            "seglog groups reset shop billing --topic orders --time 2024-05-01T12:00:00Z --partition 0",
-            "seglog groups delete shop billing",
-        ],
-    )
-    verbs = add_verbs(parser)
-    add_root(add_verb(verbs, "list", _list, "show the groups of ROOT; the word may be left out"))
-    _with_group(add_verb(verbs, "show", _show, "show a group's members, committed offsets and lag"))
-    _add_reset(verbs)
-    add_yes(_with_group(add_verb(verbs, "delete", _delete, "forget a group and what it has committed")))
-
-
-def _with_group(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    add_root(parser)
-    parser.add_argument("group", metavar="GROUP", help="the group's name")
-    return parser
-
-
-def _add_reset(verbs: Any) -> None:
-    parser = _with_group(add_verb(verbs, "reset", _reset, "say where a group reads on; its members join again"))
-    parser.add_argument("--topic", metavar="NAME", required=True, help="the topic")
-    parser.add_argument("--partition", metavar="P", type=parse_count, help="one partition; default: all")
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--to", metavar="PLACE", type=_parse_place, help="earliest, latest or an offset")
-    where.add_argument(
-        "--time", metavar="TIME", type=parse_time, help="the first record of this time or later (ISO or microseconds)"
-    )
-    add_yes(parser)
 
 
 def _parse_place(text: str) -> str | int:
@@ -74,7 +28,7 @@ def _parse_place(text: str) -> str | int:
 # --- showing ------------------------------------------------------------------------------------------------------
 
 
-def _list(args: argparse.Namespace) -> int:
+def _list(args: Args) -> int:
     with looking(args.root) as broker:
         groups = broker.groups
         states = [groups.describe(name) for name in groups.names()]
@@ -103,7 +57,7 @@ def _facts(state: GroupState) -> dict[str, Any]:
     }
 
 
-def _show(args: argparse.Namespace) -> int:
+def _show(args: Args) -> int:
     with looking(args.root) as broker:
         state = broker.groups.describe(args.group)
     if args.json:
@@ -124,7 +78,10 @@ def _show(args: argparse.Namespace) -> int:
 # --- changing -----------------------------------------------------------------------------------------------------
 
 
-def _reset(args: argparse.Namespace) -> int:
+def _reset(args: Args) -> int:
+    refuse_together(args, "to", "time")
+    if args.to is None and args.time is None:
+        raise InvalidArgument("give --to (earliest, latest or an offset) or --time")
     with changing(args.root, f"POST /groups/{args.group}/offsets") as broker:
         before = broker.groups.describe(args.group).committed.get(args.topic, {})
         offsets = _places(broker, args)
@@ -141,7 +98,7 @@ def _reset(args: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def _places(broker: Broker, args: argparse.Namespace) -> dict[int, int]:
+def _places(broker: Broker, args: Args) -> dict[int, int]:
     """Return partition -> where the group is to read on."""
     topic = broker.topic(args.topic)
     if args.partition is None and isinstance(args.to, int) and topic.partitions > 1:
@@ -164,7 +121,7 @@ def _place(log: Log, to: str | int | None, time_us: int | None) -> int:
     return lowest if to == "earliest" else end
 
 
-def _may_drop_members(broker: Broker, args: argparse.Namespace) -> bool:
+def _may_drop_members(broker: Broker, args: Args) -> bool:
     """Drop the group's members, if there are: no server runs, so they are not connected, and will join again."""
     members = broker.groups.describe(args.group).members
     if not members:
@@ -178,7 +135,7 @@ def _may_drop_members(broker: Broker, args: argparse.Namespace) -> bool:
     return True
 
 
-def _delete(args: argparse.Namespace) -> int:
+def _delete(args: Args) -> int:
     with changing(args.root, f"DELETE /groups/{args.group}") as broker:
         committed = broker.groups.committed(args.group)
         count = format_count(sum(len(of) for of in committed.values()), "committed offset")
@@ -193,3 +150,43 @@ def _delete(args: argparse.Namespace) -> int:
     else:
         output.say(f"deleted {args.group}: {count}")
     return Exit.OK
+
+
+_GROUP = argument("group", help="the group's name")
+_WHERE = (
+    option("--topic", metavar="NAME", required=True, help="the topic"),
+    option("--partition", metavar="P", type=parse_count, help="one partition; default: all"),
+    option("--to", metavar="PLACE", type=_parse_place, help="earliest, latest or an offset"),
+    option(
+        "--time", metavar="TIME", type=parse_time, help="the first record of this time or later (ISO or microseconds)"
+    ),
+)
+
+COMMANDS = (
+    Verbs(
+        "groups",
+        [
+            Command("list", _list, [ROOT], summary="show the groups of ROOT; the word may be left out"),
+            Command("show", _show, [ROOT, _GROUP], summary="show a group's members, committed offsets and lag"),
+            Command(
+                "reset",
+                _reset,
+                [ROOT, _GROUP, *_WHERE, YES],
+                summary="set the offsets where a group reads on; its members join again",
+            ),
+            Command("delete", _delete, [ROOT, _GROUP, YES], summary="delete a group and the offsets it has committed"),
+        ],
+        story=(
+            "ROOT is the directory of topics, as `seglog serve` takes it. Showing works beside a server; for reset\n"
+            "and delete no other process may have ROOT open for writing (a server does the same over HTTP).\n"
+            "`seglog groups VERB --help` shows the options."
+        ),
+        examples=[
+            "seglog groups shop",
+            "seglog groups show shop billing",
+            "seglog groups reset shop billing --topic orders --to earliest",
+            "seglog groups reset shop billing --topic orders --time 2024-05-01T12:00:00Z --partition 0",
+            "seglog groups delete shop billing",
+        ],
+    ),
+)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import seglog
 from seglog.cli import draw
+from seglog.cli.frame import Args, Command, flag
 from seglog.cli.keyed import due_text, garbage_of
-from seglog.cli.options import Commands, add_command, add_durable, add_log
+from seglog.cli.options import DURABLE, LOG
 from seglog.terminal import output
 from seglog.terminal.units import format_count, format_size, format_time
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
     from seglog.config import LogConfig
@@ -22,33 +22,7 @@ if TYPE_CHECKING:
     from seglog.log.log import Log
 
 
-def add_parsers(commands: Commands) -> None:
-    """Declare `info`."""
-    parser = add_command(
-        commands,
-        "info",
-        _info,
-        summary="show what a log holds, its config and its segments",
-        story=(
-            "With --segments, one line for each segment: offsets, a bar of its size to scale (light: tomb-\n"
-            "stones), records, state and times, as far as the terminal is wide. Of a log that is compacted\n"
-            "by key the light part is what a compaction would let go of: estimated, as ~12%, or counted,\n"
-            "with --garbage, which reads all keys."
-        ),
-        examples=[
-            "seglog info orders",
-            "seglog info orders --segments",
-            "seglog info orders --garbage",
-            "seglog info orders --json | jq .records",
-        ],
-    )
-    add_log(parser)
-    parser.add_argument("--segments", action="store_true", help="draw the segments, the oldest first")
-    parser.add_argument("--garbage", action="store_true", help="count, per segment, what a compaction would let go of")
-    add_durable(parser)
-
-
-def _info(args: argparse.Namespace) -> int:
+def _info(args: Args) -> int:
     drawn = args.segments or args.garbage
     with seglog.open(args.log, mode="r", expose=args.expose) as log:
         segments = log.segments
@@ -140,3 +114,29 @@ def _summary(figures: dict[str, Any], segments: int, glyphs: draw.Glyphs) -> lis
 def _times(figures: dict[str, Any], glyphs: draw.Glyphs) -> str:
     first, last = figures["min_timestamp"], figures["max_timestamp"]
     return "" if first is None else f"{format_time(first)} {glyphs.to} {format_time(last)}"
+
+
+COMMANDS = (
+    Command(
+        "info",
+        _info,
+        [
+            LOG,
+            flag("--segments", help="draw the segments, the oldest first"),
+            flag("--garbage", help="count, per segment, what a compaction would remove"),
+            DURABLE,
+        ],
+        story=(
+            "With --segments, one line for each segment: offsets, a bar of its size to scale (light: tomb-\n"
+            "stones), records, state and times, as far as the terminal is wide. Of a log that is compacted\n"
+            "by key the light part is what a compaction would remove: estimated, as ~12%, or counted,\n"
+            "with --garbage, which reads all keys."
+        ),
+        examples=[
+            "seglog info orders",
+            "seglog info orders --segments",
+            "seglog info orders --garbage",
+            "seglog info orders --json | jq .records",
+        ],
+    ),
+)

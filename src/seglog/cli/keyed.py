@@ -7,8 +7,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from seglog.cli.frame import Args, Command, argument, flag, option
 from seglog.cli.opened import opened
-from seglog.cli.options import Commands, add_command, add_log, add_quiet
+from seglog.cli.options import LOG, QUIET
 from seglog.cli.progress import progress
 from seglog.clock import system_clock
 from seglog.errors import ConfigError, InvalidArgument
@@ -18,7 +19,6 @@ from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, format_size, format_time, parse_offset, parse_size
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
     from seglog.keyed.plan import Measured
@@ -26,76 +26,6 @@ if TYPE_CHECKING:
     from seglog.log.compaction import CompactionReport
     from seglog.log.explain import Explanation
     from seglog.log.log import Log
-
-
-def add_parsers(commands: Commands) -> None:
-    """Declare the three."""
-    _add_compact(commands)
-    _add_explain(commands)
-    _add_pin(commands)
-
-
-def _add_compact(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "compact",
-        _compact,
-        summary="keep of every key its latest record",
-        story=(
-            "Offsets stay as they are. Tombstones go some time (--delete-retention of `seglog append`) after the\n"
-            "first compaction that saw them. The active segment is left alone, unless --roll ends it first.\n"
-            "Readers go on meanwhile."
-        ),
-        examples=[
-            "seglog compact orders --dry-run",
-            "seglog compact orders --roll --rate 50MiB",
-            "seglog append orders --compact --lines < /dev/null   # makes orders a log that can be compacted",
-        ],
-    )
-    add_log(parser)
-    parser.add_argument(
-        "--rate", metavar="SIZE", type=parse_size, help="read and write together at most this much a second (64MiB)"
-    )
-    parser.add_argument("--roll", action="store_true", help="end the active segment first, so that all is looked at")
-    parser.add_argument(
-        "--generational",
-        action="store_true",
-        help="look only at segments that are expected to yield enough, as a cleaner does",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="read the keys, say what would go, change nothing")
-    add_quiet(parser)
-
-
-def _add_explain(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "explain",
-        _explain,
-        summary="say why a record is still there, or why it is not",
-        story="With --key: the same for every record of a key, the oldest first; with --json an object a line.",
-        examples=["seglog explain orders 42", "seglog explain orders --key user-1 --json | jq .because"],
-    )
-    add_log(parser)
-    parser.add_argument("offset", metavar="OFFSET", nargs="?", type=parse_offset, help="the record's offset")
-    parser.add_argument("--key", metavar="KEY", help="explain every record of this key")
-
-
-def _add_pin(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "pin",
-        _pin,
-        summary="register a follower, so that no tombstone goes before it has read it",
-        story=(
-            "NAME stands for a consumer or a copy of the log; OFFSET is the next one it will read. Compactions keep\n"
-            "every tombstone from there on. Without NAME: lists the pins. A damaged pin counts as 0: it keeps all."
-        ),
-        examples=["seglog pin orders copy-2 1000", "seglog pin orders", "seglog pin orders copy-2 --drop"],
-    )
-    add_log(parser)
-    parser.add_argument("name", metavar="NAME", nargs="?", help="the follower")
-    parser.add_argument("offset", metavar="OFFSET", nargs="?", type=parse_offset, help="the next offset it will read")
-    parser.add_argument("--drop", action="store_true", help="forget the follower")
 
 
 # --- compact --------------------------------------------------------------------------------------------------------
@@ -142,7 +72,7 @@ def garbage_of(log: Log, *, quiet: bool, generational: bool = False) -> Garbage:
         return Garbage(measure(plan, LocalStorage(log.path), progress=report))
 
 
-def _compact(args: argparse.Namespace) -> int:
+def _compact(args: Args) -> int:
     with opened(args.log, mode="r") as log:  # never creates a log, which "a" would
         if not log.config.retention.compact:
             how = f"`seglog append {args.log} --compact --lines < /dev/null` makes it so"
@@ -159,7 +89,7 @@ def _compact(args: argparse.Namespace) -> int:
     return Exit.FAILED if done.damaged else Exit.OK
 
 
-def _dry_run(args: argparse.Namespace, log: Log) -> int:
+def _dry_run(args: Args, log: Log) -> int:
     standing, garbage = log.standing(), garbage_of(log, quiet=args.quiet, generational=args.generational)
     if args.json:
         told = {"records": garbage.records, "dead": garbage.dead, "bytes": garbage.bytes, "dry_run": True}
@@ -200,7 +130,7 @@ def _report(done: CompactionReport, seconds: float) -> list[str]:
 # --- explain --------------------------------------------------------------------------------------------------------
 
 
-def _explain(args: argparse.Namespace) -> int:
+def _explain(args: Args) -> int:
     if (args.offset is None) == (args.key is None):
         raise InvalidArgument("say which record: OFFSET, or --key KEY")
     with opened(args.log, mode="r") as log:
@@ -234,7 +164,7 @@ def _explained(found: Sequence[Explanation]) -> list[str]:
 # --- pin ------------------------------------------------------------------------------------------------------------
 
 
-def _pin(args: argparse.Namespace) -> int:
+def _pin(args: Args) -> int:
     if args.name is not None and (args.offset is None) != args.drop:
         raise InvalidArgument("say how far it is, or that it is gone: NAME OFFSET, or NAME --drop")
     if args.name is None and args.drop:
@@ -258,3 +188,60 @@ def _pin_lines(pins: dict[str, int], end: int) -> list[str]:
     table: list[tuple[str, Any]] = sorted(pins.items(), key=lambda pin: pin[1])
     longest = max((len(name) for name, _ in table), default=0)
     return [f"{name:<{longest}}  {offset:>{len(str(end))}}  {max(end - offset, 0):,} behind" for name, offset in table]
+
+
+COMMANDS = (
+    Command(
+        "compact",
+        _compact,
+        [
+            LOG,
+            option(
+                "--rate",
+                metavar="SIZE",
+                type=parse_size,
+                help="read and write together at most this much a second (64MiB)",
+            ),
+            flag("--roll", help="end the active segment first, so that all is looked at"),
+            flag("--generational", help="look only at segments that are expected to yield enough, as a cleaner does"),
+            flag("--dry-run", help="read the keys, print what would be removed, change nothing"),
+            QUIET,
+        ],
+        story=(
+            "Offsets stay as they are. Tombstones go some time (--delete-retention of `seglog append`) after the\n"
+            "first compaction that saw them. The active segment is left alone, unless --roll ends it first.\n"
+            "Readers go on meanwhile."
+        ),
+        examples=[
+            "seglog compact orders --dry-run",
+            "seglog compact orders --roll --rate 50MiB",
+            "seglog append orders --compact --lines < /dev/null   # makes orders a log that can be compacted",
+        ],
+    ),
+    Command(
+        "explain",
+        _explain,
+        [
+            LOG,
+            argument("offset", type=parse_offset, required=False, help="the record's offset"),
+            option("--key", metavar="KEY", help="explain every record of this key"),
+        ],
+        story="With --key: the same for every record of a key, the oldest first; with --json an object a line.",
+        examples=["seglog explain orders 42", "seglog explain orders --key user-1 --json | jq .because"],
+    ),
+    Command(
+        "pin",
+        _pin,
+        [
+            LOG,
+            argument("name", required=False, help="the follower"),
+            argument("offset", type=parse_offset, required=False, help="the next offset it will read"),
+            flag("--drop", help="remove the follower's pin"),
+        ],
+        story=(
+            "NAME is a consumer or a copy of the log; OFFSET is the next one it will read. Compactions keep every\n"
+            "tombstone from there on. Without NAME: lists the pins. A damaged pin counts as 0: it keeps all."
+        ),
+        examples=["seglog pin orders copy-2 1000", "seglog pin orders", "seglog pin orders copy-2 --drop"],
+    ),
+)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import seglog
+from seglog.cli.frame import Args
 from seglog.cli.opened import opened
 from seglog.cli.options import config_from
 from seglog.cli.progress import progress
@@ -28,7 +29,6 @@ from seglog.terminal.exits import saying_what_went_in
 from seglog.terminal.units import format_count
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator
 
     from seglog.config import LogConfig
@@ -39,7 +39,7 @@ METADATA_HEADER = "laminarmq-metadata"
 _SCHEMA = pa.schema({"offset": pa.int64(), "value": pa.large_binary(), "headers": HEADERS})
 
 
-def import_log(args: argparse.Namespace) -> int:
+def import_log(args: Args) -> int:
     """Run the import; CorruptRecord where the source is damaged, behind all that stands before it."""
     began = time.monotonic()
     source = open_laminarmq(args.file)
@@ -83,7 +83,7 @@ def _batch(run: Run) -> pa.RecordBatch:
     return pa.record_batch([pa.array(run.offsets, pa.int64()), values, headers], schema=_SCHEMA)
 
 
-def _config(args: argparse.Namespace, source: LaminarmqLog) -> LogConfig | None:
+def _config(args: Args, source: LaminarmqLog) -> LogConfig | None:
     """Return the config to open the log with: one that is created begins where the source does."""
     config = config_from(args)
     with contextlib.suppress(LogNotFound), seglog.open(args.log, mode="r"):
@@ -136,7 +136,7 @@ def _compare(log: Log, batch: pa.RecordBatch, lowest: int) -> int:
     return int(batch.num_rows)
 
 
-def _say(args: argparse.Namespace, source: LaminarmqLog, counts: dict[str, int], seconds: float) -> None:
+def _say(args: Args, source: LaminarmqLog, counts: dict[str, int], seconds: float) -> None:
     count, held, start = counts["records"], counts["held"], counts["first_offset"]
     if args.json:
         torn = sum(event.bytes for event in source.recovery.events)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from seglog.cli.options import Commands, add_command, add_quiet, add_yes
+from seglog.cli.frame import Args, Command, File, argument, flag
+from seglog.cli.options import QUIET, YES
 from seglog.cli.progress import progress
 from seglog.terminal import output
 from seglog.terminal.exits import Exit, exit_of, message_of
 from seglog.terminal.units import format_count, format_size
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterable, Iterator
 
     from seglog.errors import SeglogError
@@ -30,48 +30,10 @@ _CODES = (
 )
 
 
-def add_parsers(commands: Commands) -> None:
-    """Declare the two."""
-    verify = add_command(
-        commands,
-        "verify",
-        _verify,
-        summary="check every byte of a log, a topic or a directory of topics, change nothing",
-        story=(
-            "Lists all damage, says what can still be read, and goes on where a log cannot be opened. Works beside\n"
-            f"a process that writes.\n\n{_CODES}"
-        ),
-        examples=["seglog verify orders", "seglog verify shop", "seglog verify orders --json | jq .problems"],
-    )
-    _add_place(verify)
-    add_quiet(verify)
-    repair = add_command(
-        commands,
-        "repair",
-        _repair,
-        summary="set damage aside, so that the rest of a log, a topic or a directory of topics can be used",
-        story=(
-            "Shows what it will do and asks. Nothing is deleted: what is taken out of a log or a topic goes to its\n"
-            "quarantine/ directory. Needs that nobody has it open for writing; --dry-run does not.\n\n"
-            "Exit code: 0 nothing is left to repair, 1 there is (with --dry-run: there is something to repair); any\n"
-            "other: not everything could be looked at, or somebody writes."
-        ),
-        examples=["seglog repair orders --dry-run", "seglog repair orders", "seglog repair shop --yes"],
-    )
-    _add_place(repair)
-    repair.add_argument("--dry-run", action="store_true", help="show what would be done, change nothing")
-    add_yes(repair)
-    add_quiet(repair)
-
-
-def _add_place(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("log", metavar="PATH", help="the directory of a log, of a topic, or of topics")
-
-
 # --- verify -----------------------------------------------------------------------------------------------------------
 
 
-def _verify(args: argparse.Namespace) -> int:
+def _verify(args: Args) -> int:
     from seglog.topic.care import verify_place
 
     with progress("verify", unit="B", quiet=args.quiet) as report:
@@ -206,7 +168,7 @@ def _error(error: SeglogError | None) -> str | None:
 # --- repair -----------------------------------------------------------------------------------------------------------
 
 
-def _repair(args: argparse.Namespace) -> int:
+def _repair(args: Args) -> int:
     from seglog.topic.care import refuse_writer, repair_place
 
     if not args.dry_run:
@@ -241,7 +203,7 @@ def _lost(told: Told) -> str:
     return f"{format_count(count, 'record')} known to be lost" if count else "no record that is known of"
 
 
-def _say_repair(args: argparse.Namespace, told: Told, *, changed: bool) -> int:
+def _say_repair(args: Args, told: Told, *, changed: bool) -> int:
     """Tell what was, or would be, done; return the exit code."""
     left = [action for action in told.actions if action.kind == "leave"]
     if args.json:
@@ -283,3 +245,31 @@ def _repaired_plainly(told: Told) -> dict[str, Any]:
         return parts[0]
     split = len(told.topics)
     return {"kind": told.kind, "path": told.path, "topics": parts[:split], "logs": parts[split:]}
+
+
+_PATH = argument("log", metavar="PATH", type=File(), help="the directory of a log, of a topic, or of topics")
+
+COMMANDS = (
+    Command(
+        "verify",
+        _verify,
+        [_PATH, QUIET],
+        story=(
+            "Lists all damage, shows what can still be read, and goes on where a log cannot be opened. Works beside\n"
+            f"a process that writes.\n\n{_CODES}"
+        ),
+        examples=["seglog verify orders", "seglog verify shop", "seglog verify orders --json | jq .problems"],
+    ),
+    Command(
+        "repair",
+        _repair,
+        [_PATH, flag("--dry-run", help="show what would be done, change nothing"), YES, QUIET],
+        story=(
+            "Shows what it will do and asks. Nothing is deleted: what is taken out of a log or a topic goes to its\n"
+            "quarantine/ directory. No other process may have it open for writing, but with --dry-run one may.\n\n"
+            "Exit code: 0 nothing is left to repair, 1 there is (with --dry-run: there is something to repair); any\n"
+            "other: not everything could be looked at, or another process writes."
+        ),
+        examples=["seglog repair orders --dry-run", "seglog repair orders", "seglog repair shop --yes"],
+    ),
+)

@@ -1,22 +1,22 @@
-"""What commands share on the command line: how one is declared, and the options that make a log's config.
+"""Parameters that several commands have, and the options that make a log's config.
 
-A command is declared with its summary, its story, examples and the function that runs it; a test holds every
-one to that. Only `config_from` opens a log: it reads the stored config, to change no more than was said.
+Only `config_from` opens a log: it reads the stored config, to change no more than was given.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from argparse import ArgumentTypeError
+from typing import TYPE_CHECKING
 
 import seglog
+from seglog.cli.frame import Args, File, Option, argument, flag, option, refuse_together
 from seglog.config import LogConfig
 from seglog.errors import LogNotFound
 from seglog.terminal.units import parse_count, parse_delimiter, parse_duration, parse_offset, parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable
 
 
 def parse_share(text: str) -> float:
@@ -24,10 +24,8 @@ def parse_share(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a share; write a number between 0 and 1") from None
+        raise ArgumentTypeError(f"{text!r} is not a share; write a number between 0 and 1") from None
 
-
-Commands = Any  # argparse names the type of `add_subparsers` with an underscore
 
 # option, name in LogConfig, parser, what it shows as a value, help
 _CONFIG: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
@@ -131,125 +129,80 @@ _KEYED: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
 )
 _RETENTION = "retention."
 _COMPACT = "retention.compact"
+_UNITS = "(SIZE as 512, 64MiB, 1GB; DURATION as 90s, 15m, 7d)"
+
+LOG = argument("log", help="the log's directory", type=File())
+YES = flag("--yes", help="do not ask; needed where there is no terminal")
+FORCE = flag("--force", help="replace the file if it exists")
+QUIET = flag("--quiet", help="no progress bar (shown on a terminal only), no counts")
+DURABLE = option(
+    "--durable",
+    "expose",
+    flag_value="durable",
+    default="appended",
+    help="show only records known to be on disk, not all that were appended",
+)
 
 
-def add_command(
-    commands: Commands,
-    name: str,
-    run: Callable[[argparse.Namespace], int],
-    *,
-    summary: str,
-    story: str = "",
-    examples: Sequence[str],
-) -> argparse.ArgumentParser:
-    """Declare a command: one line for the list, a story and examples for its help, and what runs it."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}.\n\n{story}".strip(),
-        epilog="examples:\n" + "\n".join(f"  {example}" for example in examples),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--json", action="store_true", help="results on stdout and errors on stderr as JSON objects")
-    parser.add_argument(
-        "--traceback",
-        action="store_true",
-        help="show Python's trace of an error (or set SEGLOG_TRACEBACK=1)",
-    )
-    parser.set_defaults(run=run)
-    return parser
-
-
-def add_log(parser: argparse.ArgumentParser) -> None:
-    """Add the positional LOG."""
-    parser.add_argument("log", metavar="LOG", help="the log's directory")
-
-
-def add_durable(parser: argparse.ArgumentParser) -> None:
-    """Add --durable, the reader's choice of what to see."""
-    parser.add_argument(
-        "--durable",
-        dest="expose",
-        action="store_const",
-        const="durable",
-        default="appended",
-        help="show only records known to be on disk, not all that were appended",
+def delimiter_options(what: str) -> tuple[Option, Option]:
+    """Return --delimiter and --null; `what` says what they stand between. Read them with `delimiter_from`."""
+    return (
+        option(
+            "--delimiter",
+            metavar="TEXT",
+            type=parse_delimiter,
+            help=rf"{what}; \n \t \r \0 and \\ are understood; default: a newline",
+        ),
+        flag("--null", help="the same as --delimiter '\\0', for xargs -0 and values that hold newlines"),
     )
 
 
-def add_yes(parser: argparse.ArgumentParser) -> None:
-    """Add --yes, for commands that take something away."""
-    parser.add_argument("--yes", action="store_true", help="do not ask; needed where there is no terminal")
+def delimiter_from(args: Args) -> bytes:
+    """Return what the options of `delimiter_options` say."""
+    refuse_together(args, "delimiter", "null")
+    return b"\0" if args.null else b"\n" if args.delimiter is None else bytes(args.delimiter)
 
 
-def add_force(parser: argparse.ArgumentParser) -> None:
-    """Add --force, for commands that write a file."""
-    parser.add_argument("--force", action="store_true", help="replace the file if it exists")
+def config_options() -> list[Option]:
+    """Return the options of a log's config."""
+    heading = f"Config, kept with the log: give it once {_UNITS}"
+    return [*_options(_CONFIG, heading), *_keyed_options()]
 
 
-def add_quiet(parser: argparse.ArgumentParser) -> None:
-    """Add --quiet, for commands that take their time."""
-    parser.add_argument("--quiet", action="store_true", help="no progress bar (shown on a terminal only), no counts")
+def retention_options() -> list[Option]:
+    """Return those of these options that say what a log keeps."""
+    kept = [one for one in _CONFIG if one[1].startswith(_RETENTION)]
+    return [*_options(kept, f"What is kept {_UNITS}"), *_keyed_options()]
 
 
-def add_delimiter(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add --delimiter and --null; `what` says what they stand between."""
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument(
-        "--delimiter",
-        metavar="TEXT",
-        type=parse_delimiter,
-        default=b"\n",
-        help=rf"{what}; \n \t \r \0 and \\ are understood; default: a newline",
+def _options(rows: Iterable[tuple[str, str, Callable[[str], object], str, str]], heading: str) -> list[Option]:
+    return [
+        option(name, metavar=metavar, type=parse, help=text, group=heading) for name, _, parse, metavar, text in rows
+    ]
+
+
+def _keyed_options() -> list[Option]:
+    heading = "Config of a log that is compacted by key (see `seglog compact`)"
+    compact = option(
+        "--compact/--no-compact",
+        help="keep of every key its latest record: `seglog compact` removes the others",
+        group=heading,
     )
-    group.add_argument(
-        "--null",
-        dest="delimiter",
-        action="store_const",
-        const=b"\0",
-        help="the same as --delimiter '\\0', for xargs -0 and values that hold newlines",
-    )
+    return [compact, *_options(_KEYED, heading)]
 
 
-def add_config(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a log's config."""
-    group = parser.add_argument_group(
-        "config (kept with the log: give it once; SIZE as 512, 64MiB, 1GB; DURATION as 90s, 15m, 7d)"
-    )
-    for option, name, parse, metavar, text in _CONFIG:
-        group.add_argument(option, dest=name, metavar=metavar, type=parse, help=text)
-    _add_keyed(parser)
+def dest(name: str) -> str:
+    """Return the name in Args of an option: segment_bytes for --segment-bytes."""
+    return name.removeprefix("--").replace("-", "_")
 
 
-def add_retention(parser: argparse.ArgumentParser) -> None:
-    """Add those of these options that say what a log keeps."""
-    group = parser.add_argument_group("what is kept (SIZE as 512, 64MiB, 1GB; DURATION as 90s, 15m, 7d)")
-    for option, name, parse, metavar, text in _CONFIG:
-        if name.startswith(_RETENTION):
-            group.add_argument(option, dest=name, metavar=metavar, type=parse, help=text)
-    _add_keyed(parser)
-
-
-def _add_keyed(parser: argparse.ArgumentParser) -> None:
-    keyed = parser.add_argument_group("config of a log that is compacted by key (see `seglog compact`)")
-    keyed.add_argument(
-        "--compact",
-        dest=_COMPACT,
-        action=argparse.BooleanOptionalAction,
-        help="keep of every key its latest record: `seglog compact` lets go of the others",
-    )
-    for option, name, parse, metavar, text in _KEYED:
-        keyed.add_argument(option, dest=name, metavar=metavar, type=parse, help=text)
-
-
-def config_from(args: argparse.Namespace) -> LogConfig | None:
+def config_from(args: Args) -> LogConfig | None:
     """Return the log's stored config with what the options change in it, or None where they change nothing.
 
     Options of a log that does not exist yet change the defaults. ConfigError where they cannot be.
     """
-    names = (_COMPACT, *(name for _, name, *_ in (*_CONFIG, *_KEYED)))
-    said = {name: getattr(args, name) for name in names if getattr(args, name, None) is not None}
+    names = {"compact": _COMPACT} | {dest(name): field for name, field, *_ in (*_CONFIG, *_KEYED)}
+    said = {field: getattr(args, name) for name, field in names.items() if getattr(args, name, None) is not None}
     if not said:
         return None
     stored = _stored_config(args.log)

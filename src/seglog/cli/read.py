@@ -6,9 +6,10 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
+from seglog.cli.frame import Args, Command, File, argument, flag, option
 from seglog.cli.opened import opened
-from seglog.cli.options import Commands, add_command, add_delimiter, add_durable, add_force, add_log
-from seglog.cli.selection import Selection, add_selection, records, selection_from, tail_start
+from seglog.cli.options import DURABLE, FORCE, LOG, delimiter_from, delimiter_options
+from seglog.cli.selection import SELECTION, Selection, records, selection_from, tail_start
 from seglog.errors import InvalidArgument
 from seglog.format.lines import encode_record
 from seglog.terminal import output
@@ -16,7 +17,6 @@ from seglog.terminal.exits import Exit
 from seglog.terminal.units import parse_count, parse_offset
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable
 
     from seglog.log.log import Log
@@ -25,82 +25,18 @@ if TYPE_CHECKING:
 TABLES = ("arrow", "parquet")
 
 
-def add_parsers(commands: Commands) -> None:
-    """Declare `read` and `tail`."""
-    _add_read(commands)
-    _add_tail(commands)
-
-
-def _add_read(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "read",
-        _read,
-        summary="print one record or a range of records",
-        story=(
-            "With OFFSET: exactly the bytes of that record's value, nothing added. Without: a range, every\n"
-            "value followed by a newline. Raw output cannot tell a tombstone from an empty value; NDJSON can."
-        ),
-        examples=[
-            "seglog read orders 42 > photo.jpg",
-            "seglog read orders --start 100 --stop 200 --format ndjson | jq .key",
-            "seglog read orders --from-time 2024-05-01 --to-time 2024-05-02 --limit 10",
-            "seglog read orders --null | xargs -0 -n 1 echo",
-            "seglog read orders --format parquet --output orders.parquet",
-        ],
-    )
-    add_log(parser)
-    parser.add_argument("offset", metavar="OFFSET", nargs="?", type=parse_offset, help="read this one record")
-    add_selection(parser)
-    parser.add_argument(
-        "--format",
-        choices=["raw", "ndjson", *TABLES],
-        help="raw: the values; ndjson: whole records, a line each; arrow: an IPC stream; parquet: a file; "
-        "default: raw (ndjson with --json)",
-    )
-    add_delimiter(parser, "raw ranges: what follows every value")
-    parser.add_argument("--output", metavar="FILE", default="-", help="write here; it appears when complete")
-    add_force(parser)
-    add_durable(parser)
-
-
-def _add_tail(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "tail",
-        _tail,
-        summary="print the last records, and follow the log as it grows",
-        story="With -f the program waits for new records until it is interrupted (exit code 130).",
-        examples=[
-            "seglog tail orders -n 3",
-            "seglog tail orders -f --format ndjson",
-            "seglog tail orders -n 0 -f",
-        ],
-    )
-    add_log(parser)
-    parser.add_argument("-n", "--records", metavar="N", type=parse_count, default=10, help="how many; default 10")
-    parser.add_argument("-f", "--follow", action="store_true", help="print new records as they are appended")
-    parser.add_argument(
-        "--format",
-        choices=["raw", "ndjson"],
-        help="the values, or whole records; default: raw (ndjson with --json)",
-    )
-    add_delimiter(parser, "raw: what follows every value")
-    add_durable(parser)
-
-
-def _format(args: argparse.Namespace) -> str:
+def _format(args: Args) -> str:
     return args.format or ("ndjson" if args.json else "raw")
 
 
-def _encoder(args: argparse.Namespace) -> Callable[[Record], bytes]:
+def _encoder(args: Args) -> Callable[[Record], bytes]:
     if _format(args) == "ndjson":
         return encode_record
-    delimiter: bytes = args.delimiter
+    delimiter = delimiter_from(args)
     return lambda record: (record.value or b"") + delimiter
 
 
-def _read(args: argparse.Namespace) -> int:
+def _read(args: Args) -> int:
     chosen = _chosen(args)
     with (
         opened(args.log, mode="r", expose=args.expose) as log,
@@ -124,7 +60,7 @@ def _read(args: argparse.Namespace) -> int:
     return 0
 
 
-def _chosen(args: argparse.Namespace) -> Selection:
+def _chosen(args: Args) -> Selection:
     chosen = selection_from(args)
     if args.offset is not None:
         if chosen != Selection():
@@ -142,7 +78,7 @@ def _write_value(record: Record, sink: BinaryIO) -> None:
         sink.write(record.value)
 
 
-def _tail(args: argparse.Namespace) -> int:
+def _tail(args: Args) -> int:
     encode, sink = _encoder(args), output.stdout()
     with opened(args.log, mode="r", expose=args.expose) as log:
         stop = log.next_offset
@@ -162,3 +98,59 @@ def _follow(log: Log, start: int, encode: Callable[[Record], bytes], sink: Binar
     except KeyboardInterrupt:  # how following ends: nothing went wrong, so nothing is said
         return Exit.INTERRUPTED
     return Exit.OK
+
+
+COMMANDS = (
+    Command(
+        "read",
+        _read,
+        [
+            LOG,
+            argument("offset", type=parse_offset, required=False, help="read this one record"),
+            *SELECTION,
+            option(
+                "--format",
+                choices=["raw", "ndjson", *TABLES],
+                help="raw: the values; ndjson: whole records, a line each; arrow: an IPC stream; parquet: a file; "
+                "default: raw (ndjson with --json)",
+            ),
+            *delimiter_options("raw ranges: what follows every value"),
+            option("--output", metavar="FILE", type=File(), default="-", help="write here; it appears when complete"),
+            FORCE,
+            DURABLE,
+        ],
+        story=(
+            "With OFFSET: exactly the bytes of that record's value, nothing added. Without: a range, every\n"
+            "value followed by a newline. Raw output cannot tell a tombstone from an empty value; NDJSON can."
+        ),
+        examples=[
+            "seglog read orders 42 > photo.jpg",
+            "seglog read orders --start 100 --stop 200 --format ndjson | jq .key",
+            "seglog read orders --from-time 2024-05-01 --to-time 2024-05-02 --limit 10",
+            "seglog read orders --null | xargs -0 -n 1 echo",
+            "seglog read orders --format parquet --output orders.parquet",
+        ],
+    ),
+    Command(
+        "tail",
+        _tail,
+        [
+            LOG,
+            option("-n", "--records", metavar="N", type=parse_count, default=10, help="how many; default 10"),
+            flag("-f", "--follow", help="print new records as they are appended"),
+            option(
+                "--format",
+                choices=["raw", "ndjson"],
+                help="the values, or whole records; default: raw (ndjson with --json)",
+            ),
+            *delimiter_options("raw: what follows every value"),
+            DURABLE,
+        ],
+        story="With -f the program waits for new records until it is interrupted (exit code 130).",
+        examples=[
+            "seglog tail orders -n 3",
+            "seglog tail orders -f --format ndjson",
+            "seglog tail orders -n 0 -f",
+        ],
+    ),
+)

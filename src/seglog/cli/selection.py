@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from seglog.cli.frame import Args, option
 from seglog.errors import InvalidArgument, OffsetOutOfRange
 from seglog.terminal.units import parse_count, parse_offset, parse_time
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator, Sequence
 
     from seglog.log.info import SegmentInfo
@@ -43,23 +43,24 @@ class Selection:
         )
 
 
-def add_selection(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose a range."""
-    group = parser.add_argument_group("which records (all, unless you say)")
-    group.add_argument("--start", metavar="OFFSET", type=parse_offset, help="the first offset (inclusive)")
-    group.add_argument("--stop", metavar="OFFSET", type=parse_offset, help="the offset to end before (exclusive)")
-    group.add_argument(
+_GROUP = "Which records (default: all)"
+SELECTION = (
+    option("--start", metavar="OFFSET", type=parse_offset, help="the first offset (inclusive)", group=_GROUP),
+    option("--stop", metavar="OFFSET", type=parse_offset, help="the offset to end before (exclusive)", group=_GROUP),
+    option(
         "--from-time",
         metavar="TIME",
         type=parse_time,
-        help="only timestamps from here on: ISO 8601 (UTC where no zone stands) or int microseconds",
-    )
-    group.add_argument("--to-time", metavar="TIME", type=parse_time, help="only timestamps before this time")
-    group.add_argument("--limit", metavar="N", type=parse_count, help="at most this many records")
+        help="only timestamps from here on: ISO 8601 (UTC where no zone is given) or int microseconds",
+        group=_GROUP,
+    ),
+    option("--to-time", metavar="TIME", type=parse_time, help="only timestamps before this time", group=_GROUP),
+    option("--limit", metavar="N", type=parse_count, help="at most this many records", group=_GROUP),
+)
 
 
-def selection_from(args: argparse.Namespace) -> Selection:
-    """Return what the options of `add_selection` say; InvalidArgument where they mix offsets and times."""
+def selection_from(args: Args) -> Selection:
+    """Return what the options of SELECTION say; InvalidArgument where they mix offsets and times."""
     chosen = Selection(
         start=args.start, stop=args.stop, from_time=args.from_time, to_time=args.to_time, limit=args.limit
     )

@@ -7,13 +7,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seglog.cli.options import Commands, add_command
+import click
+
+from seglog.cli.frame import Args, Command, File, argument, flag, option
+from seglog.cli.options import dest
 from seglog.errors import InvalidArgument, MissingExtra
 from seglog.terminal import output
 from seglog.terminal.units import parse_count, parse_duration, parse_size
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable
     from types import ModuleType
 
@@ -43,51 +45,8 @@ file when it starts.
     {"tokens": [{"name": "billing", "sha256": "<of the token>", "rights": {"orders": ["read"], "*": ["admin"]}}]}"""
 
 
-def add_parsers(commands: Commands) -> None:
-    """Declare `serve` and `token`."""
-    _add_serve(commands)
-    parser = add_command(
-        commands,
-        "token",
-        _token,
-        summary="make a token for the server, and add it to a file of tokens",
-        story=_TOKENS_STORY,
-        examples=[
-            "seglog token tokens.json billing orders=read invoices=write",
-            "seglog token tokens.json ops '*=admin'",
-        ],
-    )
-    parser.add_argument("file", metavar="FILE", type=Path, help="the file of tokens; made if it is not there")
-    parser.add_argument("name", metavar="NAME", help="whose token it is")
-    parser.add_argument("rights", metavar="TOPIC=RIGHT", nargs="+", help="what it allows")
-
-
-def _add_serve(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "serve",
-        _serve,
-        summary="serve topics over HTTP",
-        story=_STORY,
-        examples=[
-            "seglog serve events",
-            "seglog serve events --host 0.0.0.0 --tokens tokens.json --tls-cert cert.pem --tls-key key.pem",
-        ],
-    )
-    parser.add_argument("root", metavar="ROOT", help="the directory of topics; made if it is not there")
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="the address to listen on; default 127.0.0.1: this machine alone"
-    )
-    parser.add_argument("--port", type=int, default=3000, help="the port, 0 for any free one; default 3000")
-    parser.add_argument("--tokens", metavar="FILE", type=Path, help="who may do what (see `seglog token`)")
-    parser.add_argument(
-        "--anonymous", action="store_true", help="let other machines in without tokens: all may do everything"
-    )
-    parser.add_argument("--tls-cert", metavar="FILE", type=Path, help="the certificate chain, PEM")
-    parser.add_argument("--tls-key", metavar="FILE", type=Path, help="its private key, PEM")
-    limits = parser.add_argument_group("limits (SIZE as 512, 64MiB, 1GB; DURATION as 90s, 15m)")
-    for option, name, parse, metavar, text in _LIMITS:
-        limits.add_argument(option, dest=name, metavar=metavar, type=parse, help=text)
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
 
 
 def _server_module() -> ModuleType:
@@ -100,18 +59,19 @@ def _server_module() -> ModuleType:
     return serving
 
 
-def _serve(args: argparse.Namespace) -> int:
+def _serve(args: Args) -> int:
     serving = _server_module()
     from seglog.server.settings import Limits, Settings  # comes with the server
 
-    named = {name: getattr(args, name) for _, name, *_ in _LIMITS if getattr(args, name) is not None}
+    given = {name: getattr(args, dest(opt)) for opt, name, *_ in _LIMITS}
+    named = {name: value for name, value in given.items() if value is not None}
     settings = Settings(
         host=args.host,
         port=args.port,
-        tokens=args.tokens,
+        tokens=_path(args.tokens),
         anonymous=args.anonymous,
-        certificate=args.tls_cert,
-        key=args.tls_key,
+        certificate=_path(args.tls_cert),
+        key=_path(args.tls_key),
         limits=Limits(**named),
     )
 
@@ -139,7 +99,7 @@ def _warn(settings: Settings) -> None:
         output.note("warning: without --tls-cert tokens and records cross the network in the clear")
 
 
-def _token(args: argparse.Namespace) -> int:
+def _token(args: Args) -> int:
     _server_module()
     from seglog.server.access import Access, new_token  # comes with the server
     from seglog.topic.names import checked_name
@@ -157,9 +117,10 @@ def _token(args: argparse.Namespace) -> int:
     except ValueError as error:
         raise InvalidArgument(str(error)) from error
     entries = []
-    if args.file.exists():
-        Access.of_file(args.file)  # refuses what is no file of tokens, before it is written
-        entries = json.loads(args.file.read_bytes())["tokens"]
+    path = Path(args.file)
+    if path.exists():
+        Access.of_file(path)  # refuses what is no file of tokens, before it is written
+        entries = json.loads(path.read_bytes())["tokens"]
     if any(known["name"] == args.name for known in entries):
         raise InvalidArgument(f"{args.file} has a token of {args.name!r} already; take that entry out first")
     with output.target(str(args.file), force=True) as file:
@@ -169,3 +130,51 @@ def _token(args: argparse.Namespace) -> int:
     else:
         output.say(token)
     return 0
+
+
+COMMANDS = (
+    Command(
+        "serve",
+        _serve,
+        [
+            argument("root", type=File(), help="the directory of topics; created if it does not exist"),
+            option(
+                "--host", default="127.0.0.1", help="the address to listen on; default 127.0.0.1: this machine alone"
+            ),
+            option("--port", type=click.INT, default=3000, help="the port, 0 for any free one; default 3000"),
+            option("--tokens", metavar="FILE", type=File(), help="who may do what (see `seglog token`)"),
+            flag("--anonymous", help="let other machines in without tokens: all may do everything"),
+            option("--tls-cert", metavar="FILE", type=File(), help="the certificate chain, PEM"),
+            option("--tls-key", metavar="FILE", type=File(), help="its private key, PEM"),
+            *(
+                option(
+                    name,
+                    metavar=metavar,
+                    type=parse,
+                    help=text,
+                    group="Limits (SIZE as 512, 64MiB, 1GB; DURATION as 90s, 15m)",
+                )
+                for name, _, parse, metavar, text in _LIMITS
+            ),
+        ],
+        story=_STORY,
+        examples=[
+            "seglog serve events",
+            "seglog serve events --host 0.0.0.0 --tokens tokens.json --tls-cert cert.pem --tls-key key.pem",
+        ],
+    ),
+    Command(
+        "token",
+        _token,
+        [
+            argument("file", type=File(), help="the file of tokens; created if it does not exist"),
+            argument("name", help="whose token it is"),
+            argument("rights", metavar="TOPIC=RIGHT", nargs=-1, help="what it allows"),
+        ],
+        story=_TOKENS_STORY,
+        examples=[
+            "seglog token tokens.json billing orders=read invoices=write",
+            "seglog token tokens.json ops '*=admin'",
+        ],
+    ),
+)

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seglog.cli.brokers import changing, looking
-from seglog.cli.options import Commands, add_command, add_config, add_retention, add_yes, config_from
-from seglog.cli.verbs import add_root, add_verb, add_verbs, table
+from seglog.cli.frame import Args, Command, Verbs, argument, option
+from seglog.cli.options import YES, config_from, config_options, retention_options
+from seglog.cli.verbs import ROOT, table
 from seglog.config import Retention
 from seglog.errors import CorruptLog, FormatVersionError, InvalidArgument, SeglogError
 from seglog.terminal import output
@@ -16,47 +17,11 @@ from seglog.terminal.exits import Exit, message_of
 from seglog.terminal.units import format_count, format_size, parse_count
 
 if TYPE_CHECKING:
-    import argparse
-
     from seglog.config import LogConfig
     from seglog.topic.topic import Topic
 
 
-def add_parsers(commands: Commands) -> None:
-    """Declare it and its four verbs."""
-    parser = add_command(
-        commands,
-        "topics",
-        _list,
-        summary="list, create, alter and delete topics",
-        story=(
-            "A topic is a directory of partitions, each a log. ROOT is the directory of topics, as `seglog serve`\n"
-            "takes it. Listing works beside a server; the others need that nobody else has ROOT open for writing\n"
-            "(a server does the same over HTTP). `seglog topics VERB --help` shows the options."
-        ),
-        examples=[
-            "seglog topics shop",
-            "seglog topics create shop orders --partitions 4 --retention-age 7d",
-            "seglog topics alter shop orders --retention-bytes 10GiB",
-            "seglog topics delete shop orders",
-        ],
-    )
-    verbs = add_verbs(parser)
-    add_root(add_verb(verbs, "list", _list, "show the topics of ROOT; the word may be left out"))
-    create = _with_name(add_verb(verbs, "create", _create, "make a topic; ROOT as well if it is not there"))
-    create.add_argument("--partitions", metavar="N", type=parse_count, default=1, help="how many; default 1")
-    add_config(create)
-    add_retention(_with_name(add_verb(verbs, "alter", _alter, "change what a topic keeps, at once and for good")))
-    add_yes(_with_name(add_verb(verbs, "delete", _delete, "delete a topic, its records and its committed offsets")))
-
-
-def _with_name(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    add_root(parser)
-    parser.add_argument("name", metavar="NAME", help="the topic's name")
-    return parser
-
-
-def _list(args: argparse.Namespace) -> int:
+def _list(args: Args) -> int:
     shown, failed = [], []
     with looking(args.root) as broker:
         for name in broker.topics():
@@ -103,7 +68,7 @@ def _shown(name: str, value: Any) -> str:
     return f"{value:g} s" if isinstance(value, float) and name != "min_dirty_ratio" else str(value)
 
 
-def _create(args: argparse.Namespace) -> int:
+def _create(args: Args) -> int:
     with changing(args.root, "POST /topics", create=True) as broker:
         facts = _facts(broker.create_topic(args.name, partitions=args.partitions, config=_config(args)))
     if args.json:
@@ -113,7 +78,7 @@ def _create(args: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def _alter(args: argparse.Namespace) -> int:
+def _alter(args: Args) -> int:
     with changing(args.root, f"PATCH /topics/{args.name}") as broker:
         broker.topic(args.name)
         config = _config(args)
@@ -128,13 +93,13 @@ def _alter(args: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def _config(args: argparse.Namespace) -> LogConfig | None:
+def _config(args: Args) -> LogConfig | None:
     """Return the topic's stored config, which is its first partition's, with what the options change in it."""
     args.log = str(Path(args.root) / args.name / "0")
     return config_from(args)
 
 
-def _delete(args: argparse.Namespace) -> int:
+def _delete(args: Args) -> int:
     held = _held(args)
     question = f"Delete topic {args.name} ({held}) for good?"
     if not output.confirmed(question, yes=args.yes):
@@ -149,7 +114,7 @@ def _delete(args: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def _held(args: argparse.Namespace) -> str:
+def _held(args: Args) -> str:
     """Return what a topic holds; one that is damaged can be deleted all the same."""
     with looking(args.root) as broker:
         try:
@@ -157,3 +122,45 @@ def _held(args: argparse.Namespace) -> str:
         except (CorruptLog, FormatVersionError):
             return "nobody can tell how much is in it"
         return f"{format_count(facts['records'], 'record')}, {format_size(facts['bytes'])}"
+
+
+_NAME = argument("name", help="the topic's name")
+_PARTITIONS = option("--partitions", metavar="N", type=parse_count, default=1, help="how many; default 1")
+
+COMMANDS = (
+    Verbs(
+        "topics",
+        [
+            Command("list", _list, [ROOT], summary="show the topics of ROOT; the word may be left out"),
+            Command(
+                "create",
+                _create,
+                [ROOT, _NAME, _PARTITIONS, *config_options()],
+                summary="create a topic, and ROOT if it does not exist",
+            ),
+            Command(
+                "alter",
+                _alter,
+                [ROOT, _NAME, *retention_options()],
+                summary="change what a topic keeps, at once and permanently",
+            ),
+            Command(
+                "delete",
+                _delete,
+                [ROOT, _NAME, YES],
+                summary="delete a topic, its records and its committed offsets",
+            ),
+        ],
+        story=(
+            "A topic is a directory of partitions, each a log. ROOT is the directory of topics, as `seglog serve`\n"
+            "takes it. Listing works beside a server; for the others no other process may have ROOT open for writing\n"
+            "(a server does the same over HTTP). `seglog topics VERB --help` shows the options."
+        ),
+        examples=[
+            "seglog topics shop",
+            "seglog topics create shop orders --partitions 4 --retention-age 7d",
+            "seglog topics alter shop orders --retention-bytes 10GiB",
+            "seglog topics delete shop orders",
+        ],
+    ),
+)

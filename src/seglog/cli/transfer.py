@@ -8,20 +8,20 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from seglog.cli.frame import Args, Command, File, argument, option
 from seglog.cli.opened import opened
 from seglog.cli.options import (
-    Commands,
-    add_command,
-    add_config,
-    add_delimiter,
-    add_durable,
-    add_force,
-    add_log,
-    add_quiet,
+    DURABLE,
+    FORCE,
+    LOG,
+    QUIET,
     config_from,
+    config_options,
+    delimiter_from,
+    delimiter_options,
 )
 from seglog.cli.progress import progress
-from seglog.cli.selection import Selection, add_selection, bounds, records, selection_from
+from seglog.cli.selection import SELECTION, Selection, bounds, records, selection_from
 from seglog.errors import InvalidArgument
 from seglog.format.lines import encode_record
 from seglog.terminal import output
@@ -29,7 +29,6 @@ from seglog.terminal.exits import saying_what_went_in
 from seglog.terminal.units import format_count, parse_delimiter
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterator
 
     from seglog.cli.ingest import Source
@@ -53,90 +52,7 @@ _SUFFIXES = {
 _EXPORTS = ["ndjson", "lines", "arrow", "parquet"]
 
 
-def add_parsers(commands: Commands) -> None:
-    """Declare `import` and `export`."""
-    _add_import(commands)
-    _add_export(commands)
-
-
-def _add_import(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "import",
-        _import,
-        summary="append the records of a file",
-        story=(
-            "Goes in batches; a batch goes in whole or not at all, and an import that stops says how many\n"
-            "records it left in the log. Offsets are given anew. CSV needs a header line; an empty\n"
-            "key cell is no key. A `headers` column of (key, value) lists is taken as the records' headers.\n\n"
-            "A directory is taken for a log of laminarmq. Its records keep their offsets; they are compared with\n"
-            "what was read when all are in. Run again, it goes on behind what is there, if that is the same.\n"
-            "What a crash of laminarmq left behind is told."
-        ),
-        examples=[
-            "seglog import orders orders.ndjson",
-            "seglog import flights flights.csv --key-column tail --value-column route",
-            "zcat access.log.gz | seglog import access - --format lines",
-            "seglog import orders orders.parquet --segment-bytes 256MiB --quiet",
-            "seglog import orders laminarmq-log/",
-        ],
-    )
-    add_log(parser)
-    parser.add_argument("file", metavar="FILE", help="the file to read, - for standard input, or laminarmq's directory")
-    parser.add_argument(
-        "--format",
-        choices=["ndjson", "lines", "csv", "arrow", "parquet", "laminarmq"],
-        help="default: guessed from the file's suffix; ndjson for standard input, laminarmq for a directory",
-    )
-    columns = parser.add_argument_group("columns (csv, arrow, parquet)")
-    columns.add_argument("--key-column", metavar="NAME", help="the keys; default: `key`, if it is there")
-    columns.add_argument("--value-column", metavar="NAME", help="the values; default: `value`")
-    columns.add_argument(
-        "--timestamp-column",
-        metavar="NAME",
-        help="times: ISO 8601 (UTC where no zone stands) or int microseconds; default: `timestamp`, or now",
-    )
-    add_delimiter(parser, "lines: what ends a line")
-    parser.add_argument(
-        "--key-separator",
-        metavar="TEXT",
-        type=parse_delimiter,
-        help=r"lines: a line is KEY, TEXT, VALUE; \n \t \r \0 and \\ are understood",
-    )
-    add_quiet(parser)
-    add_config(parser)
-
-
-def _add_export(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "export",
-        _export,
-        summary="write records to a file",
-        story=(
-            "The file appears under its name when it is complete. ndjson, arrow, parquet hold everything;\n"
-            "lines holds the values only, and stops at one that holds a newline or is null."
-        ),
-        examples=[
-            "seglog export orders orders.parquet",
-            "seglog export orders - --start 1000 | gzip > orders.ndjson.gz",
-            "seglog export orders day.arrow --from-time 2024-05-01 --to-time 2024-05-02 --force",
-        ],
-    )
-    add_log(parser)
-    parser.add_argument("file", metavar="FILE", help="the file to write, or - for standard output")
-    parser.add_argument(
-        "--format",
-        choices=_EXPORTS,
-        help="default: guessed from the file's suffix; ndjson for standard output",
-    )
-    add_selection(parser)
-    add_force(parser)
-    add_quiet(parser)
-    add_durable(parser)
-
-
-def _kind(args: argparse.Namespace) -> str:
+def _kind(args: Args) -> str:
     if args.format:
         return str(args.format)
     if args.file == output.STANDARD:
@@ -149,7 +65,7 @@ def _kind(args: argparse.Namespace) -> str:
     return kind
 
 
-def _import(args: argparse.Namespace) -> int:
+def _import(args: Args) -> int:
     from seglog.cli import ingest  # pyarrow is loaded where tables are
 
     kind = _kind(args)
@@ -164,7 +80,9 @@ def _import(args: argparse.Namespace) -> int:
         return import_log(args)
     began = time.monotonic()
     with _source_file(args.file) as file:
-        source = ingest.open_source(file, kind, columns, delimiter=args.delimiter, key_separator=args.key_separator)
+        source = ingest.open_source(
+            file, kind, columns, delimiter=delimiter_from(args), key_separator=args.key_separator
+        )
         first = next(source.batches, None)  # a file that is wrong from the start leaves no log behind
         batches = source.batches if first is None else chain([first], source.batches)
         with opened(args.log, config_from(args), mode="a") as log:
@@ -193,7 +111,7 @@ def _pour(log: Log, source: Source, batches: Iterator[Any], *, quiet: bool) -> d
     return {"records": count, "first_offset": first, "next_offset": first + count}
 
 
-def _export(args: argparse.Namespace) -> int:
+def _export(args: Args) -> int:
     kind, chosen = _kind(args), selection_from(args)
     if kind not in _EXPORTS:
         raise InvalidArgument(f"{kind} cannot hold bytes, nulls and headers; export as ndjson, arrow or parquet")
@@ -241,7 +159,7 @@ def _line(record: Record) -> bytes:
     return record.value + b"\n"
 
 
-def _summary(args: argparse.Namespace, done: str, counts: dict[str, int], seconds: float) -> None:
+def _summary(args: Args, done: str, counts: dict[str, int], seconds: float) -> None:
     """Say what was done: on standard output, or on stderr where that carries the data."""
     if args.json:
         if args.file != output.STANDARD or done == "imported":
@@ -260,3 +178,80 @@ def _summary(args: argparse.Namespace, done: str, counts: dict[str, int], second
         output.note(text)
     else:
         output.say(text)
+
+
+_COLUMNS = "Columns (csv, arrow, parquet)"
+
+COMMANDS = (
+    Command(
+        "import",
+        _import,
+        [
+            LOG,
+            argument("file", type=File(), help="the file to read, - for standard input, or laminarmq's directory"),
+            option(
+                "--format",
+                choices=["ndjson", "lines", "csv", "arrow", "parquet", "laminarmq"],
+                help="default: guessed from the file's suffix; ndjson for standard input, laminarmq for a directory",
+            ),
+            option("--key-column", metavar="NAME", help="the keys; default: `key`, if it is there", group=_COLUMNS),
+            option("--value-column", metavar="NAME", help="the values; default: `value`", group=_COLUMNS),
+            option(
+                "--timestamp-column",
+                metavar="NAME",
+                help="times: ISO 8601 (UTC where no zone is given) or int microseconds; default: `timestamp`, or now",
+                group=_COLUMNS,
+            ),
+            *delimiter_options("lines: what ends a line"),
+            option(
+                "--key-separator",
+                metavar="TEXT",
+                type=parse_delimiter,
+                help=r"lines: a line is KEY, TEXT, VALUE; \n \t \r \0 and \\ are understood",
+            ),
+            QUIET,
+            *config_options(),
+        ],
+        story=(
+            "Goes in batches; a batch goes in whole or not at all, and an import that stops reports how many\n"
+            "records it left in the log. The log gives its own offsets. CSV needs a header line; an empty\n"
+            "key cell is no key. A `headers` column of (key, value) lists is taken as the records' headers.\n\n"
+            "A directory is taken for a log of laminarmq. Its records keep their offsets; they are compared with\n"
+            "what was read when all are in. Run again, it continues after what is there, if that is the same.\n"
+            "What a crash of laminarmq left is reported."
+        ),
+        examples=[
+            "seglog import orders orders.ndjson",
+            "seglog import flights flights.csv --key-column tail --value-column route",
+            "zcat access.log.gz | seglog import access - --format lines",
+            "seglog import orders orders.parquet --segment-bytes 256MiB --quiet",
+            "seglog import orders laminarmq-log/",
+        ],
+    ),
+    Command(
+        "export",
+        _export,
+        [
+            LOG,
+            argument("file", type=File(), help="the file to write, or - for standard output"),
+            option(
+                "--format",
+                choices=_EXPORTS,
+                help="default: guessed from the file's suffix; ndjson for standard output",
+            ),
+            *SELECTION,
+            FORCE,
+            QUIET,
+            DURABLE,
+        ],
+        story=(
+            "The file appears under its name when it is complete. ndjson, arrow, parquet hold everything;\n"
+            "lines holds the values only, and stops at one that holds a newline or is null."
+        ),
+        examples=[
+            "seglog export orders orders.parquet",
+            "seglog export orders - --start 1000 | gzip > orders.ndjson.gz",
+            "seglog export orders day.arrow --from-time 2024-05-01 --to-time 2024-05-02 --force",
+        ],
+    ),
+)

@@ -1,53 +1,10 @@
-"""Commands with commands of their own, as `seglog topics create ROOT NAME`, and which is meant where none is named."""
+"""What the commands with verbs share: their ROOT, and a table of text."""
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING, Any
+from seglog.cli.frame import File, argument
 
-from seglog.terminal.parser import Parser
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-class _VerbOrRoot(argparse._SubParsersAction):  # type: ignore[type-arg]
-    """Takes a word that is no verb for the first argument of the verb that was declared first.
-
-    argparse offers no other way to leave a verb out; its own class is private, but `add_subparsers` takes any.
-    """
-
-    def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: Any = None
-    ) -> None:
-        """Run the verb's parser on the words behind it."""
-        if values[0] not in self._name_parser_map:
-            values = [next(iter(self._name_parser_map)), *values]
-        super().__call__(parser, namespace, values, option_string)
-
-
-def add_verbs(parser: argparse.ArgumentParser) -> Any:
-    """Return where verbs of a command are declared with `add_verb`; the first is the one that may be left out."""
-    verbs = parser.add_subparsers(
-        title="commands", metavar="COMMAND", required=True, action=_VerbOrRoot, parser_class=Parser
-    )
-    verbs.choices = None  # type: ignore[assignment] # argparse would refuse the word that is no verb
-    return verbs
-
-
-def add_verb(verbs: Any, name: str, run: Callable[[argparse.Namespace], int], summary: str) -> argparse.ArgumentParser:
-    """Declare a verb: its name, what runs it, one line that says what it does. It takes --json as its command does."""
-    description = f"{summary[0].upper()}{summary[1:]}."
-    parser: argparse.ArgumentParser = verbs.add_parser(name, help=summary, description=description, allow_abbrev=False)
-    for option, text in (("--json", "results and errors as JSON objects"), ("--traceback", "show Python's trace")):
-        parser.add_argument(option, action="store_true", default=argparse.SUPPRESS, help=text)
-    parser.set_defaults(run=run)
-    return parser
-
-
-def add_root(parser: argparse.ArgumentParser) -> None:
-    """Add the positional ROOT."""
-    parser.add_argument("root", metavar="ROOT", help="the directory of topics")
+ROOT = argument("root", type=File(), help="the directory of topics")
 
 
 def table(heads: tuple[str, ...], rows: list[tuple[object, ...]]) -> list[str]:

@@ -6,8 +6,9 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
+from seglog.cli.frame import Args, Command, argument, flag, option
 from seglog.cli.opened import opened
-from seglog.cli.options import Commands, add_command, add_config, add_delimiter, add_log, config_from
+from seglog.cli.options import LOG, config_from, config_options, delimiter_from, delimiter_options
 from seglog.errors import InvalidArgument
 from seglog.format.lines import CHUNK_BYTES, decode_line, split
 from seglog.terminal import output
@@ -15,64 +16,12 @@ from seglog.terminal.exits import saying_what_went_in
 from seglog.terminal.units import parse_delimiter, parse_header, parse_time
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator
 
     from seglog.log.log import Log
 
 
-def add_parsers(commands: Commands) -> None:
-    """Declare `append`."""
-    parser = add_command(
-        commands,
-        "append",
-        _append,
-        summary="append records and print their offsets",
-        story=(
-            "The value is the argument, or standard input to its end (byte for byte, of any length that\n"
-            "fits a segment, never held in memory as a whole). With --lines every line is a\n"
-            "record. The log is created if it does not exist. With --sync a printed offset is on disk."
-        ),
-        examples=[
-            "seglog append orders 'hello' --key user-1 --header source=web",
-            "seglog append orders - < photo.jpg",
-            r"tr ' ' '\t' < pairs.txt | seglog append orders --lines --key-separator '\t' --sync",
-            "seglog append orders --key user-1 --tombstone",
-            "seglog append orders 'first' --segment-bytes 64MiB --retention-age 7d",
-        ],
-    )
-    add_log(parser)
-    parser.add_argument("value", metavar="VALUE", nargs="?", help="the value, or - for standard input (the default)")
-    parser.add_argument("--key", metavar="KEY", help="the key of the record (with --lines: of every record)")
-    parser.add_argument(
-        "--header",
-        metavar="NAME=VALUE",
-        dest="headers",
-        type=parse_header,
-        action="append",
-        default=[],
-        help="a header; may be given again; NAME alone is a header without a value (null)",
-    )
-    parser.add_argument(
-        "--timestamp",
-        metavar="TIME",
-        type=parse_time,
-        help="ISO 8601 (UTC where no zone stands) or int microseconds since the epoch; default: now",
-    )
-    parser.add_argument("--tombstone", action="store_true", help="append a null value: the key is deleted")
-    parser.add_argument("--lines", action="store_true", help="every line of standard input is a record")
-    add_delimiter(parser, "with --lines: what ends a line")
-    parser.add_argument(
-        "--key-separator",
-        metavar="TEXT",
-        type=parse_delimiter,
-        help=r"with --lines: a line is KEY, TEXT, VALUE; \n \t \r \0 and \\ are understood",
-    )
-    parser.add_argument("--sync", action="store_true", help="have each record on disk before its offset is printed")
-    add_config(parser)
-
-
-def _append(args: argparse.Namespace) -> int:
+def _append(args: Args) -> int:
     _check(args)
     with (
         opened(args.log, config_from(args), mode="a") as log,
@@ -86,7 +35,8 @@ def _append(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check(args: argparse.Namespace) -> None:
+def _check(args: Args) -> None:
+    delimiter_from(args)
     if args.tombstone and (args.value is not None or args.lines):
         raise InvalidArgument("--tombstone is the absence of a value: give no VALUE and no --lines")
     if args.tombstone and args.key is None:
@@ -97,7 +47,7 @@ def _check(args: argparse.Namespace) -> None:
         raise InvalidArgument("--key-separator goes with --lines, and not with --key")
 
 
-def _appended(log: Log, args: argparse.Namespace) -> Iterator[int]:
+def _appended(log: Log, args: Args) -> Iterator[int]:
     """Append what the arguments say, yielding each offset as its record is in."""
     same: dict[str, Any] = {"timestamp": args.timestamp, "headers": tuple(args.headers)}
     key = None if args.key is None else os.fsencode(args.key)
@@ -113,8 +63,8 @@ def _appended(log: Log, args: argparse.Namespace) -> Iterator[int]:
         yield log.append(os.fsencode(args.value), key=key, **same)
 
 
-def _append_lines(log: Log, args: argparse.Namespace, key: bytes | None, same: dict[str, Any]) -> Iterator[int]:
-    for number, line in enumerate(split(output.stdin(), args.delimiter), 1):
+def _append_lines(log: Log, args: Args, key: bytes | None, same: dict[str, Any]) -> Iterator[int]:
+    for number, line in enumerate(split(output.stdin(), delimiter_from(args)), 1):
         entry = decode_line(line, number, args.key_separator)
         yield log.append(entry.value, key=key if entry.key is None else entry.key, **same)
 
@@ -131,3 +81,53 @@ def _acknowledge(offset: int, *, as_json: bool) -> bool:
         output.silence_stdout()
         return False
     return True
+
+
+COMMANDS = (
+    Command(
+        "append",
+        _append,
+        [
+            LOG,
+            argument("value", required=False, help="the value, or - for standard input (the default)"),
+            option("--key", metavar="KEY", help="the key of the record (with --lines: of every record)"),
+            option(
+                "--header",
+                "headers",
+                metavar="NAME=VALUE",
+                type=parse_header,
+                multiple=True,
+                help="a header; may be given again; NAME alone is a header without a value (null)",
+            ),
+            option(
+                "--timestamp",
+                metavar="TIME",
+                type=parse_time,
+                help="ISO 8601 (UTC where no zone is given) or int microseconds since the epoch; default: now",
+            ),
+            flag("--tombstone", help="append a null value: the key is deleted"),
+            flag("--lines", help="every line of standard input is a record"),
+            *delimiter_options("with --lines: what ends a line"),
+            option(
+                "--key-separator",
+                metavar="TEXT",
+                type=parse_delimiter,
+                help=r"with --lines: a line is KEY, TEXT, VALUE; \n \t \r \0 and \\ are understood",
+            ),
+            flag("--sync", help="have each record on disk before its offset is printed"),
+            *config_options(),
+        ],
+        story=(
+            "The value is the argument, or standard input to its end (byte for byte, of any length that\n"
+            "fits a segment, never held in memory as a whole). With --lines every line is a\n"
+            "record. The log is created if it does not exist. With --sync a printed offset is on disk."
+        ),
+        examples=[
+            "seglog append orders 'hello' --key user-1 --header source=web",
+            "seglog append orders - < photo.jpg",
+            r"tr ' ' '\t' < pairs.txt | seglog append orders --lines --key-separator '\t' --sync",
+            "seglog append orders --key user-1 --tombstone",
+            "seglog append orders 'first' --segment-bytes 64MiB --retention-age 7d",
+        ],
+    ),
+)

@@ -1,0 +1,54 @@
+"""The commands of `seglog` by name: where each one is declared, and its line in `seglog --help`.
+
+The help lists this table and imports no command; `frame.Program` imports the module of the command that runs. To add a
+command, declare it in a module's COMMANDS and add it here: tests/cli/test_help.py compares the two.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Entry(NamedTuple):
+    """module: below seglog.cli; summary: one line, without a capital and without a full stop."""
+
+    module: str
+    summary: str
+
+
+SECTIONS: dict[str, dict[str, Entry]] = {
+    "Records": {
+        "append": Entry("write", "append records and print their offsets"),
+        "read": Entry("read", "print one record or a range of records"),
+        "tail": Entry("read", "print the last records, and follow the log as it grows"),
+        "import": Entry("transfer", "append the records of a file"),
+        "export": Entry("transfer", "write records to a file"),
+    },
+    "Logs": {
+        "info": Entry("inspect", "show what a log holds, its config and its segments"),
+        "verify": Entry("mending", "check every byte of a log, a topic or a directory of topics, change nothing"),
+        "repair": Entry(
+            "mending", "set damage aside, so that the rest of a log, a topic or a directory of topics can be used"
+        ),
+        "truncate": Entry("care", "drop all records from an offset on"),
+        "expire": Entry("care", "drop the oldest segments that retention no longer keeps"),
+    },
+    "Logs that are compacted by key": {
+        "compact": Entry("keyed", "keep of every key its latest record"),
+        "explain": Entry("keyed", "say why a record is still there, or why it is not"),
+        "pin": Entry("keyed", "register a follower, so that no tombstone goes before it has read it"),
+        "audit": Entry("audit", "count keys, and list latest values that a consumer group did not receive"),
+    },
+    "Topics and servers": {
+        "topics": Entry("topics", "list, create, alter and delete topics"),
+        "groups": Entry("groups", "show consumer groups and their lag; reset or delete one"),
+        "serve": Entry("serve", "serve topics over HTTP"),
+        "token": Entry("serve", "make a token for the server, and add it to a file of tokens"),
+    },
+    "Other": {
+        "completion": Entry("completion", "print the completion script for bash, zsh or fish"),
+        "demo": Entry("play", "run the demo: real data through a log and through Spark, with figures and pictures"),
+    },
+}
+
+COMMANDS: dict[str, Entry] = {name: entry for section in SECTIONS.values() for name, entry in section.items()}

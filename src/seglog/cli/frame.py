@@ -1,0 +1,353 @@
+r"""How a command is declared and parsed: click, with commands that load when they run.
+
+    Program    `seglog`: lists seglog.cli.catalog, imports the module of the one command that runs
+    Command    a command or a verb: story, examples, parameters, and the function that runs it
+    Verbs      a command with commands of its own, of which the first may be left out (`seglog topics shop`)
+
+A parameter is an `option` or an `argument`, with a function that parses its text (seglog.terminal.units). Options and
+arguments come in any order. A negative number is a value, never an option: `seglog append temperatures -5`.
+What click refuses becomes InvalidArgument in seglog.cli.main.
+"""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentTypeError
+from importlib import import_module
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from seglog.cli.catalog import COMMANDS, SECTIONS
+from seglog.errors import InvalidArgument
+from seglog.terminal.exits import Exit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from click.shell_completion import CompletionItem
+
+Args = SimpleNamespace
+"""The values of a command's parameters, by name; None for an option that was not given."""
+
+_GUARD = "\0"  # before a word that looks like a negative number; no word of a process can hold it
+_NUMBER = re.compile(r"-\.?\d")
+_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+
+
+# --- parameters -----------------------------------------------------------------------------------------------------
+
+
+class Parsed(click.ParamType[Any]):
+    """A type made of a function from text to a value, which raises ArgumentTypeError or InvalidArgument."""
+
+    name = "text"
+
+    def __init__(self, parse: Callable[[str], Any]) -> None:
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Parse text; a default that is not text stays as it is."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._parse(value)
+        except (ArgumentTypeError, InvalidArgument) as error:
+            self.fail(str(error), param, ctx)
+
+
+class File(click.ParamType[str]):
+    """A path, which shells complete."""
+
+    name = "path"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Let the shell list files."""
+        return _files(incomplete)
+
+
+def _files(incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+class Option(click.Option):
+    """An option; `group` is the heading it is listed under."""
+
+    group: str | None = None
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        """Convert the value, without the guard before a negative number."""
+        return super().type_cast_value(ctx, _unguarded(value))
+
+
+class Argument(click.Argument):
+    """A positional argument."""
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        """Convert the value, without the guard before a negative number."""
+        return super().type_cast_value(ctx, _unguarded(value))
+
+
+def option(
+    *names: str,
+    help: str,
+    type: Callable[[str], Any] | click.ParamType[Any] | None = None,
+    choices: Sequence[str] | None = None,
+    group: str | None = None,
+    **more: Any,
+) -> Option:
+    """Declare an option; `more` is click's own: metavar, default, multiple, is_flag, flag_value, required."""
+    found = Option(list(names), help=help, type=_type(type, choices), **({"default": None} | more))
+    found.group = group
+    return found
+
+
+def flag(*names: str, help: str, group: str | None = None) -> Option:
+    """Declare an option without a value: False unless it is given."""
+    return option(*names, help=help, group=group, is_flag=True, default=False)
+
+
+def argument(
+    name: str,
+    *,
+    help: str,
+    type: Callable[[str], Any] | click.ParamType[Any] | None = None,
+    choices: Sequence[str] | None = None,
+    required: bool = True,
+    nargs: int = 1,
+    metavar: str | None = None,
+) -> Argument:
+    """Declare a positional argument; nargs -1: one or more, or none where it is not required."""
+    shown = (metavar or name.upper()) + ("..." if nargs < 0 else "")
+    shown = shown if required else f"[{shown}]"
+    return Argument([name], help=help, type=_type(type, choices), required=required, nargs=nargs, metavar=shown)
+
+
+def _type(parse: Callable[[str], Any] | click.ParamType[Any] | None, choices: Sequence[str] | None) -> Any:
+    if choices is not None:
+        return click.Choice(choices)
+    return parse if parse is None or isinstance(parse, click.ParamType) else Parsed(parse)
+
+
+def _unguarded(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.removeprefix(_GUARD)
+    return type(value)(map(_unguarded, value)) if isinstance(value, (list, tuple)) else value
+
+
+def refuse_together(args: Args, *names: str) -> None:
+    """Raise InvalidArgument where more than one of these options was given."""
+    given = [f"--{name.replace('_', '-')}" for name in names if getattr(args, name) not in (None, False)]
+    if len(given) > 1:
+        raise InvalidArgument(f"{' and '.join(given)} exclude each other; give one of them")
+
+
+# --- commands -------------------------------------------------------------------------------------------------------
+
+
+class _Described(click.Command):
+    """A command with a story and examples in its help."""
+
+    story = ""
+    examples: tuple[str, ...] = ()
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the summary and the story, the story's lines as they are."""
+        super().format_help_text(ctx, formatter)
+        if self.story:
+            formatter.write_paragraph()
+            formatter.write("".join(f"  {line}".rstrip() + "\n" for line in self.story.splitlines()))
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples as they are."""
+        if self.examples:
+            formatter.write_paragraph()
+            formatter.write("Examples:\n" + "".join(f"  {example}\n" for example in self.examples))
+
+
+class Command(_Described):
+    """A command: parameters, what runs it, and its help."""
+
+    def __init__(
+        self,
+        name: str,
+        run: Callable[[Args], int],
+        params: Iterable[click.Parameter],
+        *,
+        summary: str | None = None,
+        story: str = "",
+        examples: Sequence[str] = (),
+    ) -> None:
+        """summary: default: the catalog's. story: paragraphs for the help, printed as they are."""
+        self.summary = COMMANDS[name].summary if summary is None else summary
+        self.story, self.examples = story, tuple(examples)
+        self._run = run
+        super().__init__(
+            name,
+            params=[*params, *_common()],
+            help=f"{self.summary[0].upper()}{self.summary[1:]}.",
+            short_help=self.summary,
+            context_settings=_SETTINGS,
+        )
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words; those that look like negative numbers are values."""
+        end = args.index("--") if "--" in args else len(args)
+        guarded = [_GUARD + word if _NUMBER.match(word) else word for word in args[:end]]
+        return super().parse_args(ctx, [*guarded, *args[end:]])
+
+    def invoke(self, ctx: click.Context) -> int:
+        """Run the command and return its exit code."""
+        return int(self._run(Args(**ctx.params)))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options below their headings."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = None if isinstance(param, click.Argument) else param.get_help_record(ctx)
+            if record is not None:
+                groups.setdefault(getattr(param, "group", None) or "Options", []).append(record)
+        for heading in sorted(groups, key=lambda heading: heading != "Options"):
+            with formatter.section(heading):
+                formatter.write_dl(groups[heading])
+
+
+def _common() -> tuple[Option, Option]:
+    return (
+        flag("--json", help="results on stdout and errors on stderr as JSON objects"),
+        flag("--traceback", help="show Python's trace of an error (or set SEGLOG_TRACEBACK=1)"),
+    )
+
+
+class Verbs(_Described, click.Group):
+    """A command with commands of its own. Where none is named, the first one is meant."""
+
+    def __init__(self, name: str, verbs: Sequence[Command], *, story: str = "", examples: Sequence[str]) -> None:
+        self.summary, self.story, self.examples = COMMANDS[name].summary, story, tuple(examples)
+        self._default = str(verbs[0].name)
+        super().__init__(
+            name,
+            commands=list(verbs),
+            help=f"{self.summary[0].upper()}{self.summary[1:]}.",
+            short_help=self.summary,
+            context_settings=_SETTINGS,
+            no_args_is_help=False,
+        )
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the verb first: options of the verb may come before it, and the default verb may be left out."""
+        if not args and not ctx.resilient_parsing:
+            show_help_instead(ctx)
+        flags = next((number for number, word in enumerate(args) if not word.startswith("-")), len(args))
+        completing = ctx.resilient_parsing and flags == len(args)  # the next word may be a verb
+        if not completing and not any(word in ("-h", "--help") for word in args[:flags]):
+            verb = args[flags] if flags < len(args) else ""
+            self._refuse_misspelled(ctx, verb, args[flags + 1 :])
+            rest = args[flags + 1 :] if verb in self.commands else args[flags:]
+            args = [verb if verb in self.commands else self._default, *args[:flags], *rest]
+        return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete a verb, or the first argument of the default one, which is a path."""
+        return [*super().shell_complete(ctx, incomplete), *_files(incomplete)]
+
+    def _refuse_misspelled(self, ctx: click.Context, word: str, rest: list[str]) -> None:
+        """Raise UsageError for a word like a verb that other words follow, as in `topics craete shop orders`."""
+        if word in self.commands or all(one.startswith("-") for one in rest) or ctx.resilient_parsing:
+            return
+        if meant := did_you_mean(word, self.commands):
+            raise click.UsageError(f"no such command {word!r}{meant}", ctx)
+
+
+def show_help_instead(ctx: click.Context) -> None:
+    """Print the help on stderr and end with the code of a wrong command line: nothing was asked for."""
+    click.echo(ctx.get_help(), err=True)
+    ctx.exit(Exit.USAGE)
+
+
+class Program(click.Group):
+    """`seglog`: commands by the catalog, each imported when it is needed."""
+
+    def __init__(self, *, story: str, epilog: str, version: str) -> None:
+        self._epilog = epilog
+        shown = Option(
+            ["-V", "--version"], is_flag=True, is_eager=True, expose_value=False, help="print the version and exit"
+        )
+        shown.callback = lambda ctx, _, wanted: _show_version(ctx, version) if wanted else None
+        super().__init__("seglog", help=story, params=[shown], context_settings=_SETTINGS, no_args_is_help=False)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names, in the catalog's order."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command, None for an unknown name."""
+        return load(cmd_name) if cmd_name in COMMANDS else None
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words before the command; without any, show the help."""
+        if not args and not ctx.resilient_parsing:
+            show_help_instead(ctx)
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; of an unknown one the error names those that are spelled like it."""
+        if args[0] not in COMMANDS and not ctx.resilient_parsing:
+            raise click.UsageError(f"no such command {args[0]!r}{did_you_mean(args[0], COMMANDS)}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the catalog; imports no command."""
+        width = max(map(len, COMMANDS))
+        for heading, section in SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), entry.summary) for name, entry in section.items()])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the epilog as it is."""
+        formatter.write_paragraph()
+        formatter.write(self._epilog)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete a command's name from the catalog."""
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in COMMANDS if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=COMMANDS[name].summary) for name in names]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def load(name: str) -> click.Command:
+    """Import and return the command of a name in the catalog."""
+    module = import_module(f"seglog.cli.{COMMANDS[name].module}")
+    found: click.Command = next(command for command in module.COMMANDS if command.name == name)
+    return found
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return "; did you mean ...?" with the known words that are spelled like `word`, or nothing."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, list(known), cutoff=0.6)
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+
+def refusal(error: click.ClickException) -> str:
+    """Return what click refused as one sentence, with a pointer to the help."""
+    if isinstance(error, click.NoSuchOption):
+        text = f"no such option {error.option_name!r}" + did_you_mean(error.option_name, error.possibilities or ())
+    else:
+        text = error.format_message().replace(_GUARD, "").rstrip(".")
+        text = f"{text[:1].lower()}{text[1:]}"
+    context = getattr(error, "ctx", None)
+    return f"{text}; see `{context.command_path} --help`" if context is not None else text
+
+
+def _show_version(ctx: click.Context, version: str) -> None:
+    click.echo(version)
+    ctx.exit()
