@@ -222,11 +222,16 @@ def _all_of_length(length: int, rows: int) -> ByteRows:
 def _header_rows(column: pa.ChunkedArray) -> ByteRows:
     if pa.types.is_null(column.type):
         return _all_of_length(0, len(column))
-    key, value = _pair_types(column.type)
-    if key is None or value is None or not is_text(key) or not (is_text(value) or is_bytes(value)):
+    if not is_headers(column.type):
         wanted = "list<struct<key: string, value: binary>> or map<string, binary>"
         raise InvalidType(f"column 'headers' must be {wanted}, not {column.type}")
     return joined([_header_chunk(chunk) for chunk in column.chunks])
+
+
+def is_headers(kind: Any) -> bool:
+    """Whether a column of this type holds headers."""
+    key, value = _pair_types(kind)
+    return key is not None and value is not None and is_text(key) and (is_text(value) or is_bytes(value))
 
 
 def _pair_types(kind: Any) -> tuple[Any, Any]:
@@ -245,8 +250,8 @@ def _header_chunk(chunk: pa.Array) -> ByteRows:
     if not len(chunk):
         return _all_of_length(0, 0)
     refuse_damaged(chunk, "headers")
-    keys, values = _pairs(chunk)
-    items = _items(chunk, keys.lengths.size)
+    keys, values = header_pairs(chunk)
+    items = header_items(chunk, keys.lengths.size)
     addresses, lengths = np.empty(len(chunk), np.int64), np.empty(len(chunk), np.int64)
     fault, row = measure_headers(items, keys[:2], values.lengths, lengths)
     if fault:
@@ -256,7 +261,7 @@ def _header_chunk(chunk: pa.Array) -> ByteRows:
     return ByteRows(addresses, lengths, (data,))
 
 
-def _pairs(chunk: pa.Array) -> tuple[ByteRows, ByteRows]:
+def header_pairs(chunk: pa.Array) -> tuple[ByteRows, ByteRows]:
     """Find all keys and values of a chunk, also those that no row of it takes."""
     if pa.types.is_map(chunk.type):
         return chunk_rows(chunk.keys, "headers"), chunk_rows(chunk.items, "headers")
@@ -268,7 +273,7 @@ def _pairs(chunk: pa.Array) -> tuple[ByteRows, ByteRows]:
     return keys, values
 
 
-def _items(chunk: pa.Array, count: int) -> Array:
+def header_items(chunk: pa.Array, count: int) -> Array:
     """int64[rows, 2]: start and stop of each row's headers among the chunk's pairs."""
     offsets = chunk.offsets.to_numpy().astype(np.int64)
     items = np.stack([offsets[:-1], offsets[1:]], axis=1)

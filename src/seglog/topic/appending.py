@@ -15,12 +15,13 @@ from seglog.topic.once import (
     OnceMemory,
     OnceWindow,
     Share,
+    agreeing,
     checked_once,
     digest_of,
     hash_of,
     mark_of,
-    refuse_other,
     with_mark,
+    without_mark,
 )
 from seglog.topic.partitioner import partition_of
 
@@ -74,7 +75,7 @@ class Appending:
         if once is None:
             number = self.route(key, None) if partition is None else partition
             return number, self._logs[number].append(
-                value, key=key, timestamp=timestamp, headers=headers, expected_offset=expected_offset
+                value, key=key, timestamp=timestamp, headers=without_mark(headers), expected_offset=expected_offset
             )
         key, value = checked_key(key), None if value is None else checked_bytes(value, "value")
 
@@ -103,7 +104,7 @@ class Appending:
 
         if once is None:
             number = self.route(key, None) if partition is None else partition
-            return number, put(self._logs[number], headers)
+            return number, put(self._logs[number], without_mark(headers))
         if digest is None:
             raise InvalidArgument("a streamed append with once needs digest, the XXH64 of the value")
         return self._append_once(checked_once(once), checked_key(key), digest, partition, headers, put)
@@ -119,9 +120,9 @@ class Appending:
     ) -> tuple[int, int]:
         digest = digest_of(hash_of(key), value_hash)
         with self._memory.alone(once) as stored:
-            if stored:
-                refuse_other(once, stored, (1, digest))
-                return stored[0].partition, stored[0].first
+            for share in agreeing(once, stored, (1, digest)):
+                if share.verified:
+                    return share.partition, share.first
             number = self.route(key, once) if partition is None else partition
             mark = mark_of(once, Share(number, 0, 1, digest))
             offset = put(self._logs[number], with_mark(headers, mark))
@@ -136,52 +137,68 @@ class Appending:
         """Append rows; see Topic.append_batch."""
         if once is not None:
             return self._append_batch_once(data, partition, checked_once(once))
-        parts, turn = self._shares(data, partition, self._turn)
+        parts, turn = self._shares(_unmarked(data), partition, self._turn)
         offsets = _each(parts, lambda number, part: self._logs[number].append_batch(part))
         self._turn = turn
         return offsets
 
-    def _shares(
-        self, data: pa.Table | pa.RecordBatch, partition: int | None, turn: int
-    ) -> tuple[dict[int, pa.Table], int]:
+    def _shares(self, table: pa.Table, partition: int | None, turn: int) -> tuple[dict[int, pa.Table], int]:
         """Return partition -> its rows, and the next turn."""
-        from seglog.topic.split import as_table, split_by_partition  # noqa: PLC0415 - pyarrow and numba load when used
+        from seglog.topic.split import split_by_partition  # noqa: PLC0415 - pyarrow and numba load when used
 
         if partition is None:
-            return split_by_partition(data, len(self._logs), turn)
-        table = as_table(data)
+            return split_by_partition(table, len(self._logs), turn)
         return ({partition: table} if table.num_rows else {}), turn
 
     def _append_batch_once(self, data: pa.Table | pa.RecordBatch, partition: int | None, once: str) -> dict[int, range]:
         from seglog.topic.once_batch import digest_of_rows  # noqa: PLC0415 - pyarrow and numba load when used
-        from seglog.topic.split import as_table  # noqa: PLC0415 - as above
 
-        table = as_table(data)
+        table = _unmarked(data)
         parts, _ = self._shares(table, partition, self.route(None, once))
         digest = digest_of_rows(table)
         with self._memory.alone(once) as stored:
-            refuse_other(once, stored, {number: (part.num_rows, digest) for number, part in parts.items()})
-            return _each(parts, lambda number, part: self._complete(once, number, part, digest, stored))
+            known = agreeing(once, stored, {number: (part.num_rows, digest) for number, part in parts.items()})
+            own = digest if len(parts) == 1 else None
+            return _each(
+                parts,
+                lambda number, part: self._complete(
+                    once, Share(number, 0, part.num_rows, digest, own=own), part, known
+                ),
+            )
 
-    def _complete(self, once: str, number: int, part: pa.Table, digest: int, stored: tuple[Share, ...]) -> range:
+    def _complete(self, once: str, share: Share, part: pa.Table, stored: list[Share]) -> range:
         """Append what is missing of a share behind the pieces that are stored; return the offsets of all of it.
 
         Where a crash had parted it and others have appended since: those of its last piece.
         """
-        from seglog.topic.once_batch import marked, rows_there  # noqa: PLC0415 - pyarrow and numba load when used
+        from seglog.topic.once_batch import digest_of_rows, marked, rows_there  # noqa: PLC0415 - as above
 
-        pieces, log, done = [share for share in stored if share.partition == number], self._logs[number], 0
+        pieces, log, done = [one for one in stored if one.partition == share.partition], self._logs[share.partition], 0
         if pieces:
             last = pieces[-1]
             done = last.rows if last.whole else last.row + rows_there(part, log, last)
         if done < part.num_rows:
-            share = Share(number, 0, part.num_rows, digest, done)
-            offsets = log.append_batch(marked(part.slice(done), mark_of(once, share)))
+            rest = part.slice(done)
+            own = digest_of_rows(rest) if done or share.own is None else share.own
+            share = share._replace(row=done, own=own)
+            offsets = log.append_batch(marked(rest, mark_of(once, share)))
             pieces.append(share._replace(first=offsets.start))
         else:
-            pieces[-1] = pieces[-1]._replace(whole=True)
+            pieces[-1] = pieces[-1]._replace(whole=True, verified=True)
         self._memory.remember(once, pieces[-1])
         return _joined(pieces)
+
+
+def _unmarked(data: pa.Table | pa.RecordBatch) -> pa.Table:
+    """Return a batch as a table whose rows carry no mark; InvalidType where it is neither."""
+    from seglog.topic.split import as_table  # noqa: PLC0415 - pyarrow and numba load when used
+
+    table = as_table(data)
+    if "headers" not in table.schema.names:
+        return table
+    from seglog.topic.once_batch import without_marks  # noqa: PLC0415 - as above
+
+    return without_marks(table)
 
 
 def _joined(pieces: list[Share]) -> range:

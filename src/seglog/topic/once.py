@@ -5,9 +5,16 @@ between the two: after a crash the memory is read from the partitions' ends.
 
     seglog-once: <rows> <digest> <key>          rows: of this append in this partition; digest: 16 hex digits
     seglog-once: <row>/<rows> <digest> <key>    from row `row` on, where a crash had left only those before
+    seglog-once: <rows> <digest>:<own> <key>    own: the digest of these rows, where they are not the whole append
 
 The digest is that of the whole append, in all partitions: XXH64 over the XXH64 (seed 0) of every row's key and then of
-every row's value, 8 bytes each, little endian, 0 for a null; so a streamed value can be known by its own.
+every row's value, 8 bytes each, little endian, 0 for a null; so a streamed value can be known by its own. Headers and
+timestamps are not part of it: a retry may carry others, and gets the answer of the first append.
+
+Only appends with a key write the header: the others lose it (`without_mark`). A log that was written without a topic
+may hold any header, so a mark that is read back counts only as far as the records at its offset have its digest. A
+share of which only a part is there, or whose mark does not tell `own`, cannot be checked alone: it is compared with the
+rows of the retry, and never refuses another payload.
 
 Knows logs, and nothing of Arrow before it is needed.
 """
@@ -24,7 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xxhash import xxh64_intdigest
 
-from seglog.errors import InvalidArgument, InvalidType, OnceConflict
+from seglog.errors import InvalidArgument, InvalidType, OnceConflict, SeglogError
 from seglog.record import checked_headers
 
 if TYPE_CHECKING:
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
 HEADER = "seglog-once"
 MAX_KEY = 200
 _KEY = re.compile(r"[ -~]{1,200}")
-_MARK = re.compile(rb"(?:([0-9]{1,18})/)?([0-9]{1,18}) ([0-9a-f]{16}) ([ -~]{1,200})")
+_MARK = re.compile(rb"(?:([0-9]{1,18})/)?([0-9]{1,18}) ([0-9a-f]{16})(?::([0-9a-f]{16}))? ([ -~]{1,200})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +64,8 @@ WINDOW = OnceWindow()
 class Share(NamedTuple):
     """What an append put into one partition: rows `row` to `rows` of its share, at `first` and the offsets behind.
 
-    whole: all of them are known to be there; read from a log after a crash, the last ones may not.
+    whole: all of them are known to be there; read from a log after a crash, the last ones may not. own: the digest of
+    these rows where that is not `digest`. verified: this process wrote them, or their digest was computed again.
     """
 
     partition: int
@@ -66,6 +74,13 @@ class Share(NamedTuple):
     digest: int
     row: int = 0
     whole: bool = True
+    own: int | None = None
+    verified: bool = True
+
+    @property
+    def stop(self) -> int:
+        """The offset after the last row, if all of them are there."""
+        return self.first + self.rows - self.row
 
 
 def checked_once(once: object) -> str:
@@ -90,38 +105,76 @@ def digest_of(key: int, value: int) -> int:
 def mark_of(once: str, share: Share) -> bytes:
     """Return the header's value for what is about to be appended."""
     rows = f"{share.row}/{share.rows}" if share.row else str(share.rows)
-    return f"{rows} {share.digest:016x} {once}".encode()
+    own = "" if share.own is None or share.own == share.digest else f":{share.own:016x}"
+    return f"{rows} {share.digest:016x}{own} {once}".encode()
 
 
 def with_mark(headers: Iterable[Header], mark: bytes) -> Headers:
-    """Return headers with this mark and no other, as a copied record may have one."""
+    """Return headers with this mark and no other."""
+    return ((HEADER, mark), *without_mark(headers))
+
+
+def without_mark(headers: Iterable[Header]) -> Headers:
+    """Return headers without a mark, which a copied record may have; InvalidType where one is no header."""
     if headers == ():
-        return ((HEADER, mark),)
-    return ((HEADER, mark), *(pair for pair in checked_headers(headers) if pair[0] != HEADER))
+        return ()
+    return tuple(pair for pair in checked_headers(headers) if pair[0] != HEADER)
 
 
 def read_mark(value: bytes | None, partition: int, offset: int) -> tuple[str, Share] | None:
-    """Return what a header's value says; None where it is somebody else's."""
+    """Return what a header's value says, not verified; None where it is not one of ours."""
     found = _MARK.fullmatch(value or b"")
     if found is None:
         return None
-    row, rows, digest, once = found.groups()
-    share = Share(partition, offset, int(rows), int(digest, 16), int(row or 0))
-    return once.decode(), share._replace(whole=share.rows - share.row <= 1)
+    row, rows, digest, own, once = found.groups()
+    share = Share(partition, offset, int(rows), int(digest, 16), int(row or 0), whole=False, verified=False)
+    return once.decode(), share._replace(own=None if own is None else int(own, 16))
 
 
-def refuse_other(once: str, stored: Iterable[Share], wanted: dict[int, tuple[int, int]] | tuple[int, int]) -> None:
-    """Raise OnceConflict unless what is stored is a part of what is wanted.
+def agreeing(once: str, stored: Iterable[Share], wanted: dict[int, tuple[int, int]] | tuple[int, int]) -> list[Share]:
+    """Return the shares that are a part of what is wanted; OnceConflict where a verified one is not.
 
     wanted: (rows, digest), for a batch by partition.
     """
+    found = []
     for share in stored:
         expected = wanted if isinstance(wanted, tuple) else wanted.get(share.partition)
-        if (share.rows, share.digest) != expected:
+        if (share.rows, share.digest) == expected:
+            found.append(share)
+        elif share.verified:
             raise OnceConflict(
                 f"once={once!r} was used before for another payload, at partition {share.partition}, offset "
                 f"{share.first}; nothing was stored. A key stands for one append: take a new one for other records"
             )
+    return found
+
+
+def verify(log: Log, share: Share) -> Share:
+    """Return a share as verified if the records at its offset are its rows, else as it is; raises nothing of the log's.
+
+    What is damaged, or was removed by compaction or retention, cannot be verified any more. Of several rows the last
+    may be equal ones of another append, so a retry still compares them all (`whole`).
+    """
+    if not 0 < share.rows - share.row <= log.next_offset - share.first:
+        return share
+    if share.row and share.own is None:
+        return share
+    try:
+        digest = _digest_at(log, share.first, share.stop)
+    except SeglogError:
+        return share
+    expected = share.digest if share.own is None else share.own
+    return share._replace(whole=share.stop == share.first + 1, verified=True) if digest == expected else share
+
+
+def _digest_at(log: Log, first: int, stop: int) -> int | None:
+    """Return the digest of the records first..stop, None where one is missing."""
+    if stop - first == 1:
+        record = log.read(first)
+        return digest_of(hash_of(record.key), hash_of(record.value))
+    from seglog.topic.once_batch import digest_at  # noqa: PLC0415 - pyarrow and numba load when first used
+
+    return digest_at(log, first, stop)
 
 
 class OnceMemory:
@@ -168,11 +221,14 @@ class OnceMemory:
     def remember(self, once: str, share: Share) -> None:
         """Note what was stored, in place of what was known of the same rows."""
         with self._guard:
-            known = self._known.pop(once, ())
             place = share.partition, share.row
-            self._known[once] = (*(one for one in known if (one.partition, one.row) != place), share)
-            while len(self._known) > self._window.keys:
-                self._known.popitem(last=False)
+            self._note(once, [one for one in self._known.get(once, ()) if (one.partition, one.row) != place], share)
+
+    def _note(self, once: str, known: Iterable[Share], share: Share) -> None:
+        self._known.pop(once, None)
+        self._known[once] = (*known, share)
+        while len(self._known) > self._window.keys:
+            self._known.popitem(last=False)
 
     def _stored(self, once: str) -> tuple[Share, ...]:
         if len(self._epochs) < len(self._logs):
@@ -182,7 +238,19 @@ class OnceMemory:
         if cut:  # the log was truncated since: what is there now is known to the log alone
             self._read(cut)
             known = self._known.get(once, ())
+        if not all(share.verified for share in known):
+            known = self._known[once] = self._verified(known)
         return tuple(found for share in known if (found := self._still_there(share)) is not None)
+
+    def _verified(self, known: Iterable[Share]) -> tuple[Share, ...]:
+        """Return one share for each place that marks name: the latest that the log confirms, else the latest."""
+        best: dict[tuple[int, int], Share] = {}
+        for share in known:
+            place = share.partition, share.row
+            share = share if share.verified else verify(self._logs[share.partition], share)
+            if share.verified or place not in best or not best[place].verified:
+                best[place] = share
+        return tuple(best.values())
 
     def _still_there(self, share: Share) -> Share | None:
         """Return a share as its log has it now: a poisoned one takes back what was never synced, and its end moves.
@@ -192,8 +260,7 @@ class OnceMemory:
         end = self._logs[share.partition].next_offset
         if share.first >= end:
             return None
-        reaches = share.first + share.rows - share.row <= end
-        return share if reaches else share._replace(whole=False)
+        return share if share.stop <= end else share._replace(whole=False)
 
     def _epoch(self, partition: int) -> int:
         return self._logs[partition].view().manifest.epoch
@@ -210,7 +277,7 @@ class OnceMemory:
         for number in sorted(numbers):
             epoch = self._epoch(number)
             for once, share in self._marks(number):
-                self.remember(once, share)
+                self._note(once, self._known.get(once, ()), share)
             self._epochs[number] = epoch
 
     def _marks(self, number: int) -> Iterator[tuple[str, Share]]:

@@ -13,6 +13,7 @@ from xxhash import xxh64_intdigest
 
 from seglog.kernels.checksum import xxh64_rows
 from seglog.log.arrow_columns import byte_rows
+from seglog.log.arrow_headers import drop_header
 from seglog.log.arrow_in import ArrowBatch, timestamps_of
 from seglog.log.arrow_out import HEADERS_TYPE
 from seglog.topic.once import HEADER
@@ -30,13 +31,29 @@ def digest_of_rows(table: pa.Table) -> int:
     return digest
 
 
+def digest_at(log: Log, first: int, stop: int) -> int | None:
+    """Return the digest of the records first..stop of a log, None where one of them is missing."""
+    keys, values, rows = [], [], 0
+    for batch in log.batches(first, stop):
+        table = pa.Table.from_batches([batch])
+        keys.append(_hashes(table, "key").tobytes())
+        values.append(_hashes(table, "value").tobytes())
+        rows += table.num_rows
+    return xxh64_intdigest(b"".join(keys + values)) if rows == stop - first else None
+
+
+def without_marks(table: pa.Table) -> pa.Table:
+    """Return a batch whose rows carry no mark, as copied records may; the table itself where none does."""
+    return drop_header(table, HEADER)
+
+
 def rows_there(table: pa.Table, log: Log, share: Share) -> int:
     """Return how many rows of a share, all of which are `table`, are in the log, from share.row on.
 
     A crash may have left only the first ones, with other records behind. Rows that a compaction or retention took were
     there. Equal rows that somebody else appended are told by their time, unless the caller names other ones by now.
     """
-    stop: int = min(share.first + share.rows - share.row, log.next_offset)
+    stop: int = min(share.stop, log.next_offset)
     stored = log.to_arrow(share.first, stop)
     at = stored["offset"].to_numpy() - share.first + share.row
     same = _same_times(stored, table, at)
@@ -74,7 +91,7 @@ def _hashes(table: pa.Table, name: str) -> Array:
 
 
 def marked(share: pa.Table, mark: bytes) -> pa.Table:
-    """Return a share, of at least one row, whose first row has this mark and no other.
+    """Return a share, of at least one row without marks, whose first row has this mark.
 
     InvalidType or InvalidArgument where that row is none that a log takes.
     """
@@ -107,5 +124,5 @@ def _with_mark(headers: Any, mark: bytes, kind: Any) -> list[Any]:
     text = pa.types.is_string(values) or pa.types.is_large_string(values) or pa.types.is_string_view(values)
     own: str | bytes = mark.decode() if text else mark
     if pa.types.is_map(kind):
-        return [(HEADER, own), *(pair for pair in headers or () if pair[0] != HEADER)]
-    return [{"key": HEADER, "value": own}, *(pair for pair in headers or () if pair["key"] != HEADER)]
+        return [(HEADER, own), *(headers or ())]
+    return [{"key": HEADER, "value": own}, *(headers or ())]

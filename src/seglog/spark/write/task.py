@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seglog.spark.write.destination import Destination, Share, find
+from seglog.topic.once_batch import without_marks
 from seglog.topic.split import split_by_partition
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class StagingTask:
         if self._waiting:
             for topic, rows in self._by_topic(pa.Table.from_batches(self._waiting)):
                 taken = [name for name in rows.column_names if name in _TAKEN]
-                self._write_to(self._destination(topic), rows.select(taken))
+                self._write_to(self._destination(topic), without_marks(rows.select(taken)))
         self._waiting, self._waiting_bytes = [], 0
 
     def _by_topic(self, rows: pa.Table) -> Iterator[tuple[str | None, pa.Table]]:
