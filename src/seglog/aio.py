@@ -23,6 +23,7 @@ from seglog.log.log import Log
 from seglog.log.opening import Expose, Mode, open_log
 from seglog.log.tail import FIRST_WAIT, LONGEST_WAIT
 from seglog.record import Header, Record, checked_bytes
+from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +49,7 @@ async def open(  # noqa: A001 - seglog.aio.open reads as seglog.open
     return AsyncLog(await asyncio.to_thread(open_log, place, config, mode=mode, expose=expose))
 
 
-class AsyncLog:
+class AsyncLog(Uncopied):
     """A log whose calls are awaited. `log` is the log underneath."""
 
     def __init__(self, log: Log) -> None:

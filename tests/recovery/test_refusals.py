@@ -174,6 +174,7 @@ def test_19_a_read_error_while_opening_cuts_nothing(scene: Any, opening: str) ->
         log.close()
         pytest.fail("a read failed and nobody said so")
     assert at > 5
+    faulty.fault = None
     log.close()
     assert scene.values() == values[: {"after a close": 18, "after a crash": 20, "with a torn record": 19}[opening]]
 

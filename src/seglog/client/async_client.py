@@ -11,6 +11,7 @@ from seglog.client.async_driver import AsyncDriver
 from seglog.client.async_producer import AsyncProducer
 from seglog.client.async_topic import AsyncRemoteTopic
 from seglog.client.origin import Origin, Verify
+from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncClient:
+class AsyncClient(Uncopied):
     """A `seglog serve` somewhere, for asyncio; as `Client`. Any number of tasks of one event loop may use it."""
 
     def __init__(

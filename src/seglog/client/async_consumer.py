@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from seglog.client.consuming import MAX_BYTES, MAX_RECORDS, Reading, Start
 from seglog.errors import SeglogError
+from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from seglog.topic.positions import Positions
 
 
-class AsyncRemoteConsumer:
+class AsyncRemoteConsumer(Uncopied):
     """Reads topics for a group; as `RemoteConsumer`. Get it from `AsyncClient.consumer`; one task at a time."""
 
     def __init__(self, driver: AsyncDriver, reading: Reading) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from seglog.client.flows import Retries
 from seglog.client.producing import Deliverer, Entry, Outbox, Outcome, Tally, checked_linger, ended, entry
 from seglog.errors import LogClosed, SeglogError
+from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from seglog.record import Header
 
 
-class AsyncProducer:
+class AsyncProducer(Uncopied):
     """Appends single records in the background, many with one request; as `Producer`. Get it from `AsyncClient`."""
 
     def __init__(

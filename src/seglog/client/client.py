@@ -11,6 +11,7 @@ from seglog.client.driver import Driver
 from seglog.client.origin import Origin, Verify
 from seglog.client.producer import Producer
 from seglog.client.topic import RemoteTopic
+from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Client:
+class Client(Uncopied):
     """A `seglog serve` somewhere. A context manager, safe for threads; connections are kept and shared.
 
     What is refused raises the same error as without a server, with the same attributes. A lost connection, a server

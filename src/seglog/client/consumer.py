@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from seglog.client.consuming import MAX_BYTES, MAX_RECORDS, Reading, Start
 from seglog.errors import SeglogError
+from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from seglog.topic.positions import Positions
 
 
-class RemoteConsumer:
+class RemoteConsumer(Uncopied):
     """Reads topics for a group; as `seglog.topic.groups.consumer.Consumer`. Get it from `Client.consumer`.
 
     A context manager; one thread at a time. Its partitions change only inside `poll`. Between two polls a thread of its

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 from seglog.client.flows import Retries
 from seglog.client.producing import Deliverer, Entry, Outbox, Outcome, Tally, checked_linger, ended, entry
 from seglog.errors import LogClosed, SeglogError
+from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from seglog.record import Header
 
 
-class Producer:
+class Producer(Uncopied):
     """Appends single records in the background, many with one request. Get it from `Client.producer`; safe for threads.
 
     Records of one key keep the order in which they were sent. Each is stored once, however often a request has to be

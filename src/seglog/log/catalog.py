@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -12,9 +12,10 @@ from seglog.errors import StorageError
 from seglog.format import filename, manifest
 from seglog.format.manifest import Manifest, Retired, SegmentEntry
 from seglog.log.leases import oldest_leased_version
+from seglog.log.ownership import Ownership
 from seglog.log.quarantine import link_aside
 from seglog.log.view import Views
-from seglog.storage import Storage, must_sync
+from seglog.storage import Lock, Storage, must_sync
 
 
 def read_manifest(storage: Storage, name: str = filename.MANIFEST, *, like: Manifest | None = None) -> Manifest | None:
@@ -31,13 +32,16 @@ def read_manifest(storage: Storage, name: str = filename.MANIFEST, *, like: Mani
 class Catalog:
     """The current manifest of a log that is open for writing."""
 
-    def __init__(self, storage: Storage, current: Manifest, clock: Clock, *, next_file: int) -> None:
+    def __init__(self, storage: Storage, lock: Lock, current: Manifest, clock: Clock, *, next_file: int) -> None:
+        """lock: the log's LOCK, held by the caller; current: what MANIFEST holds."""
         self._storage = storage
         self._clock = clock
         self._next_file = max(next_file, current.next_file)
         self._unlinked: set[int] = set()
         self.current = current
         self.views = Views()
+        self.ownership = Ownership(storage, lock)
+        self.ownership.installed()
 
     def new_file_number(self) -> int:
         """Return a file number that was never used; a failed attempt does not give it back."""
@@ -50,8 +54,10 @@ class Catalog:
     ) -> None:
         """Make `segments` (and other changed fields) the log's structure, in one step that survives a crash.
 
-        StorageError: nothing changed. LogPoisoned: the medium may hold either state; the writer must stop.
+        StorageError: nothing changed. LogPoisoned: the medium may hold either state, or the directory is no longer
+        this log's; the writer must stop.
         """
+        self.ownership.check()  # before tmp/ is written to
         old = self.current
         version = old.version + 1
         names = tuple(entry.name(kind) for entry in retire for kind in filename.KINDS)
@@ -67,8 +73,12 @@ class Catalog:
             **changes,  # type: ignore[arg-type] # fields of Manifest, named by the callers in this package
         )
         new.take_blocks(old)
-        write_manifest(self._storage, new)
+        write_manifest(self._storage, new, check=lambda: self._check_manifest(old))
         self.current = new
+        self.ownership.installed()
+
+    def _check_manifest(self, old: Manifest) -> None:
+        self.ownership.check_manifest(old, lambda: read_manifest(self._storage, like=old))
 
     def collect(self) -> None:
         """Unlink retired files that no reader holds any more; the next install forgets them.
@@ -77,6 +87,7 @@ class Catalog:
         """
         waiting = [retired for retired in self.current.retired if retired.version not in self._unlinked]
         if waiting:
+            self.ownership.check()
             with suppress(StorageError):
                 self._unlink(waiting)
 
@@ -90,10 +101,13 @@ class Catalog:
                 self._unlinked.add(retired.version)
 
 
-def write_manifest(storage: Storage, new: Manifest, *, replaces_damaged: bool = False) -> None:
+def write_manifest(
+    storage: Storage, new: Manifest, *, replaces_damaged: bool = False, check: Callable[[], None] | None = None
+) -> None:
     """Write a file in tmp/, sync it, keep the old one as MANIFEST.prev, rename, sync the directory.
 
     A damaged old one goes to quarantine/ instead: the MANIFEST.prev that the new one was rebuilt from stays.
+    check: called right before the old one is touched; it raises where that must not happen.
     """
     temporary = f"{filename.TMP}/{filename.MANIFEST}"
     file = storage.create(temporary, replace=True)
@@ -104,6 +118,8 @@ def write_manifest(storage: Storage, new: Manifest, *, replaces_damaged: bool = 
         storage.unlink(temporary)
         raise
     must_sync(file.datasync)
+    if check is not None:
+        check()
     if replaces_damaged:
         _keep_evidence(storage)
     else:

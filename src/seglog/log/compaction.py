@@ -274,6 +274,8 @@ class CompactingLog(LockedLog):
         live = getattr(self, "_live", None)  # closing takes it away at any moment, behind the refusal
         if self._refusal is not None:
             raise self._refusal()
+        if live is not None:
+            live.catalog.ownership.check()
         if live is not None and not is_current(live.catalog.current, plan):
             raise PlanStale(
                 "the log was truncated, expired, repaired or altered while it was compacted; it is as that left it"

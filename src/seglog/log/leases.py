@@ -12,12 +12,13 @@ import secrets
 from seglog.errors import StorageError
 from seglog.format import filename
 from seglog.storage import Lock, Storage
+from seglog.uncopied import Uncopied
 
 HOLDS_EVERYTHING = 0
 ATTEMPTS = 16
 
 
-class Lease:
+class Lease(Uncopied):
     """A reader's lease; where the directory cannot be written to, the reader goes without one."""
 
     def __init__(self, storage: Storage) -> None:

@@ -124,6 +124,7 @@ class LiveSegments:
 
     def roll(self, *, base_offset: int | None = None, dense: bool | None = None, sealed_at: int | None = None) -> int:
         """Seal the active segment and begin the next, dense or not as the old one was; return how many expired."""
+        self.catalog.ownership.check()
         old, now = self.active, self._clock()
         sealed = old.seal(now if sealed_at is None else sealed_at)
         kept = self.catalog.current.segments[:-1]
@@ -139,6 +140,7 @@ class LiveSegments:
 
     def publish(self, staged: Sequence[StagedSegment], published: dict[str, int]) -> range:
         """Add staged segments behind the last record, in one manifest; return the offsets they got."""
+        self.catalog.ownership.check()
         old, now = self.active, self._clock()
         sealed, kept = old.seal(now), self.catalog.current.segments[:-1]
         joining, end = [], old.next_offset
@@ -171,6 +173,7 @@ class LiveSegments:
         retire: Sequence[SegmentEntry],
     ) -> None:
         """Let staged segments take the place of sealed ones, in one manifest; the active segment stays."""
+        self.catalog.ownership.check()
         self._changing = True
         try:
             for staged, entry in joining:
@@ -188,6 +191,7 @@ class LiveSegments:
 
     def truncate(self, offset: int) -> None:
         """Remove the records from `offset` on: the segment that holds it ends earlier, later ones go."""
+        self.catalog.ownership.check()
         self.active.write_buffer()
         self.active.datasync()
         self.active.mark_durable(self.active.next_offset)
@@ -274,6 +278,7 @@ class LiveSegments:
 
     def _forget(self, entry: SegmentEntry) -> None:
         """Remove the files of a segment that did not come to be; what stays is set aside by the next opening."""
+        self.catalog.ownership.check()  # another log's files may have these names
         for kind in filename.KINDS:
             try:
                 self._storage.unlink(entry.name(kind))

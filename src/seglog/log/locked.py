@@ -89,6 +89,11 @@ class LockedLog(Log):
         if self._streaming:
             raise InvalidArgument("append_stream is still taking chunks: they must not write to the same log")
 
+    def _check_place(self) -> None:
+        """Raise where the directory is not this log's any more; see Log._check_place."""
+        self._check_open()
+        self._live.catalog.ownership.check()
+
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """Hold the mutex, refuse where writing is over, and poison the writer where a sync or a rollback fails."""
@@ -140,6 +145,7 @@ class LockedLog(Log):
     def sync(self) -> None:
         """Return once every appended record survives power loss; see Log.sync."""
         with self._writing():
+            self._live.catalog.ownership.check()  # also where all is synced: it may be gone
             target = self._live.active.next_offset
         self._durability.wait(target, self._sync_written)
 
@@ -155,6 +161,7 @@ class LockedLog(Log):
             target = active.next_offset
         try:
             active.datasync()
+            self._live.catalog.ownership.check()  # last: what another process removed meanwhile is not acknowledged
         except LogPoisoned as error:
             self._poison(error)
             raise
@@ -212,6 +219,7 @@ class LockedLog(Log):
     def remove(self) -> None:
         """Close the log and remove its directory."""
         with self._writing():
+            self._live.catalog.ownership.check()
             path = self.path
             self._refusal = lambda: LogClosed(f"{path}: the log was removed")  # before the first name goes
         try:

@@ -52,11 +52,16 @@ class Log(ReadableLog):
         view, offset = self.view(), checked_offset(offset)
         if not 0 <= offset <= view.next_offset:
             raise OffsetOutOfRange(offset, view.lowest_offset, view.next_offset)
+        self._check_place()
         set_pin(self._storage, name, offset, clock=self._clock)
+
+    def _check_place(self) -> None:
+        """Raise where another log, or none, is in the directory by now: its pins must not be changed."""
+        self.view()
 
     def unpin(self, name: str) -> None:
         """Forget a follower; one that is not registered is no error."""
-        self._check_open()
+        self._check_place()
         drop_pin(self._storage, name)
 
     def explain(self, offset: int) -> Explanation:

@@ -178,7 +178,7 @@ class _Opening:
         next_file = self._set_orphans_aside(manifest)
         remove_own(self.storage)
         age_out(self.storage, self.clock(), batches=COMPACTION)
-        catalog = Catalog(self.storage, manifest, self.clock, next_file=next_file)
+        catalog = Catalog(self.storage, lock, manifest, self.clock, next_file=next_file)
         cache = SegmentCache(
             self.storage, limit=wanted.open_segments_max, interval=wanted.index_interval_bytes, heal=True
         )

@@ -25,6 +25,7 @@ from seglog.log.tail import Tail
 from seglog.record import Record, checked_offset, checked_timestamp
 from seglog.segment.reader import OnCorrupt, SegmentReader
 from seglog.segment.report import RecoveryReport
+from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from seglog.storage import Storage
 
 
-class ReadableLog(ABC):
+class ReadableLog(ABC, Uncopied):
     """What can be read of a log, and what is known of it."""
 
     def __init__(self, storage: Storage, clock: Clock, recovery: RecoveryReport) -> None:

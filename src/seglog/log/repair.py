@@ -28,7 +28,7 @@ from seglog.segment.recovery import TailRecovery
 from seglog.segment.resync import find_record
 from seglog.segment.scan import Rules, StoreWalk
 from seglog.segment.sealed import read_whole, rules_of, write_lookups
-from seglog.storage import File, Storage, must_sync
+from seglog.storage import File, Lock, Storage, must_sync
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ def repair_storage(
         for name in storage.names(filename.TMP):  # of a repair that was cut short: it may be a live file's second name
             storage.unlink(f"{filename.TMP}/{name}")
         report, kept = verify_storage(storage, progress, go_on=True), list[str]()
-        repair = Repair(storage, _catalog(storage, clock, kept), clock, report)
+        repair = Repair(storage, _catalog(storage, lock, clock, kept), clock, report)
         repair.quarantined += kept
         return repair.run()
     finally:
@@ -125,7 +125,7 @@ def _by_path(problems: tuple[Problem, ...]) -> dict[str, list[Problem]]:
     return grouped
 
 
-def _catalog(storage: Storage, clock: Clock, kept: list[str]) -> Catalog:
+def _catalog(storage: Storage, lock: Lock, clock: Clock, kept: list[str]) -> Catalog:
     """Return the catalog of a log; where its manifest had to be rebuilt, `kept` gets the names of what it replaced."""
     manifest, event = read_or_rebuild(storage, clock)
     if event is not None:
@@ -133,7 +133,7 @@ def _catalog(storage: Storage, clock: Clock, kept: list[str]) -> Catalog:
         write_manifest(storage, manifest, replaces_damaged=True)
         kept += [f"{filename.QUARANTINE}/{name}" for name in storage.names(filename.QUARANTINE) if name not in before]
     numbers = [parsed.number for name in storage.names() if (parsed := filename.parse_segment_file(name)) is not None]
-    return Catalog(storage, manifest, clock, next_file=max(numbers, default=0) + 1)
+    return Catalog(storage, lock, manifest, clock, next_file=max(numbers, default=0) + 1)
 
 
 class Repair:

@@ -267,6 +267,7 @@ class LogWriter(CompactingLog):
                 self._truncate(offset)
 
     def _truncate(self, offset: int) -> None:
+        self._live.catalog.ownership.check()
         pull_back_pins(self._storage, offset, clock=self._clock)
         durable = self._durability.durable_offset
         self._durability.retreat(offset)  # first: an interrupt must not leave it ahead of the log
@@ -288,6 +289,7 @@ class LogWriter(CompactingLog):
         from seglog.log.repair import Repair  # noqa: PLC0415 - as above
 
         with self._writing():
+            self._live.catalog.ownership.check()
             if not self._live.active.empty:
                 self._live.roll()  # so that damage in it can be salvaged like that of any sealed segment
             before = self._live.catalog.current.segments

@@ -64,6 +64,12 @@ class Lock(Protocol):
         """Replace the content of the locked file; not synced."""
         ...
 
+    def is_current(self) -> bool:
+        """Whether the locked file is still the one at its name: False once it was removed, renamed or replaced, so that
+        another process can lock that name as well. One call of the system; StorageError where it fails.
+        """
+        ...
+
     def release(self) -> None:
         """Give the lock back."""
         ...

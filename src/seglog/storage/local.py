@@ -17,6 +17,7 @@ from weakref import WeakSet
 
 from seglog.errors import NotALog, StorageError
 from seglog.storage.base import Buffer, doomed_name
+from seglog.uncopied import Uncopied
 
 _PARTS_MAX = 512  # below IOV_MAX everywhere
 _COPIED_BYTES = 256 * 1024
@@ -67,7 +68,7 @@ def _let_go(descriptor: int) -> None:
         os.close(descriptor)
 
 
-class LocalFile:
+class LocalFile(Uncopied):
     """One file descriptor: `descriptor`, -1 once it is closed."""
 
     __slots__ = ("descriptor", "path")
@@ -156,7 +157,7 @@ class LocalFile:
         self.close()
 
 
-class LocalLock:
+class LocalLock(Uncopied):
     """A flock on a file. A forked child closes its copy of the descriptor, which gives nothing back."""
 
     _held: ClassVar[WeakSet[LocalLock]] = WeakSet()
@@ -165,12 +166,24 @@ class LocalLock:
         self._descriptor = descriptor
         self.path = path
         LocalLock._held.add(self)
+        status = os.fstat(descriptor)
+        self._file = status.st_dev, status.st_ino  # no other file gets this inode while the descriptor is open
 
     def write(self, data: bytes) -> None:
         """Replace the content of the locked file."""
         with _naming(self.path):
             _pwrite_rest(self._descriptor, data, 0, 0)
             os.ftruncate(self._descriptor, len(data))
+
+    def is_current(self) -> bool:
+        """Whether the locked file is still the one at its path."""
+        try:
+            status = os.stat(self.path)  # noqa: PTH116 - a writer asks this at every sync
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise _refused(error, self.path) from error
+        return self._file == (status.st_dev, status.st_ino)
 
     def release(self) -> None:
         """Give the lock back; a second call does nothing."""

@@ -82,7 +82,9 @@ class MemoryFile:
 class MemoryLock:
     """A lock on a node."""
 
-    def __init__(self, node: _Node, *, shared: bool) -> None:
+    def __init__(self, storage: MemoryStorage, name: str, node: _Node, *, shared: bool) -> None:
+        self._storage = storage
+        self._name = name
         self._node: _Node | None = node
         self._shared = shared
 
@@ -90,6 +92,10 @@ class MemoryLock:
         """Replace the content of the locked file."""
         if self._node is not None:
             self._node.data[:] = data
+
+    def is_current(self) -> bool:
+        """Whether the locked file is still the one at its name."""
+        return self._node is not None and self._storage._nodes.get(self._name) is self._node
 
     def release(self) -> None:
         """Give the lock back; a second call does nothing."""
@@ -251,7 +257,7 @@ class MemoryStorage:
                 node.shared += 1
             else:
                 node.exclusive = True
-            return MemoryLock(node, shared=shared)
+            return MemoryLock(self, name, node, shared=shared)
 
     def remove_directory(self, directory: str) -> None:
         """Forget a directory and all that is in it."""

@@ -62,14 +62,19 @@ class DiskFile:
 class DiskLock:
     """A lock on a file. What is written into it is left out of the journal: no proof rests on it."""
 
-    def __init__(self, disk: Disk, node: Node, *, shared: bool) -> None:
+    def __init__(self, storage: DiskStorage, name: str, node: Node, *, shared: bool) -> None:
+        disk = storage.disk
         self.shared = shared
+        self._storage, self._name, self._node = storage, name, node
         self._data = disk.files[node]
         self._holders = disk.holders.setdefault(node, WeakSet())
         self._holders.add(self)
 
     def write(self, data: bytes) -> None:
         self._data[:] = data
+
+    def is_current(self) -> bool:
+        return self._storage.holds(self._name, self._node)
 
     def release(self) -> None:
         self._holders.discard(self)
@@ -201,6 +206,9 @@ class DiskStorage:
             return None
         return node, self.disk.changed.get(node, 0), len(self.disk.files.get(node, b""))
 
+    def holds(self, name: str, node: Node) -> bool:
+        return self._known(name) == node
+
     def try_lock(self, name: str, *, shared: bool = False) -> DiskLock | None:
         node = self._find(name)
         if node is None:
@@ -208,7 +216,7 @@ class DiskStorage:
             node = self._existing(name)
         if any(not (shared and holder.shared) for holder in self.disk.holders.get(node, ())):
             return None
-        return DiskLock(self.disk, node, shared=shared)
+        return DiskLock(self, name, node, shared=shared)
 
     def remove_directory(self, directory: str) -> None:
         try:

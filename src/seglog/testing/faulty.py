@@ -17,7 +17,9 @@ from seglog.errors import StorageError
 from seglog.storage import File, Lock, Storage
 from seglog.storage.base import Buffer
 
-READING = frozenset({"exists", "free_bytes", "identity", "map", "names", "open", "pread", "size", "sizes"})
+READING = frozenset(
+    {"exists", "free_bytes", "identity", "is_current", "map", "names", "open", "pread", "size", "sizes"}
+)
 SYNCING = frozenset({"datasync", "sync_directory"})
 WRITING = SYNCING | {
     *("create", "link", "make", "pwrite", "pwritev", "remove", "remove_directory", "rename", "truncate", "try_lock"),
@@ -259,6 +261,11 @@ class _FaultyLock:
     def write(self, data: bytes) -> None:
         self._storage.meet("write", self._name)
         self._inner.write(data)
+
+    def is_current(self) -> bool:
+        """See Lock.is_current."""
+        self._storage.meet("is_current", self._name)
+        return self._inner.is_current()
 
     def release(self) -> None:
         self._inner.release()

@@ -439,3 +439,19 @@ class StorageContract:
         one, other = made.try_lock("one"), made.try_lock("other")
         assert one is not None
         assert other is not None
+
+    def test_a_lock_knows_when_its_file_is_no_longer_the_one_at_its_name(self, made: Storage) -> None:
+        made.make(["removed", "moved"])
+        names = ("LOCK", "removed/LOCK", "moved/LOCK", "replaced")
+        locks = {name: made.try_lock(name) for name in names}
+        assert [lock is not None and lock.is_current() for lock in locks.values()] == [True] * 4
+        made.unlink("LOCK")
+        made.remove_directory("removed")
+        made.rename("moved", "elsewhere")
+        made.create("other")
+        made.rename("other", "replaced")
+        assert [lock is not None and lock.is_current() for lock in locks.values()] == [False] * 4
+        again = made.try_lock("LOCK")  # the name is free for another process
+        assert again is not None
+        assert again.is_current()
+        assert not locks["LOCK"].is_current()  # type: ignore[union-attr] # it was taken above

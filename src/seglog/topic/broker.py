@@ -28,6 +28,7 @@ from seglog.errors import (
     TopicExists,
     TopicNotFound,
 )
+from seglog.forks import Inheritable
 from seglog.log.opening import storage_at
 from seglog.storage import Subdirectory
 from seglog.topic import deletion, description
@@ -35,6 +36,7 @@ from seglog.topic.groups import Groups
 from seglog.topic.names import checked_name, is_name
 from seglog.topic.root import OFFSETS, open_to_read, open_to_write, refuse_other
 from seglog.topic.topic import Topic
+from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
     import os
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from seglog.topic.groups.consumer import Consumer, Start
 
 
-class Broker:
+class Broker(Inheritable, Uncopied):
     """Topics and consumer groups below one directory. A context manager; safe for threads.
 
     recovered: what opening had to set right, in words; empty after an orderly end.
@@ -70,8 +72,8 @@ class Broker:
         self.recovered: tuple[str, ...] = ()
         self._mode: Literal["a", "r"] = mode
         self._clock = clock
-        self._structure = threading.RLock()
-        self._guard = threading.RLock()
+        self._enter_child()
+        self._watch_forks()
         self._open: dict[str, Topic] = {}
         self._failed: dict[str, SeglogError] = {}
         self._coming: str | None = None  # what is being created: nobody's yet, though it may be there already
@@ -86,6 +88,10 @@ class Broker:
                 deletion.clear(self._storage)
                 self.recovered = self._groups.settle()
             self._resources = resources.pop_all()
+
+    def _enter_child(self) -> None:
+        self._structure = threading.RLock()
+        self._guard = threading.RLock()
 
     # --- topics -------------------------------------------------------------------------------------------------
 
@@ -164,6 +170,7 @@ class Broker:
             with self._guard:
                 if not description.is_topic(self._at(name)):
                     raise TopicNotFound(name)
+                self._sync_before_the_end(name)
                 try:
                     return deletion.take_away(self._storage, name)
                 finally:
@@ -174,6 +181,16 @@ class Broker:
             if topic is not None:
                 with suppress(SeglogError):  # it syncs what nobody wants any more
                     topic.close()
+
+    def _sync_before_the_end(self, name: str) -> None:
+        """Sync a topic that is to be deleted: a reader that has begun gets all that it began with.
+
+        Once the directory has moved, the partitions stop for good, and reads of them end at their durable offsets.
+        """
+        topic = self._open.get(name)
+        if topic is not None and not topic.closed:
+            with suppress(SeglogError):
+                topic.sync()
 
     def _at(self, name: str) -> Subdirectory:
         """Return the directory of a topic."""
@@ -309,5 +326,6 @@ class Broker:
 
     def _check_writable(self, what: str) -> None:
         self._check_open()
+        self._check_not_inherited("broker")
         if self._mode == "r":
             raise LogReadOnly(errno.EROFS, f'{what} needs a broker opened with mode="a"', str(self.root))

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from xxhash import xxh64_intdigest
 
 from seglog.errors import InvalidArgument, InvalidType, OnceConflict, SeglogError
+from seglog.forks import Inheritable
 from seglog.record import checked_headers
 
 if TYPE_CHECKING:
@@ -177,17 +178,21 @@ def _digest_at(log: Log, first: int, stop: int) -> int | None:
     return digest_at(log, first, stop)
 
 
-class OnceMemory:
+class OnceMemory(Inheritable):
     """The keys that a topic's partitions know; safe for threads. Read from the logs when first asked for."""
 
     def __init__(self, logs: Sequence[Log], window: OnceWindow) -> None:
         self._logs = logs
         self._window = window
-        self._guard = threading.RLock()
-        self._freed = threading.Condition(self._guard)
-        self._busy: set[str] = set()
+        self._enter_child()
+        self._watch_forks()
         self._known: OrderedDict[str, tuple[Share, ...]] = OrderedDict()  # the latest last
         self._epochs: dict[int, int] = {}  # partition -> the epoch of its log when it was read
+
+    def _enter_child(self) -> None:
+        self._guard = threading.RLock()
+        self._freed = threading.Condition(self._guard)
+        self._busy: set[str] = set()  # of threads of this process
 
     @contextmanager
     def alone(self, once: str) -> Iterator[tuple[Share, ...]]:

@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from seglog.errors import InvalidArgument
+from seglog.forks import Inheritable
 from seglog.log.staging import age_out, checked_batch, checked_name
 from seglog.storage import Subdirectory
 from seglog.topic.transaction import Transaction, commit, finish, unfinished
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from seglog.storage import Storage
 
 
-class Publishing:
+class Publishing(Inheritable):
     """What `Topic.publish` does; safe for threads."""
 
     def __init__(self, storage: Storage, logs: Sequence[Log], clock: Clock, *, waiting: bool) -> None:
@@ -31,6 +32,10 @@ class Publishing:
         self._logs = logs
         self._clock = clock
         self._waiting = waiting
+        self._enter_child()
+        self._watch_forks()
+
+    def _enter_child(self) -> None:
         self._guard = threading.RLock()
 
     def publish(
@@ -39,6 +44,7 @@ class Publishing:
         """Add a batch of staged segments; see Topic.publish."""
         shares = {number: share for number, share in staged.items() if share}
         transaction = Transaction(query=checked_name(query, "query"), batch=checked_batch(batch), staged=shares)
+        self._check_not_inherited("topic")
         with self._guard:
             self.finish_waiting()
             if any(_last_batch(log, query) >= transaction.batch for log in self._logs):
@@ -67,6 +73,7 @@ class Publishing:
         """Do what an interrupted `publish` left to do, before anything else on the topic."""
         if not self._waiting:
             return
+        self._check_not_inherited("topic")
         with self._guard:  # another thread's may be under way: it is waited for
             for transaction in unfinished(self._storage):
                 commit(self._storage, transaction)  # once more: who died in the middle of it may not have synced it

@@ -21,6 +21,7 @@ from seglog.topic import description as topic_json
 from seglog.topic.appending import Appending
 from seglog.topic.once import WINDOW, OnceWindow
 from seglog.topic.publishing import Publishing
+from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 Mode = Literal["a", "r"]
 
 
-class Topic:
+class Topic(Uncopied):
     """A named set of logs, from `Topic.create`, `Topic.open` or a `Broker`; a context manager, safe for threads.
 
     Records with a key go where Kafka's default partitioner would put them, so one key stays in one partition

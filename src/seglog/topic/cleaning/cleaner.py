@@ -23,11 +23,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from seglog.clock import Clock, system_clock
 from seglog.errors import InvalidArgument, InvalidType
+from seglog.forks import Inheritable
 from seglog.topic.cleaning.care import Care
 from seglog.topic.cleaning.roster import Roster
 from seglog.topic.cleaning.state import Event, LogState, words
 from seglog.topic.cleaning.telling import Teller
 from seglog.topic.cleaning.timing import MICROSECONDS, Retry, dirtiest, is_over
+from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 OVERLAID = frozenset({"idle", "waiting", "retrying"})  # what a log does not go on with while all is paused
 
 
-class Cleaner:
+class Cleaner(Inheritable, Uncopied):
     """Retention and compaction of many logs that this process writes. A context manager; safe for threads.
 
     `start` has a thread do the work until `close`; without it `run_once` does one round in the calling thread.
@@ -73,9 +75,13 @@ class Cleaner:
         self._clock = clock
         self._retry = Retry(first=float(retry_first), most=float(max(retry_first, retry_most)))
         self._again = (0, 0)  # (when the next look was set, when it is to be), us
-        self._changed = threading.Condition()  # guards what stands below, and the thread waits by it
         self._closed = False
         self._paused = False
+        self._enter_child()
+        self._watch_forks()
+
+    def _enter_child(self) -> None:
+        self._changed = threading.Condition()  # guards the flags, and the thread waits by it
         self._woken = False
         self._thread: threading.Thread | None = None
         self._round = threading.Lock()
@@ -101,6 +107,7 @@ class Cleaner:
 
     def start(self) -> Self:
         """Let a thread do the rounds. A second call does nothing; InvalidArgument once the cleaner is closed."""
+        self._check_not_inherited("cleaner")
         with self._changed:
             self._check_open()
             if self._thread is None:
@@ -172,6 +179,7 @@ class Cleaner:
         """
         if self._tell.is_telling:
             raise InvalidArgument("on_event belongs to a round: it cannot ask for another one, `wake` can")
+        self._check_not_inherited("cleaner")
         with self._round:
             self._check_open()
             self._tell.events = []

@@ -20,6 +20,7 @@ from seglog.topic.groups.assignment import checked_share, shared
 from seglog.topic.groups.position import Cursor
 from seglog.topic.names import checked_name
 from seglog.topic.trace import passage_of, tell_how_to_go_on
+from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,7 +60,7 @@ class TopicBatch(NamedTuple):
     batch: pa.RecordBatch
 
 
-class Consumer:
+class Consumer(Uncopied):
     """Reads topics for a group: each record at least once, and once where every poll's records are committed before
     the next poll. A context manager; one thread at a time. Get it from `Broker.consumer`.
 

@@ -22,6 +22,7 @@ from seglog.errors import (
     TopicNotFound,
     UnknownMember,
 )
+from seglog.forks import Inheritable
 from seglog.log.follower import LogFollower
 from seglog.record import checked_offset
 from seglog.topic.groups.asked import checked_offsets, checked_timeout, checked_topics
@@ -30,6 +31,7 @@ from seglog.topic.groups.records import Entry, GroupRecord, OffsetRecord
 from seglog.topic.groups.state import Crew, Enrolled, GroupState, Membership, MemberState, Sessions
 from seglog.topic.names import checked_name
 from seglog.topic.positions import nested
+from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -42,7 +44,7 @@ MAX_MEMBERS = 1000
 """Members of one group; more than partitions are of no use, and each is written down with every change."""
 
 
-class Groups:
+class Groups(Inheritable, Uncopied):
     """All consumer groups of a broker. Safe for threads; get it from `Broker.groups`.
 
     Where the log was opened for reading, it shows what the log said at that moment, and refuses the rest (LogReadOnly).
@@ -69,11 +71,15 @@ class Groups:
         self._records_from = records_from
         self._clock = clock
         self._reads_only = isinstance(log, LogFollower)
-        self._lock = threading.RLock()
+        self._enter_child()
+        self._watch_forks()
         self._book = Book(log)
         self._sessions = Sessions()
         if not self._reads_only:
             self._begin_sessions()
+
+    def _enter_child(self) -> None:
+        self._lock = threading.RLock()
 
     def _begin_sessions(self) -> None:
         for group, crew in self._book.crews.items():

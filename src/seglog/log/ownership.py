@@ -1,0 +1,70 @@
+"""Whether a writer still has its directory: an administrator may have removed it, or put another log in its place.
+
+The lock does not protect against that: it belongs to a file, and `rm -rf` takes the file's name away. So every
+structural change, and every sync, first makes sure that LOCK is still the file that was locked; the inode of an open
+file is never given to another one. Before an install, MANIFEST must be the one that this writer installed last.
+"""
+
+from __future__ import annotations
+
+import errno
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from seglog.errors import CorruptLog, FormatVersionError, LogPoisoned
+from seglog.format import filename
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from seglog.format.manifest import Manifest
+    from seglog.storage import Lock, Storage
+
+
+class Ownership:
+    """The claim of one writer to one directory."""
+
+    def __init__(self, storage: Storage, lock: Lock) -> None:
+        """lock: held on LOCK."""
+        self._storage = storage
+        self._lock = lock
+        self._identity: object = None
+
+    def check(self) -> None:
+        """Raise LogPoisoned if the directory was removed, moved or replaced. One stat call."""
+        if not self._lock.is_current():
+            raise self._lost("its directory was removed, moved or replaced while it was open for writing")
+
+    def check_manifest(self, current: Manifest, read: Callable[[], Manifest | None]) -> None:
+        """Also raise LogPoisoned if MANIFEST is neither the one that was installed last nor a copy of it.
+
+        read: reads MANIFEST; CorruptLog or FormatVersionError where that is not possible.
+        One that is missing or damaged is no reason to stop: the next install replaces it.
+        """
+        self.check()
+        identity = self._storage.identity(filename.MANIFEST)
+        if identity is None or identity == self._identity:
+            return
+        with suppress(CorruptLog):
+            found = self._found(read)
+            if found is not None and (found.log_id, found.version) != (current.log_id, current.version):
+                raise self._lost("another program replaced its MANIFEST while it was open for writing")
+        self._identity = identity
+
+    def _found(self, read: Callable[[], Manifest | None]) -> Manifest | None:
+        try:
+            return read()
+        except FormatVersionError as error:
+            raise self._lost(f"another program replaced its MANIFEST: {error}") from error
+
+    def installed(self) -> None:
+        """Take the present MANIFEST for this writer's own."""
+        self._identity = self._storage.identity(filename.MANIFEST)
+
+    def _lost(self, why: str) -> LogPoisoned:
+        return LogPoisoned(
+            errno.ESTALE,
+            f"{why}; this writer stops and changes nothing there. Records that it synced before are lost with that "
+            "directory unless it was moved; open the log again",
+            self._storage.path,
+        )
