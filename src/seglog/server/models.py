@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from seglog.config import LogConfig, Retention
+from seglog.topic.names import ENDINGS, RESERVED
 
 NAME = "[A-Za-z0-9_-][A-Za-z0-9._-]*"
 INT64 = 2**63 - 1
@@ -19,8 +21,21 @@ def _whole(value: Any) -> Any:
 
 
 WHOLE = BeforeValidator(_whole)
+
+
+def _any_case(text: str) -> str:
+    return "".join(f"[{one.lower()}{one.upper()}]" if one.isalpha() else re.escape(one) for one in text)
+
+
+def _reserved() -> str:
+    """Return the pattern of names that no new topic may have, for the description; `create_topic` refuses them."""
+    names, endings = ("|".join(map(_any_case, sorted(those))) for those in (RESERVED, ENDINGS))
+    return f"^([0-9]+|{names}|.*({endings}))$"
+
+
 # A pattern bounds the length as well: JSON Schema tells of keys by their patterns alone.
 Name = Annotated[str, Field(pattern="^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$")]
+NewName = Annotated[Name, Field(json_schema_extra={"not": {"pattern": _reserved()}})]
 Offset = Annotated[int, Field(ge=0, le=INT64), WHOLE]
 Number = Annotated[str, Field(pattern="^(0|[1-9][0-9]{0,3})$")]
 ONLY = {"additionalProperties": False}  # no key beside those of the pattern
@@ -81,7 +96,7 @@ class ConfigModel(Model):
 class CreateTopic(Model):
     """A topic to be made."""
 
-    name: Name
+    name: NewName
     partitions: Annotated[int, Field(ge=1, le=10_000), WHOLE] = 1
     config: ConfigModel | None = None
 

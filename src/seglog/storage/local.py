@@ -314,13 +314,15 @@ class LocalStorage:
             _let_go(descriptor)
 
     def identity(self, name: str) -> object:
-        """Return inode, change time and size of a file, None where there is none."""
+        """Return inode, change time and size of a file, None where there is none; a directory is no file."""
         try:
             status = os.stat(self._at(name))  # noqa: PTH116 - a reader asks this before every read
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise _refused(error, self._at(name)) from error
+        if stat.S_ISDIR(status.st_mode):
+            return None
         return status.st_ino, status.st_mtime_ns, status.st_size
 
     def try_lock(self, name: str, *, shared: bool = False) -> LocalLock | None:

@@ -231,6 +231,8 @@ class StorageContract:
         assert made.identity("file") not in (None, before)
         made.unlink("file")
         assert made.identity("file") is None
+        made.make(["directory"])
+        assert made.identity("directory") is None
 
     def test_a_directory_goes_with_all_that_is_in_it_and_nothing_else(self, made: Storage) -> None:
         made.make(["deep", "deep/er", "deeply"])

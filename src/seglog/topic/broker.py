@@ -31,9 +31,9 @@ from seglog.errors import (
 from seglog.forks import Inheritable
 from seglog.log.opening import storage_at
 from seglog.storage import Subdirectory
-from seglog.topic import deletion, description
+from seglog.topic import creation, deletion, description
 from seglog.topic.groups import Groups
-from seglog.topic.names import checked_name, is_name
+from seglog.topic.names import checked_name, is_name, refuse_reserved
 from seglog.topic.root import OFFSETS, open_to_read, open_to_write, refuse_other
 from seglog.topic.topic import Topic
 from seglog.uncopied import Uncopied
@@ -86,7 +86,7 @@ class Broker(Inheritable, Uncopied):
             self._groups = self._load_groups()
             if mode == "a":
                 deletion.clear(self._storage)
-                self.recovered = self._groups.settle()
+                self.recovered = (*creation.clear_leftovers(self._storage), *self._groups.settle())
             self._resources = resources.pop_all()
 
     def _enter_child(self) -> None:
@@ -121,8 +121,11 @@ class Broker(Inheritable, Uncopied):
         return None if topic is None or topic.closed or self._mode == "r" else topic
 
     def create_topic(self, name: str, *, partitions: int = 1, config: LogConfig | None = None) -> Topic:
-        """Create a topic, durably, and return it. TopicExists, and what `Topic.create` raises."""
-        checked_name(name, "topic")
+        """Create a topic, durably, and return it. TopicExists, and what `Topic.create` raises.
+
+        InvalidArgument for a name that is reserved: a number, or what a file of a log or a topic is called.
+        """
+        refuse_reserved(checked_name(name, "topic"))
         with self._structure:
             self._check_writable("create_topic")
             if description.is_topic(self._at(name)):

@@ -1,13 +1,24 @@
-"""What a topic or a consumer group may be called: names that are directory names on every system, and safe in a URL."""
+"""What a topic or a consumer group may be called: names that are directory names on every system, and safe in a URL.
+
+A new topic also may not be called like a file or directory of a log, a topic or a broker: readers of the directory
+around it would take it for that file. Topics that were created before this rule keep their names; `repair` renames
+those that hide the directory.
+"""
 
 from __future__ import annotations
 
 import re
 
 from seglog.errors import InvalidArgument, InvalidType
+from seglog.format import filename
 
 MAX_NAME = 200
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+
+_HIDING = frozenset({"topic.json", filename.MANIFEST, filename.MANIFEST_PREVIOUS})
+_LAYOUT = {*_HIDING, "topic.json.tmp", "txn", filename.LOCK, filename.PINS, *filename.DIRECTORIES}
+RESERVED = frozenset(name.lower() for name in _LAYOUT)  # some file systems do not distinguish upper and lower case
+ENDINGS = (*(f".{kind}" for kind in filename.KINDS), filename.TORN, filename.PIN, ".lease", ".tmp")
 
 
 def is_name(text: str) -> bool:
@@ -26,3 +37,22 @@ def checked_name(name: object, what: str) -> str:
             'and does not begin with "."'
         )
     return name
+
+
+def is_reserved(name: str) -> bool:
+    """Whether no new topic may have this name: the layout of logs and topics uses it, or it is a number."""
+    return name.isdecimal() or name.lower() in RESERVED or name.lower().endswith(ENDINGS)
+
+
+def hides_directory(name: str) -> bool:
+    """Whether a topic of this name makes earlier versions take the directory around it for a log or a topic."""
+    return name in _HIDING or filename.parse_segment_file(name) is not None
+
+
+def refuse_reserved(name: str) -> None:
+    """Raise InvalidArgument for a name that no new topic may have."""
+    if is_reserved(name):
+        raise InvalidArgument(
+            f"{name[:MAX_NAME]!r} cannot be the name of a new topic: numbers and the names of files and directories "
+            "of logs and topics are reserved; choose another name"
+        )

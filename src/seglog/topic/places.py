@@ -78,7 +78,8 @@ def is_log(place: str | os.PathLike[str] | Storage) -> bool:
     root = storage_at(place)
     if any(root.identity(name) is not None for name in (filename.MANIFEST, filename.MANIFEST_PREVIOUS)):
         return True
-    return is_directory(root) and any(filename.parse_segment_file(name) for name in root.names())
+    names = root.names() if is_directory(root) else []
+    return any(filename.parse_segment_file(name) and not is_directory(root, name) for name in names)
 
 
 def _topic(root: Storage) -> tuple[str, list[Place]]:

@@ -19,6 +19,7 @@ from seglog.storage import Storage, Subdirectory
 from seglog.topic import creation
 from seglog.topic import description as topic_json
 from seglog.topic.appending import Appending
+from seglog.topic.names import refuse_reserved
 from seglog.topic.once import WINDOW, OnceWindow
 from seglog.topic.publishing import Publishing
 from seglog.uncopied import Uncopied
@@ -88,23 +89,28 @@ class Topic(Uncopied):
         """Create a topic of `partitions` logs (1 to 10,000) with one config and open it for writing.
 
         path: or a Storage. name: as readers see it (default: the directory's name). What an interrupted create left is
-        cleared first. Raises InvalidArgument (a bad count; a topic is already here), NotALog (something else is
-        here), LogLocked.
+        cleared first; what this one leaves where it fails is removed. Raises InvalidArgument (a bad count, a reserved
+        name, a topic is already here), NotALog (something else is here), LogLocked.
         """
         root, clock = storage_at(path), clock or system_clock
-        creation.check_partitions(partitions)
-        creation.claim_directory(root)
         shown = _path_of(path, root)
-        with ExitStack() as resources:
-            logs = [
-                resources.enter_context(open_log(Subdirectory(root, str(partition)), config, mode="a", clock=clock))
-                for partition in range(partitions)
-            ]
-            # The locks are held by now, so of two that create at once only one comes here.
-            creation.check_is_new(root)
-            description = topic_json.Description.new(name or shown.resolve().name, partitions)
-            topic_json.write(root, description)
-            return cls(shown, root, description, logs, resources.pop_all(), clock, once_window=once_window)
+        creation.check_partitions(partitions)
+        refuse_reserved(shown.resolve().name)
+        is_made = creation.claim_directory(root)
+        try:
+            with ExitStack() as resources:
+                logs = [
+                    resources.enter_context(open_log(Subdirectory(root, str(partition)), config, mode="a", clock=clock))
+                    for partition in range(partitions)
+                ]
+                # The locks are held by now, so of two that create at once only one comes here.
+                creation.check_is_new(root)
+                description = topic_json.Description.new(name or shown.resolve().name, partitions)
+                _commit(root, description)
+                return cls(shown, root, description, logs, resources.pop_all(), clock, once_window=once_window)
+        except Exception as error:
+            creation.abandon(root, error, is_made=is_made)
+            raise
 
     @classmethod
     def open(
@@ -303,6 +309,15 @@ class Topic(Uncopied):
 
     def __repr__(self) -> str:
         return f"Topic({str(self.path)!r}, name={self.name!r}, partitions={self.partitions})"
+
+
+def _commit(root: Storage, description: Description) -> None:
+    """Make it a topic, or leave it none."""
+    try:
+        topic_json.write(root, description)
+    except Exception:
+        creation.retract(root)
+        raise
 
 
 def _path_of(place: str | os.PathLike[str] | Storage, root: Storage) -> Path:

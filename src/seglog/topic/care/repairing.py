@@ -19,6 +19,7 @@ from seglog.log.quarantine import link_aside
 from seglog.log.repair import RepairAction, RepairReport, repair_storage
 from seglog.storage import must_sync
 from seglog.topic import description
+from seglog.topic.care.freeing import free_name, name_problems, rename
 from seglog.topic.care.site import Site, logs_of, partition_numbers, site_at, writer_at
 from seglog.topic.care.told import LogTold, Told, TopicTold
 from seglog.topic.care.verifying import (
@@ -66,7 +67,7 @@ def repair_place(
             told.append(_log(storage, name, share(name), clock, dry_run=dry_run))
             if name == OFFSETS and not dry_run:
                 held.callback(_held(storage, site.root.path, told[-1].error).release)
-        topics = tuple(_topic(storage, name, dry_run=dry_run) for name, storage in site.topics.items())
+        topics = tuple(_topic(site, storage, name, dry_run=dry_run) for name, storage in site.topics.items())
     return Told(kind=site.kind, path=site.root.path, topics=topics, logs=tuple(told))
 
 
@@ -117,10 +118,10 @@ class _Step(NamedTuple):
     run: Callable[[], list[str]] | None = None
 
 
-def _topic(topic: Storage, name: str, *, dry_run: bool) -> TopicTold:
+def _topic(site: Site, topic: Storage, name: str, *, dry_run: bool) -> TopicTold:
     kept: list[str] = []
     try:
-        steps = list(_steps(topic))
+        steps = [*_steps(topic), *_name_steps(site, name)]
         runs = [step.run for step in steps if step.run is not None]
         if runs and not dry_run:
             with ExitStack() as held:
@@ -145,6 +146,22 @@ def _steps(topic: Storage) -> Iterator[_Step]:
         yield _Step(RepairAction(kind="leave", path=problem.path, detail=problem.detail, outcome=by_hand))
     for problem in batch_problems(topic):
         yield _batch_step(topic, problem)
+
+
+def _name_steps(site: Site, name: str) -> Iterator[_Step]:
+    """Rename the directory: the last step, as the others know it by its old name."""
+
+    def run() -> list[str]:
+        rename(site.root, name, new)
+        return []
+
+    for problem in name_problems(site, name):
+        new = free_name(site.root, name)
+        how = (
+            f"the topic is renamed to {new!r} with all its records; offsets that consumer groups committed under the "
+            "old name are forgotten when a broker opens the directory"
+        )
+        yield _step("rename", problem, how, run)
 
 
 def _description_step(topic: Storage, problem: Problem, missing: list[Problem]) -> _Step:

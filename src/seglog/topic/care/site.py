@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from seglog.errors import SeglogError, StorageError
 from seglog.format import filename
-from seglog.format.store import HEADER_BYTES
 from seglog.log.opening import existing
 from seglog.storage import Storage, Subdirectory, is_directory
 from seglog.topic import description
+from seglog.topic.creation import holds_records
 from seglog.topic.places import is_log
 from seglog.topic.root import OFFSETS
 
@@ -61,18 +61,13 @@ def _is_topic(place: Storage) -> bool:
     """
     if description.is_topic(place):
         return True
-    return is_directory(place) and any(_holds_records(place, number) for number in partition_numbers(place))
+    return is_directory(place) and any(holds_records(place, str(number)) for number in partition_numbers(place))
 
 
 def partition_numbers(topic: Storage) -> list[int]:
     """Return the numbers of the partitions' directories that are there, in order."""
     names = [name for name in topic.names() if name.isdecimal() and str(int(name)) == name]
     return sorted(int(name) for name in names if is_directory(topic, name))
-
-
-def _holds_records(topic: Storage, number: int) -> bool:
-    stores = topic.sizes(str(number), ending="." + filename.STORE)
-    return len(stores) > 1 or any(size > HEADER_BYTES for size in stores.values())
 
 
 def logs_of(topic: Storage, name: str) -> dict[str, Storage]:

@@ -27,7 +27,8 @@ class LogTold:
 class TopicTold:
     """Of a topic's own files; what its partitions hold is told apart. name: "" of a topic alone.
 
-    problems, kinds: description (topic.json), partition (a directory is missing), transaction (a file in txn/).
+    problems, kinds: name (it hides the directory around it), description (topic.json), partition (a directory is
+    missing), transaction (a file in txn/).
     unfinished: batches that were committed and are not in every partition yet; the next opening sees to that.
     """
 

@@ -10,6 +10,7 @@ from seglog.log.check import verify_storage
 from seglog.log.findings import Problem
 from seglog.log.opening import storage_at
 from seglog.topic import description
+from seglog.topic.care.freeing import name_problems
 from seglog.topic.care.mending import mended_description, told_partitions, turned_back
 from seglog.topic.care.site import Site, is_there, logs_of, partition_numbers, site_at, writer_at
 from seglog.topic.care.told import LogTold, Told, TopicTold
@@ -35,7 +36,7 @@ def verify_place(place: str | os.PathLike[str] | Storage, progress: Progress | N
     return Told(
         kind=site.kind,
         path=site.root.path,
-        topics=tuple(_topic(storage, name) for name, storage in site.topics.items()),
+        topics=tuple(_topic(site, storage, name) for name, storage in site.topics.items()),
         logs=tuple(_log(storage, name, share(name)) for name, storage in logs.items()),
     )
 
@@ -83,9 +84,14 @@ def _log(storage: Storage, name: str, progress: Progress | None) -> LogTold:
     return LogTold(name=name, path=storage.path, writing=writing, found=found)
 
 
-def _topic(storage: Storage, name: str) -> TopicTold:
+def _topic(site: Site, storage: Storage, name: str) -> TopicTold:
     try:
-        problems = [*description_problems(storage), *partition_problems(storage), *batch_problems(storage)]
+        problems = [
+            *name_problems(site, name),
+            *description_problems(storage),
+            *partition_problems(storage),
+            *batch_problems(storage),
+        ]
         return TopicTold(name=name, path=storage.path, problems=tuple(problems), unfinished=tuple(_unfinished(storage)))
     except SeglogError as error:
         return TopicTold(name=name, path=storage.path, error=error)
