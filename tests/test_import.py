@@ -58,11 +58,19 @@ def test_each_name_is_found_where_type_checkers_are_told_that_it_is() -> None:
         assert name in vars(seglog), "it is looked for once"
 
 
-def test_names_that_were_not_asked_for_yet_are_listed_and_unknown_ones_refused() -> None:
-    program = "import seglog; print(set(seglog.__all__) <= set(dir(seglog)) and not hasattr(seglog, 'nothing'))"
-    assert (
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "True\n"
-    )
+def test_dir_lists_the_public_names_only_and_unknown_ones_are_refused() -> None:
+    program = "import seglog; print(dir(seglog)); seglog.open; seglog.record; print(hasattr(seglog, 'nothing'))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{sorted({*seglog.__all__, 'AsyncClient', 'Client'})}\nFalse\n"
+
+
+@pytest.mark.parametrize("system", ["win32", "emscripten"])
+@pytest.mark.parametrize("module", ["seglog", "seglog.errors", "seglog.cli", "seglog.spark", "pyspark_seglog"])
+def test_on_a_system_that_is_not_supported_importing_fails_with_one_sentence(system: str, module: str) -> None:
+    program = f"import sys; sys.platform, sys.modules['fcntl'] = {system!r}, None; import {module}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(f"ImportError: seglog runs on Linux and macOS, not on {system}: ")
 
 
 @pytest.mark.parametrize("module", ["clock", "config", "errors", "record", "storage"])

@@ -13,8 +13,15 @@ needs with it. Neither pyarrow nor numba is among that: only the batch calls loa
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+if sys.platform in ("win32", "cygwin", "emscripten", "wasi"):
+    raise ImportError(
+        f"seglog runs on Linux and macOS, not on {sys.platform}: it needs flock and fsync of directories; "
+        "on Windows run it in WSL or in a Linux container"
+    )
 
 if TYPE_CHECKING:
     from seglog import errors
@@ -109,7 +116,7 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *_HOME})
 
 
 __all__ = [

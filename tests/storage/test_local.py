@@ -31,6 +31,36 @@ sys.stdin.read()
 """
 
 
+LIKE_MACOS = """
+import collections, errno, fcntl, os, sys
+path, refusal = sys.argv[1], int(sys.argv[2])
+real, asked, synced = fcntl.fcntl, collections.Counter(), collections.Counter()
+fcntl.F_FULLFSYNC = 51  # its number there
+
+def name(descriptor):
+    return os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))
+
+def full_sync(descriptor, command, *more):
+    if command != fcntl.F_FULLFSYNC:
+        return real(descriptor, command, *more)
+    asked[name(descriptor)] += 1
+    if refusal and (refusal != errno.EIO or name(descriptor).endswith(".store")):
+        raise OSError(refusal, os.strerror(refusal))
+    return 0
+
+fcntl.fcntl, os.fsync = full_sync, lambda descriptor: synced.update([name(descriptor)])
+import seglog
+
+try:
+    with seglog.open(path) as log:
+        log.append(b"v")
+        log.sync()
+except seglog.SeglogError as error:
+    print(type(error).__name__)
+print(any(one.endswith(".store") for one in asked), os.path.basename(path) in asked, bool(synced))
+"""
+
+
 @pytest.fixture
 def storage(tmp_path: Path) -> LocalStorage:
     made = LocalStorage(tmp_path / "log")
@@ -320,3 +350,18 @@ def test_a_directory_is_removed_with_the_links_in_it_and_not_with_what_they_lead
     storage.remove_directory("doomed")
     assert not storage.exists("doomed")
     assert (tmp_path / "elsewhere" / "kept").read_text() == "kept"
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no /proc here")
+@pytest.mark.parametrize(
+    ("refusal", "shown"),
+    [
+        (0, "True True False"),  # files and directories, and no plain fsync beside it
+        (errno.ENOTSUP, "True True True"),  # a file system that does not know it gets an fsync instead
+        (errno.EIO, "LogPoisoned\nTrue True False"),  # a failed one is not followed by an fsync that succeeds
+    ],
+)
+def test_on_macos_sync_asks_the_drive_to_empty_its_cache(tmp_path: Path, refusal: int, shown: str) -> None:
+    command = [sys.executable, "-c", LIKE_MACOS, str(tmp_path / "log"), str(refusal)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == shown + "\n"

@@ -22,7 +22,24 @@ from seglog.uncopied import Uncopied
 _PARTS_MAX = 512  # below IOV_MAX everywhere
 _COPIED_BYTES = 256 * 1024
 _MAP_OPTIONS: dict[str, bool] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
-_datasync = getattr(os, "fdatasync", os.fsync)
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS alone has it
+_NO_FULL_SYNC = (errno.ENOTSUP, errno.ENOTTY, errno.EINVAL)  # what a file system answers that does not know it
+
+
+def sync_descriptor(descriptor: int) -> None:
+    """Return once a file or directory is on the disk. On macOS fsync leaves it in the drive's cache: F_FULLFSYNC."""
+    if _FULL_SYNC is not None:
+        try:
+            fcntl.fcntl(descriptor, _FULL_SYNC)
+        except OSError as error:
+            if error.errno not in _NO_FULL_SYNC:  # a failed sync must not be followed by one that succeeds
+                raise
+        else:
+            return
+    os.fsync(descriptor)
+
+
+_datasync = os.fdatasync if hasattr(os, "fdatasync") and _FULL_SYNC is None else sync_descriptor
 
 
 def _refused(error: OSError, path: str) -> StorageError:
@@ -309,7 +326,7 @@ class LocalStorage:
     def _sync(path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            os.fsync(descriptor)
+            sync_descriptor(descriptor)
         finally:
             _let_go(descriptor)
 

@@ -100,12 +100,14 @@ def target(path: str, *, force: bool) -> Iterator[BinaryIO]:
             yield device
         return
     _refuse_existing(final, path, force)
+    from seglog.storage.local import sync_descriptor  # noqa: PLC0415 - `seglog --help` needs no storage
+
     draft = final.with_name(f".{final.name}.{secrets.token_hex(4)}.part")
     try:
         with draft.open("xb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            sync_descriptor(file.fileno())
         _refuse_existing(final, path, force)
         draft.replace(final)
     finally:
