@@ -1,0 +1,100 @@
+"""Count the phrases that docs/words.md replaces: a phrase may not be used more often than tools/words.json records.
+
+`python -m tools.words` fails if the count of a phrase has risen, `--show` prints every line that has one, and
+`--update` records counts that have fallen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+TABLE = Path("docs/words.md")
+RECORDED = Path("tools/words.json")
+TEXTS = ("*.md", "docs/**/*.md", "src/**/*.py", "src/**/*.js", "src/**/*.html")
+_ROW = re.compile(r"^\| (?P<phrase>[^|`]+?) \| (?P<write>[^|`]+?) \| `(?P<pattern>.+)` \|$")
+
+
+class Phrase(NamedTuple):
+    """A row of the table: a phrase, what to write instead, and what finds it."""
+
+    name: str
+    write: str
+    pattern: re.Pattern[str]
+
+
+class Use(NamedTuple):
+    """One use of a phrase, at a line of a file (from 1)."""
+
+    phrase: Phrase
+    path: Path
+    line: int
+    text: str
+
+
+def phrases(table: str) -> list[Phrase]:
+    """Return the phrases of the table in docs/words.md."""
+    rows = [found for line in table.splitlines() if (found := _ROW.match(line))]
+    return [Phrase(row["phrase"], row["write"], re.compile(row["pattern"].replace(r"\|", "|"))) for row in rows]
+
+
+def uses(text: str, path: Path, searched: list[Phrase]) -> list[Use]:
+    """Return the uses of the phrases in a text."""
+    return [
+        Use(one, path, number, line)
+        for number, line in enumerate(text.splitlines(), 1)
+        for one in searched
+        for _ in one.pattern.finditer(line)
+    ]
+
+
+def all_uses(root: Path, searched: list[Phrase]) -> list[Use]:
+    """Return the uses in the sources and docs below a directory."""
+    paths = sorted({path for pattern in TEXTS for path in root.glob(pattern)} - {root / TABLE})
+    return [use for path in paths for use in uses(path.read_text("utf-8"), path.relative_to(root), searched)]
+
+
+def counts(found: list[Use], searched: list[Phrase]) -> dict[str, int]:
+    """Return how often each phrase is used."""
+    return {one.name: sum(use.phrase is one for use in found) for one in searched}
+
+
+def risen(now: dict[str, int], recorded: dict[str, int]) -> list[str]:
+    """Return the phrases that are used more often than recorded; a new one may not be used at all."""
+    return [name for name, count in now.items() if count > recorded.get(name, 0)]
+
+
+def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
+    """Run the check; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tools.words", description="Check the words of the project.")
+    parser.add_argument("--show", action="store_true", help="print every line that has a replaced phrase")
+    parser.add_argument("--update", action="store_true", help="record counts that have fallen")
+    options = parser.parse_args(arguments)
+    searched = phrases((root / TABLE).read_text("utf-8"))
+    found = all_uses(root, searched)
+    now = counts(found, searched)
+    record = root / RECORDED
+    recorded: dict[str, int] = json.loads(record.read_text()) if record.exists() else now
+    more = risen(now, recorded)
+    for use in found:
+        if options.show or use.phrase.name in more:
+            print(f"{use.path}:{use.line}: {use.phrase.name!r}: write {use.phrase.write!r}: {use.text.strip()}")
+    for name in more:
+        print(f"{name!r} is used {now[name]} times, recorded are {recorded.get(name, 0)}; see {TABLE}", file=sys.stderr)
+    if more:
+        return 1
+    if options.update or not record.exists():
+        record.write_text(json.dumps(now, indent=4) + "\n")
+    fallen = sum(recorded.values()) - sum(now.values())
+    if fallen and not options.update:
+        print(f"{fallen} fewer replaced phrases than recorded: run `python -m tools.words --update`")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
