@@ -1,21 +1,24 @@
-# make demo   the main job on real data        make test   the fast suite
-# make lint   style, types, layers             make bench  ratios, both sides in one run (BENCH=--strict)
-# make proof  crash states, faults, kills       make deep   the long proofs; stop it, it goes on
-# make clean  remove what make made
+# make demo     the main job on real data       make test   the fast suite (COVERAGE=1: measure coverage too)
+# make lint     style, types, layers, words     make proof  crash states, faults, kills
+# make package  wheel and sdist, tried out      make bench  ratios, both sides in one run (BENCH=--strict)
+# make deep     the long proofs, resumable      make tools  install the programs that some tests need
+# make clean    remove what make made
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KERNELS := $(VENV)/.kernels
+TOOLS := $(VENV)/.tools
 
-.PHONY: demo test lint bench proof deep clean
+.PHONY: help demo test lint bench proof deep tools clean
 .DEFAULT_GOAL := help
 
 help:
-	@head -4 Makefile
+	@head -5 Makefile
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "seglog needs Python 3.11 or newer: set PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "this Python has no venv module: install it (Debian: apt-get install python3-venv), or set PYTHON to another Python"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --progress-bar off --constraint constraints.txt --editable '.[dev]'
 	$(BIN)/python -m seglog.spark.java || $(BIN)/pip install --quiet --progress-bar off --constraint constraints.txt --editable '.[java]'
@@ -23,16 +26,21 @@ $(STAMP): pyproject.toml constraints.txt
 
 # numba's cache does not see a change in what a kernel inlines from another file
 $(KERNELS): $(wildcard src/seglog/kernels/*.py) $(STAMP)
-	find src -name '*.nb[ic]' -delete
+	$(BIN)/python -c 'from pathlib import Path; [file.unlink() for file in Path("src").rglob("*.nb[ic]")]'
+	touch $@
+
+# once; `make tools` tries again
+$(TOOLS): tests/tools.py $(STAMP)
+	$(BIN)/python -m tests.tools
 	touch $@
 
 demo: $(KERNELS)
 	$(BIN)/seglog demo --output demo-output
 
-test: $(KERNELS)
-	$(BIN)/python -m pytest -m 'not proof and not deep' -n 2 --dist loadgroup --cov --cov-report=
+test: $(KERNELS) $(TOOLS)
+	$(BIN)/python -m pytest -m 'not proof and not deep' -n 2 --dist loadgroup $(if $(COVERAGE),--cov --cov-report=)
 
-proof: $(KERNELS)
+proof: $(KERNELS) $(TOOLS)
 	$(BIN)/python -m pytest -m proof -n 2 --dist loadgroup
 
 lint: $(STAMP)
@@ -40,6 +48,10 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tools.words
+
+tools: $(STAMP)
+	$(BIN)/python -m tests.tools
 
 bench: $(KERNELS)
 	$(BIN)/python -m benchmarks $(BENCH)
@@ -50,5 +62,5 @@ deep: $(KERNELS)
 	$(BIN)/python -m tests.crash.mutants
 
 clean:
-	rm -rf $(VENV) demo-output .coverage .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) dist demo-output .coverage .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -14,7 +14,7 @@ from hypothesis import settings
 
 import seglog
 from seglog import LogConfig, Retention
-from tests import proofs
+from tests import proofs, tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,8 +34,17 @@ def tell() -> proofs.Tell:
     return proofs.tell
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test before its fixtures are made if a program that it needs is missing."""
+    for marker in item.iter_markers("needs"):
+        tools.require(*marker.args)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what the proofs of this run have counted."""
+    """Print what the proofs of this run have counted, and the tests that were skipped because a tool is missing."""
+    if line := tools.summary(str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])):
+        terminalreporter.write_line(line)
     told = proofs.rows(proofs.DIRECTORY, since=STARTED)
     if told:
         terminalreporter.section("proofs")

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests import tools
+
 DOCS = Path(__file__).parents[1] / "docs"
 KEPT = ("import ", "config = ")  # lines that later blocks of Python rely on
 
@@ -27,6 +29,8 @@ def run_page(name: str, directory: Path, url: str = "") -> str:
             lines = [re.sub(r"\s#.*", "", line).strip() for line in block.splitlines()]
             parts += [line for line in lines if not line.startswith("seglog serve")]
     script = "\n".join(parts).replace("http://127.0.0.1:3000", url)
+    if re.search(r"\bcurl ", script):
+        tools.require("curl")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         ["bash", "-c", script], cwd=directory, capture_output=True, text=True, check=False, env=environment

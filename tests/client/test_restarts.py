@@ -159,6 +159,7 @@ def test_a_value_beyond_the_servers_limit_is_refused_and_the_client_goes_on(serv
         assert topic.append(b"v") == (0, 0)
 
 
+@pytest.mark.needs("openssl")
 def test_over_tls_the_certificate_is_checked(serve: Callable[..., Any], tmp_path: Any) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]

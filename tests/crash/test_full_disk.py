@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import tools
 from tests.crash.programs.zygote import environment
 
 if TYPE_CHECKING:
@@ -32,17 +32,16 @@ pytestmark = [pytest.mark.proof, pytest.mark.timeout(SECONDS + 60)]
 def unshare(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Return the command that gives a program mounts of its own; as root, or in a namespace where it is."""
     where = str(tmp_path_factory.mktemp("mount"))
-    said = "unshare is not installed"
+    tools.require("unshare")
     for options in ("-m", "-Urm"):
-        if shutil.which("unshare") is None:
-            break
         command = ["unshare", options]
         mount = [*command, "mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", where]
         tried = subprocess.run(mount, capture_output=True, text=True, check=False)
         if tried.returncode == 0:
-            return command
-        said = tried.stderr
-    pytest.skip(f"no file system can be mounted here: {said}")
+            break
+    else:
+        tools.forbidden("unshare", f"no file system can be mounted here: {tried.stderr}")
+    return command
 
 
 @pytest.mark.parametrize("kib", [192, 256])

@@ -21,6 +21,7 @@ import pytest
 import seglog
 from seglog.client import Client
 from seglog.terminal.exits import Exit
+from tests import tools
 from tests.crash.programs.ledger import Ledger
 from tests.crash.programs.log_story import STORY
 from tests.crash.programs.log_writer import config_of
@@ -98,8 +99,7 @@ class Strace:
 
 @pytest.fixture(scope="module")
 def zygote() -> Iterator[Zygote]:
-    if shutil.which("strace") is None:
-        pytest.skip("strace is not installed")
+    tools.require("strace")
     with Zygote() as zygote:
         yield zygote
 
@@ -124,7 +124,7 @@ class Story:
         assert next(child.lines()) == {"waits": True}
         with Strace(child.pid, inject, self.trace) as strace:
             if not strace.is_attached:
-                pytest.skip(f"processes may not be traced here: {strace.said}")
+                tools.forbidden("strace", f"processes may not be traced here: {strace.said}")
             child.say("go on")
             for line in child.lines():
                 self.ledger.hear(line)
@@ -235,7 +235,7 @@ def append_lines(root: Path, inject: list[str]) -> tuple[list[int], int]:
         env=environment(PYTHONDONTWRITEBYTECODE="1"),
     )
     if b"ptrace" in ended.stderr and not ended.stdout:
-        pytest.skip(f"processes may not be traced here: {ended.stderr.decode()}")
+        tools.forbidden("strace", f"processes may not be traced here: {ended.stderr.decode()}")
     return [int(line) for line in ended.stdout.split(b"\n")[:-1]], ended.returncode
 
 
@@ -270,7 +270,7 @@ def test_what_a_server_has_acknowledged_as_durable_is_there_after_its_syncs_fail
         topic = client.create_topic("orders", partitions=2)
         with Strace(server.process.pid, [f"inject=fdatasync:{effect}:when=4"], tmp_path / "trace") as strace:
             if not strace.is_attached:
-                pytest.skip(f"processes may not be traced here: {strace.said}")
+                tools.forbidden("strace", f"processes may not be traced here: {strace.said}")
             for number in range(40):
                 value = b"%d" % number
                 try:

@@ -12,6 +12,7 @@ import pytest
 from seglog.errors import ConfigError
 from seglog.server.access import Access, new_token
 from seglog.server.settings import Settings
+from tests import tools
 
 PEOPLE = {
     "reader": {"orders": ["read"]},
@@ -237,6 +238,7 @@ def test_a_name_that_was_pointed_at_this_machine_is_refused(http, shared):
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     """Certificate and key of 127.0.0.1, signed by itself."""
+    tools.require("openssl")
     place = tmp_path_factory.mktemp("tls")
     files = place / "cert.pem", place / "key.pem"
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=seglog"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,10 +12,11 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Error, Page, expect, sync_playwright
 
 import seglog
 from seglog import LogConfig, Retention
+from tests import tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -126,11 +126,11 @@ def fill(root: Path) -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        pytest.fail("there is no chromium to show the console; install Debian's: apt-get install chromium")
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        try:
+            started = playwright.chromium.launch(executable_path=tools.find(tools.BROWSER), args=["--no-sandbox"])
+        except Error as error:
+            tools.missing(tools.BROWSER, str(error).splitlines()[0])
         yield started
         started.close()
 

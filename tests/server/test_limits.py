@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import selectors
-import shutil
 import socket
 import threading
 import time
@@ -354,7 +353,7 @@ def test_a_record_larger_than_the_memory_for_answers_goes_alone(big, path):
         assert http.get("/records/0").content == b"\xff" * BIG
 
 
-@pytest.mark.skipif(shutil.which("prlimit") is None, reason="needs prlimit")
+@pytest.mark.needs("prlimit")
 def test_without_file_descriptors_nothing_is_left_half_made_and_those_who_are_in_are_served(serve_with):
     server = serve_with(wrapper=("prlimit", "--nofile=150:150"))
     with server.client() as http:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import signal
 import socket
 import threading
@@ -167,7 +166,7 @@ def test_an_upload_that_does_not_end_is_given_up_after_the_stop_time_and_leaves_
     assert len(open_log(server.root / "default" / "0", mode="r")) == 0
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+@pytest.mark.needs("strace")
 @pytest.mark.parametrize("ack", ["appended", "durable"])
 def test_durable_means_that_the_medium_was_asked(serve_with, tmp_path, ack):
     trace = tmp_path / "trace"
@@ -216,7 +215,7 @@ def test_after_a_kill_what_was_acknowledged_is_there_also_where_the_topic_has_a_
         assert http.get("/topics/t").json()["partition_states"][0]["next_offset"] == 5
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+@pytest.mark.needs("strace")
 def test_a_poisoned_log_acknowledges_nothing_more_and_health_names_it(serve_with):
     fault = ("-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=1+", "-P")
     server = serve_with()
