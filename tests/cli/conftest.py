@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
+import re
+import subprocess
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import seglog
 from seglog.cli import main
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,51 @@ def cli(capsysbinary: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Res
         return Result(int(code), out, err.decode())
 
     return run
+
+
+@pytest.fixture(scope="session")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real server; tests make topics of their own."""
+    command = [sys.executable, "-m", "seglog", "serve", str(tmp_path_factory.mktemp("served")), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        found = next(filter(None, (re.search(r"listening on (\S+)", line) for line in process.stdout)), None)
+        assert found, "the server ended"
+        yield found[1]
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(params=["directory", "server", "--url"])
+def topic(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Topic]:
+    """An empty topic of three partitions: in a directory, and on a server, named by one URL or by two words."""
+    if request.param == "directory":
+        with seglog.Broker(tmp_path / "shop") as broker:
+            broker.create_topic("orders", partitions=3)
+        yield Topic(str(tmp_path / "shop" / "orders"), ())
+        return
+    url, name = request.getfixturevalue("url"), f"topic-{next(_numbers)}"
+    with seglog.Client(url) as client:
+        client.create_topic(name, partitions=3)
+    yield Topic(name, ("--url", url)) if request.param == "--url" else Topic(f"{url}/{name}", ())
+
+
+@dataclass(frozen=True)
+class Topic:
+    """What names a topic on the command line."""
+
+    place: str
+    options: tuple[str, ...]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return (self.place, *self.options)
+
+    def partition(self, number: int) -> tuple[str, ...]:
+        return (f"{self.place}/{number}", *self.options)
 
 
 @pytest.fixture

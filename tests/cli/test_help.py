@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import importlib
 import io
-import re
+import itertools
 import shlex
 import shutil
 import subprocess
@@ -60,9 +60,16 @@ def test_every_command_has_an_example_that_parses(words: str, command: click.Com
     examples = [line for line in command.examples if f"seglog {words}" in line]
     assert examples
     for example in examples:
-        found = re.search(rf"seglog ({words}[^|<>#]*)", example)
-        assert found
-        parse(shlex.split(found[1]))
+        parse(words_of(example))
+
+
+def words_of(example: str) -> list[str]:
+    """Return what the shell gives `seglog` of an example, which may be a pipeline."""
+    lexer = shlex.shlex(example, posix=True, punctuation_chars="|<>")
+    lexer.whitespace_split = True
+    words = list(lexer)
+    after = words[words.index("seglog") + 1 :]
+    return list(itertools.takewhile(lambda word: word not in ("|", "<", ">"), after))
 
 
 def parse(words: list[str]) -> None:

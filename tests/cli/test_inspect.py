@@ -24,7 +24,7 @@ def test_the_totals_are_told(cli: Callable[..., Any], log: Any) -> None:
     assert "0 … 19" in shown
     assert "20, 4 of them tombstones" in shown
     assert "segment_bytes 512 B" in shown
-    assert "retention.age 7.0" in shown
+    assert "retention.age 7s" in shown
     assert "1970-01-01T00:00:00Z … 1970-01-01T00:00:19Z" in shown
     assert "clean" in shown
 

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import seglog
-from seglog.cli.selection import Selection, bounds, tail_start
+from seglog.cli.selection import Selection, ranges
+from seglog.cli.source import LocalSource, tail_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +69,8 @@ def test_an_offset_that_is_not_there_is_exit_code_5(cli: Callable[..., Any], log
     told = json.loads(ended.err)
     assert (told["error"], told["offset"], told["next_offset"]) == ("OffsetOutOfRange", 10, 10)
     assert cli("read", log, "--start", 11).code == 5
-    assert cli("read", log, "--", "-1").code == 2
+    assert cli("read", log, "-11").code == 5
+    assert cli("read", log, "1.5").code == 2
 
 
 def test_a_range_is_its_values_line_by_line(cli: Callable[..., Any], log: Any) -> None:
@@ -101,7 +103,8 @@ def test_a_range_of_time_holds_exactly_its_records_however_disordered(cli: Calla
 
 def test_a_range_by_time_ends_its_scan_where_no_segment_can_match(log: Any) -> None:
     with seglog.open(log, mode="r") as opened:
-        start, stop = bounds(opened, Selection(from_time=SECOND, to_time=2 * SECOND))
+        source = LocalSource({0: opened}, "orders", partitioned=False)
+        start, stop = ranges(source, Selection(from_time=SECOND, to_time=2 * SECOND))[0]
     assert start == 1
     assert stop < 10
 

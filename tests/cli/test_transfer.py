@@ -235,7 +235,7 @@ def test_an_export_that_fails_leaves_no_half_file(
     def broken(_record: object) -> bytes:
         raise OSError(28, "No space left on device", "x.ndjson")
 
-    monkeypatch.setattr("seglog.cli.transfer.encode_record", broken)
+    monkeypatch.setattr("seglog.cli.formats.encode_record", broken)
     ended = cli("export", log, file, "--force")
     assert ended.code == 6
     assert ended.err == "seglog: x.ndjson: No space left on device\n"

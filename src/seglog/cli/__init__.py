@@ -2,12 +2,20 @@
 
     frame     how a command is declared and parsed      catalog   all commands, and where each one is declared
     write     append                          transfer  import, export
-    read      read, tail                      play      demo
-    inspect   info                            options, selection, tables, ingest, draw, progress,
-    mending   verify, repair                  opened, brokers, verbs: what they share; what other programs share
-    care      truncate, expire                as well is in `seglog.terminal`
-    keyed     compact, explain, pin           topics    topics
-    audit     audit                           groups    groups
+    read      read, tail                      consume   consume
+    inspect   info (inspect_topic: of topics) completion, play: completion, demo
+    mending   verify, repair                  care      truncate, expire
+    keyed     compact, explain, pin           audit     audit
+    topics    topics                          groups    groups
+    serve     serve, token
+
+    location                  what LOG names: a log, a partition, a topic, or one on a server
+    source, sink              what records are read from and written to, wherever it is
+    selection, filters        which records are read
+    formats, tables, draw     how records and segments are printed
+    ingest, rows, laminarmq   what `import` takes
+    options, waiting, opened, brokers, verbs, progress: what commands share; what other programs share as well is in
+    `seglog.terminal`
 
 This module runs a command and turns whatever happens into an exit code and at most one line on stderr. `seglog --help`
 loads no command; a command loads what it runs with (logs and topics, pyarrow, numba, tqdm) when it runs.
@@ -32,10 +40,11 @@ if TYPE_CHECKING:
 
 _STORY = "A durable segmented commit log: append at disk speed, read zero-copy as Arrow, feed Spark."
 _EPILOG = """\
-LOG is the directory of a log (orders), of a partition (shop/orders/0) or of a topic (shop/orders: all partitions).
+LOG         a log's directory (orders), a topic (shop/orders: all partitions, merged by time), a partition
+            (shop/orders/0), or one on a server: http://host:3000/orders[/0], or --url http://host:3000 orders[/0]
 sizes:      512, 64MiB (1024), 1GB (1000)           durations:  90s, 15m, 1h30m, 7d; a bare number is seconds
-times:      2024-05-01T12:00:00Z (UTC where no zone is given), or int microseconds since the epoch
-offsets:    whole numbers from 0; --stop is exclusive
+times:      2024-05-01T12:00:00Z (UTC where no zone is given), '1h ago', now, today, yesterday, @seconds, microseconds
+offsets:    whole numbers from 0, or -10: the tenth from the end; --stop is exclusive
 
 Exit codes:
 {exits}
@@ -48,6 +57,7 @@ Examples:
   seglog read orders 0
   seglog tail orders -f
   seglog info orders --segments
+  seglog consume http://127.0.0.1:3000/orders --group billing --follow
 """
 
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import seglog
+from seglog.cli.waiting import patiently
 from seglog.errors import LogLocked
 from seglog.terminal import output
 
@@ -21,15 +22,16 @@ def looking(root: str) -> Broker:
 
 
 @contextmanager
-def changing(root: str, over_http: str, *, create: bool = False) -> Iterator[Broker]:
+def changing(root: str, over_http: str, *, create: bool = False, wait: float | None = None) -> Iterator[Broker]:
     """Open for a change, alone; what had to be set right on the way is told on stderr.
 
     over_http: the call that does the same on a server; told with LogLocked. create: whether the directory may be new.
+    wait: seconds to wait for another process that holds it.
     """
     if not create:
         looking(root).close()
     try:
-        with seglog.Broker(root) as broker:
+        with patiently(lambda: seglog.Broker(root), wait) as broker:
             for event in broker.recovered:
                 output.note(f"recovery: {event}")
             yield broker

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from seglog.cli.frame import Args, Command, argument, flag
 from seglog.cli.opened import opened
 from seglog.cli.options import LOG, YES
+from seglog.cli.waiting import WAIT, patiently
 from seglog.clock import system_clock
 from seglog.errors import OffsetOutOfRange
 from seglog.terminal import output
@@ -27,7 +28,7 @@ def _truncate(args: Args) -> int:
     if args.offset < end and not output.confirmed(question, yes=args.yes):
         output.note("nothing was changed")
         return Exit.FAILED
-    with opened(args.log, mode="a") as log:
+    with patiently(lambda: opened(args.log, mode="a"), args.wait) as log:
         dropped = max(0, log.next_offset - args.offset)
         if dropped:
             log.truncate(args.offset)
@@ -43,7 +44,7 @@ def _expire(args: Args) -> int:
         if args.dry_run:
             going = _expirable(log)
             return _expired(args, len(going), sum(segment.bytes for segment in going))
-    with opened(args.log, mode="a") as log:
+    with patiently(lambda: opened(args.log, mode="a"), args.wait) as log:
         before = log.size
         dropped = log.expire()
         return _expired(args, dropped, max(before - log.size, 0))  # a roll adds the head of a segment
@@ -71,14 +72,14 @@ COMMANDS = (
     Command(
         "truncate",
         _truncate,
-        [LOG, argument("offset", type=parse_offset, help="the first offset to drop"), YES],
+        [LOG, argument("offset", type=parse_offset, help="the first offset to drop"), YES, WAIT],
         story="The next record gets that offset. The records cannot be restored; readers after it get an error.",
         examples=["seglog truncate orders 1000", "seglog truncate orders 1000 --yes"],
     ),
     Command(
         "expire",
         _expire,
-        [LOG, flag("--dry-run", help="show what would be dropped, change nothing")],
+        [LOG, flag("--dry-run", help="show what would be dropped, change nothing"), WAIT],
         story="Retention is part of the config: --retention-bytes and --retention-age of `seglog append`.",
         examples=["seglog expire orders --dry-run", "seglog expire orders"],
     ),

@@ -21,6 +21,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "append": Entry("write", "append records and print their offsets"),
         "read": Entry("read", "print one record or a range of records"),
         "tail": Entry("read", "print the last records, and follow the log as it grows"),
+        "consume": Entry("consume", "print what a consumer group has not read yet, and commit it"),
         "import": Entry("transfer", "append the records of a file"),
         "export": Entry("transfer", "write records to a file"),
     },

@@ -40,12 +40,15 @@ _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content
 
 
 class Parsed(click.ParamType[Any]):
-    """A type made of a function from text to a value, which raises ArgumentTypeError or InvalidArgument."""
+    """A type made of a function from text to a value, which raises ArgumentTypeError or InvalidArgument.
+
+    words: what a shell completes.
+    """
 
     name = "text"
 
-    def __init__(self, parse: Callable[[str], Any]) -> None:
-        self._parse = parse
+    def __init__(self, parse: Callable[[str], Any], words: Sequence[str] = ()) -> None:
+        self._parse, self._words = parse, words
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Parse text; a default that is not text stays as it is."""
@@ -55,6 +58,12 @@ class Parsed(click.ParamType[Any]):
             return self._parse(value)
         except (ArgumentTypeError, InvalidArgument) as error:
             self.fail(str(error), param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Complete the words."""
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(word) for word in self._words if word.startswith(incomplete)]
 
 
 class File(click.ParamType[str]):

@@ -8,6 +8,7 @@ from seglog.cli.brokers import changing, looking
 from seglog.cli.frame import Args, Command, Verbs, argument, option, refuse_together
 from seglog.cli.options import YES
 from seglog.cli.verbs import ROOT, table
+from seglog.cli.waiting import WAIT
 from seglog.errors import InvalidArgument, OffsetOutOfRange
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
@@ -82,7 +83,7 @@ def _reset(args: Args) -> int:
     refuse_together(args, "to", "time")
     if args.to is None and args.time is None:
         raise InvalidArgument("give --to (earliest, latest or an offset) or --time")
-    with changing(args.root, f"POST /groups/{args.group}/offsets") as broker:
+    with changing(args.root, f"POST /groups/{args.group}/offsets", wait=args.wait) as broker:
         before = broker.groups.describe(args.group).committed.get(args.topic, {})
         offsets = _places(broker, args)
         if not _may_drop_members(broker, args):
@@ -136,7 +137,7 @@ def _may_drop_members(broker: Broker, args: Args) -> bool:
 
 
 def _delete(args: Args) -> int:
-    with changing(args.root, f"DELETE /groups/{args.group}") as broker:
+    with changing(args.root, f"DELETE /groups/{args.group}", wait=args.wait) as broker:
         committed = broker.groups.committed(args.group)
         count = format_count(sum(len(of) for of in committed.values()), "committed offset")
         if not output.confirmed(f"Delete group {args.group} with {count} for good?", yes=args.yes):
@@ -171,10 +172,10 @@ COMMANDS = (
             Command(
                 "reset",
                 _reset,
-                [ROOT, _GROUP, *_WHERE, YES],
+                [ROOT, _GROUP, *_WHERE, YES, WAIT],
                 summary="set the offsets where a group reads on; its members join again",
             ),
-            Command("delete", _delete, [ROOT, _GROUP, YES], summary="delete a group and the offsets it has committed"),
+            Command("delete", _delete, [ROOT, _GROUP, YES, WAIT], summary="delete a group and its committed offsets"),
         ],
         story=(
             "ROOT is the directory of topics, as `seglog serve` takes it. Showing works beside a server; for reset\n"

@@ -7,23 +7,30 @@ where lines can be counted. Knows no log: a file's `offset` column is not used, 
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import os
+import zlib
 from argparse import ArgumentTypeError
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import pyarrow as pa
 
-from seglog.cli.tables import BATCH_BYTES, BATCH_RECORDS, HEADERS
+from seglog.cli.rows import Fields, decoder
+from seglog.cli.source import BATCH_BYTES, BATCH_RECORDS
+from seglog.cli.tables import HEADERS
 from seglog.errors import InvalidArgument
-from seglog.format.lines import decode_line, decode_record, split
+from seglog.format.lines import decode_line, split
 from seglog.terminal.units import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from seglog.format.lines import Entry
+
+JSON_KINDS = ("ndjson", "json", "kcat", "connect")
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 _BYTES = (
     pa.types.is_string,
@@ -47,7 +54,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Input:
     """Batches of value, key, timestamp, headers; `done(records)` of `total` (None: unknown) in `unit`."""
 
     batches: Iterator[pa.RecordBatch]
@@ -57,14 +64,22 @@ class Source:
 
 
 def open_source(
-    file: BinaryIO, kind: str, columns: Columns, *, delimiter: bytes, key_separator: bytes | None
-) -> Source:
-    """Return the source for a file of `kind`: ndjson, lines, csv, arrow or parquet."""
+    file: BinaryIO,
+    kind: str,
+    columns: Columns,
+    *,
+    delimiter: bytes,
+    key_separator: bytes | None,
+    fields: Fields | None = None,
+) -> Input:
+    """Return the source for a file of `kind`: one of JSON_KINDS, lines, csv, arrow or parquet; also compressed."""
+    fields = fields or Fields()
     if kind == "parquet":
         return _parquet_source(file, columns)
-    if kind == "ndjson":
-        lines = enumerate(split(file, b"\n"), 1)
-        batches = _entry_batches(decode_record(line, number) for number, line in lines if line.strip())
+    file = decompressed(file)
+    if kind in JSON_KINDS:
+        lines, decode = enumerate(split(file, b"\n"), 1), decoder(kind, fields)
+        batches = _entry_batches(decode(line, number) for number, line in lines if line.strip())
     elif kind == "lines":
         lines = enumerate(split(file, delimiter), 1)
         batches = _entry_batches(decode_line(line, number, key_separator) for number, line in lines)
@@ -75,8 +90,40 @@ def open_source(
         batches = _explained(kind, (_csv_batches if kind == "csv" else _arrow_batches)(buffered, columns))
     size = _size(file)
     if size is None:
-        return Source(batches, lambda records: records, None, " records")
-    return Source(batches, lambda _: file.tell(), size, "B")
+        return Input(batches, lambda records: records, None, " records")
+    return Input(batches, lambda _: file.tell(), size, "B")
+
+
+def decompressed(file: BinaryIO) -> BinaryIO:
+    """Return a file that gives the content of one that is compressed by gzip or zstd, as its first bytes show."""
+    peekable = cast(io.BufferedReader, file if hasattr(file, "peek") else io.BufferedReader(cast(io.RawIOBase, file)))
+    head = peekable.peek(4)[:4]
+    if head.startswith(_GZIP):
+        return cast(BinaryIO, _Checked(cast(io.RawIOBase, gzip.GzipFile(fileobj=peekable)), "gzip"))
+    if head == _ZSTD:
+        stream = pa.CompressedInputStream(pa.PythonFile(peekable, mode="r"), "zstd")
+        return cast(BinaryIO, _Checked(stream, "zstd"))
+    return cast(BinaryIO, peekable)
+
+
+class _Checked(io.RawIOBase):
+    """A stream of decompressed bytes, whose errors are InvalidArgument; it cannot seek."""
+
+    def __init__(self, stream: Any, kind: str) -> None:
+        self._stream, self._kind = stream, kind
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read the next bytes; 0 at the end."""
+        try:
+            data = self._stream.read(len(buffer))
+        except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
+            raise InvalidArgument(f"the {self._kind} input is damaged or cut short: {error}") from None
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def _size(file: BinaryIO) -> int | None:
@@ -141,7 +188,7 @@ def _arrow_batches(file: io.BufferedReader, columns: Columns) -> Iterator[pa.Rec
             yield _records(batch.slice(first, rows), columns)
 
 
-def _parquet_source(file: BinaryIO, columns: Columns) -> Source:
+def _parquet_source(file: BinaryIO, columns: Columns) -> Input:
     import pyarrow.parquet as pq  # 100 ms that only Parquet should cost
 
     if not file.seekable():
@@ -155,7 +202,7 @@ def _parquet_source(file: BinaryIO, columns: Columns) -> Source:
     size = sum(parquet.metadata.row_group(i).total_byte_size for i in range(parquet.num_row_groups))
     batches = parquet.iter_batches(_rows(size, parquet.metadata.num_rows), columns=sorted(names & wanted))
     found = _explained("parquet", (_records(batch, columns) for batch in batches))
-    return Source(found, lambda records: records, parquet.metadata.num_rows, " records")
+    return Input(found, lambda records: records, parquet.metadata.num_rows, " records")
 
 
 def _csv_batches(file: io.BufferedReader, columns: Columns) -> Iterator[pa.RecordBatch]:

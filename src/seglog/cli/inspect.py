@@ -10,9 +10,10 @@ import seglog
 from seglog.cli import draw
 from seglog.cli.frame import Args, Command, flag
 from seglog.cli.keyed import due_text, garbage_of
-from seglog.cli.options import DURABLE, LOG
+from seglog.cli.location import SERVER, Remote, locate
+from seglog.cli.options import DURABLE, PLACE, as_typed
 from seglog.terminal import output
-from seglog.terminal.units import format_count, format_size, format_time
+from seglog.terminal.units import format_count, format_size, format_time, typed_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 
 
 def _info(args: Args) -> int:
+    place = locate(args)
+    if isinstance(place, Remote) or (place.topic is not None and place.partition is None):
+        from seglog.cli.inspect_topic import topic_info
+
+        return topic_info(args, place)
     drawn = args.segments or args.garbage
     with seglog.open(args.log, mode="r", expose=args.expose) as log:
         segments = log.segments
@@ -61,26 +67,30 @@ def _figures(log: Log, segments: Sequence[SegmentInfo]) -> dict[str, Any]:
         "min_timestamp": min((one.min_timestamp for one in segments if one.min_timestamp is not None), default=None),
         "max_timestamp": max((one.max_timestamp for one in segments if one.max_timestamp is not None), default=None),
         "config": log.config.to_json(),
-        "changed": _changed(log.config),
+        "changed": changed(log.config),
         "standing": log.standing() if log.config.retention.compact else None,
         "pins": log.pins,
         "recovery": {"clean": log.recovery.clean, "events": log.recovery.events},
     }
 
 
-def _changed(config: LogConfig) -> dict[str, str]:
-    """Return the options that differ from the default, for people."""
+def changed(config: LogConfig) -> dict[str, str]:
+    """Return the options that differ from the default, with values as one would type them: 7d, 1 GiB."""
     default = type(config)(segment_bytes=config.segment_bytes)
-    shown = {"segment_bytes": format_size(config.segment_bytes)}
+    shown = {"segment_bytes": typed_size(config.segment_bytes)}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if value == getattr(default, field.name) or field.name in shown:
             continue
         if field.name == "retention":
             kept = [(one.name, getattr(value, one.name)) for one in dataclasses.fields(value)]
-            shown |= {f"retention.{name}": str(one) for name, one in kept if one != getattr(default.retention, name)}
+            shown |= {
+                f"retention.{name}": as_typed(name, one)
+                for name, one in kept
+                if one != getattr(default.retention, name)
+            }
         else:
-            shown[field.name] = format_size(value) if field.name.endswith("bytes") else str(value)
+            shown[field.name] = as_typed(field.name, value)
     return shown
 
 
@@ -121,22 +131,25 @@ COMMANDS = (
         "info",
         _info,
         [
-            LOG,
+            PLACE,
             flag("--segments", help="draw the segments, the oldest first"),
             flag("--garbage", help="count, per segment, what a compaction would remove"),
             DURABLE,
+            *SERVER,
         ],
         story=(
             "With --segments, one line for each segment: offsets, a bar of its size to scale (light: tomb-\n"
             "stones), records, state and times, as far as the terminal is wide. Of a log that is compacted\n"
             "by key the light part is what a compaction would remove: estimated, as ~12%, or counted,\n"
-            "with --garbage, which reads all keys."
+            "with --garbage, which reads all keys. Of a topic: a line for each partition."
         ),
         examples=[
             "seglog info orders",
             "seglog info orders --segments",
             "seglog info orders --garbage",
             "seglog info orders --json | jq .records",
+            "seglog info shop/orders",
+            "seglog info http://127.0.0.1:3000/orders/0 --segments",
         ],
     ),
 )

@@ -11,6 +11,7 @@ from seglog.cli.frame import Args, Command, argument, flag, option
 from seglog.cli.opened import opened
 from seglog.cli.options import LOG, QUIET
 from seglog.cli.progress import progress
+from seglog.cli.waiting import WAIT, patiently
 from seglog.clock import system_clock
 from seglog.errors import ConfigError, InvalidArgument
 from seglog.format.lines import encode_bytes
@@ -80,7 +81,10 @@ def _compact(args: Args) -> int:
         if args.dry_run:
             return _dry_run(args, log)
     started = time.monotonic()
-    with opened(args.log, mode="a") as log, progress("compact", unit="B", quiet=args.quiet) as report:
+    with (
+        patiently(lambda: opened(args.log, mode="a"), args.wait) as log,
+        progress("compact", unit="B", quiet=args.quiet) as report,
+    ):
         done = log.compact(roll=args.roll, generational=args.generational, progress=report, bytes_per_second=args.rate)
     if args.json:
         output.say_json(output.plain(done) | {"seconds": time.monotonic() - started, "dry_run": False})
@@ -206,6 +210,7 @@ COMMANDS = (
             flag("--generational", help="look only at segments that are expected to yield enough, as a cleaner does"),
             flag("--dry-run", help="read the keys, print what would be removed, change nothing"),
             QUIET,
+            WAIT,
         ],
         story=(
             "Offsets stay as they are. Tombstones go some time (--delete-retention of `seglog append`) after the\n"

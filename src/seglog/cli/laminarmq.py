@@ -21,6 +21,7 @@ from seglog.cli.opened import opened
 from seglog.cli.options import config_from
 from seglog.cli.progress import progress
 from seglog.cli.tables import HEADERS
+from seglog.cli.waiting import patiently
 from seglog.errors import CorruptLog, InvalidArgument, LogNotFound
 from seglog.log.laminarmq import open_laminarmq
 from seglog.record import Record
@@ -46,7 +47,8 @@ def import_log(args: Args) -> int:
     for event in source.recovery.events:
         output.note(f"laminarmq: {event.kind}: {event.path}: {event.detail}")
     next(source.scan(), None)  # a source that is wrong from the start leaves no log behind
-    with opened(args.log, _config(args, source), mode="a") as log:
+    config = _config(args, source)
+    with patiently(lambda: opened(args.log, config, mode="a"), args.wait) as log:
         start, held = _start(source, log)
         with saying_what_went_in(log), progress("import", unit=" records", quiet=args.quiet) as report:
             for batch in batches(source, start):

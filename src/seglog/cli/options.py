@@ -7,13 +7,21 @@ from __future__ import annotations
 
 import dataclasses
 from argparse import ArgumentTypeError
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import seglog
 from seglog.cli.frame import Args, File, Option, argument, flag, option, refuse_together
 from seglog.config import LogConfig
 from seglog.errors import LogNotFound
-from seglog.terminal.units import parse_count, parse_delimiter, parse_duration, parse_offset, parse_size
+from seglog.terminal.units import (
+    parse_count,
+    parse_delimiter,
+    parse_duration,
+    parse_offset,
+    parse_size,
+    typed_duration,
+    typed_size,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -132,6 +140,12 @@ _COMPACT = "retention.compact"
 _UNITS = "(SIZE as 512, 64MiB, 1GB; DURATION as 90s, 15m, 7d)"
 
 LOG = argument("log", help="the log's directory", type=File())
+PLACE = argument(
+    "log",
+    help="a log's directory, a topic (shop/orders), a partition (shop/orders/0), or one on a server "
+    "(http://host:3000/orders)",
+    type=File(),
+)
 YES = flag("--yes", help="do not ask; needed where there is no terminal")
 FORCE = flag("--force", help="replace the file if it exists")
 QUIET = flag("--quiet", help="no progress bar (shown on a terminal only), no counts")
@@ -196,20 +210,39 @@ def dest(name: str) -> str:
     return name.removeprefix("--").replace("-", "_")
 
 
+def as_typed(name: str, value: object) -> str:
+    """Return a value of a config's field as one would type it: 7d, 64 MiB."""
+    for _option, field, parse, *_ in (*_CONFIG, *_KEYED):
+        if name in (field, field.removeprefix(_RETENTION)) and isinstance(value, (int, float)):
+            if parse is parse_size:
+                return typed_size(int(value))
+            if parse is parse_duration:
+                return typed_duration(value)
+    return str(value)
+
+
+def config_given(args: Args) -> dict[str, object]:
+    """Return the fields of a config that were given, those of its retention as `retention.age`."""
+    names = {"compact": _COMPACT} | {dest(name): field for name, field, *_ in (*_CONFIG, *_KEYED)}
+    return {field: getattr(args, name) for name, field in names.items() if getattr(args, name, None) is not None}
+
+
 def config_from(args: Args) -> LogConfig | None:
     """Return the log's stored config with what the options change in it, or None where they change nothing.
 
     Options of a log that does not exist yet change the defaults. ConfigError where they cannot be.
     """
-    names = {"compact": _COMPACT} | {dest(name): field for name, field, *_ in (*_CONFIG, *_KEYED)}
-    said = {field: getattr(args, name) for name, field in names.items() if getattr(args, name, None) is not None}
+    said = config_given(args)
     if not said:
         return None
     stored = _stored_config(args.log)
-    kept = {name.removeprefix(_RETENTION): said.pop(name) for name in list(said) if name.startswith(_RETENTION)}
+    kept: dict[str, Any] = {
+        name.removeprefix(_RETENTION): said.pop(name) for name in list(said) if name.startswith(_RETENTION)
+    }
     if "segment_bytes" in said:
         said.setdefault("segment_overflow_bytes", None)  # the default follows segment_bytes
-    return dataclasses.replace(stored, **said, retention=dataclasses.replace(stored.retention, **kept))
+    changed: dict[str, Any] = {**said, "retention": dataclasses.replace(stored.retention, **kept)}
+    return dataclasses.replace(stored, **changed)
 
 
 def _stored_config(path: str) -> LogConfig:

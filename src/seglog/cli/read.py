@@ -1,103 +1,127 @@
-"""`read` and `tail`: records raw, as NDJSON, or as Arrow and Parquet. Opens read only, creates nothing."""
+"""`read` and `tail`: records raw, as NDJSON, CSV, a table, a format string, or as Arrow and Parquet.
+
+Opens read only, creates nothing.
+"""
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import replace
+from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO
 
+from seglog.cli.filters import FILTERS, filter_from
+from seglog.cli.formats import format_of, format_option, printer
 from seglog.cli.frame import Args, Command, File, argument, flag, option
-from seglog.cli.opened import opened
-from seglog.cli.options import DURABLE, FORCE, LOG, delimiter_from, delimiter_options
-from seglog.cli.selection import SELECTION, Selection, records, selection_from, tail_start
-from seglog.errors import InvalidArgument
-from seglog.format.lines import encode_record
+from seglog.cli.location import SERVER
+from seglog.cli.options import DURABLE, FORCE, PLACE, delimiter_from, delimiter_options
+from seglog.cli.selection import SELECTION, Selection, last_records, records, selection_from
+from seglog.cli.source import LocalSource, Source, reading
+from seglog.errors import InvalidArgument, OffsetOutOfRange
+from seglog.record import Cut
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
-from seglog.terminal.units import parse_count, parse_offset
+from seglog.terminal.units import parse_count, parse_position
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from seglog.log.log import Log
+    from seglog.cli.source import Row
     from seglog.record import Record
 
 TABLES = ("arrow", "parquet")
-
-
-def _format(args: Args) -> str:
-    return args.format or ("ndjson" if args.json else "raw")
-
-
-def _encoder(args: Args) -> Callable[[Record], bytes]:
-    if _format(args) == "ndjson":
-        return encode_record
-    delimiter = delimiter_from(args)
-    return lambda record: (record.value or b"") + delimiter
+LONG = 16 * 1024 * 1024  # bytes of a value that is written from the memory map, not copied into the process
 
 
 def _read(args: Args) -> int:
     chosen = _chosen(args)
-    with (
-        opened(args.log, mode="r", expose=args.expose) as log,
-        output.target(args.output, force=args.force) as sink,
-    ):
+    with reading(args) as source, output.target(args.output, force=args.force) as sink:
         if args.offset is not None:
-            record = log.read(args.offset)  # refuses what is not there, where a range would be empty
-            if _format(args) == "raw":
-                _write_value(record, sink)
-                return 0
-        if _format(args) in TABLES:
-            from seglog.cli import tables  # pyarrow is loaded for tables only
-
-            with tables.writer(_format(args), sink) as write:
-                for batch in tables.batches(log, chosen):
-                    write(batch)
-        else:
-            encode = _encoder(args)
-            for record in records(log, chosen):
-                sink.write(encode(record))
-    return 0
+            return _read_one(args, source, sink)
+        if format_of(args) in TABLES:
+            _write_table(args, source, chosen, sink)
+            return Exit.OK
+        write = printer(args, sink, source.topic, partitioned=source.partitioned)
+        for row in records(source, chosen):
+            write(row)
+    return Exit.OK
 
 
 def _chosen(args: Args) -> Selection:
+    delimiter_from(args)
     chosen = selection_from(args)
-    if args.offset is not None:
-        if chosen != Selection():
-            raise InvalidArgument("OFFSET means one record: give no range with it")
-        chosen = replace(chosen, start=args.offset, stop=args.offset + 1)
-    if _format(args) in TABLES and args.output == output.STANDARD and output.stdout().isatty():
-        raise InvalidArgument(f"{_format(args)} is binary and would spoil the terminal; use --output FILE or a pipe")
+    if args.offset is not None and chosen != Selection():
+        raise InvalidArgument("OFFSET selects one record: give no range and no filter with it")
+    if format_of(args) in TABLES and args.output == output.STANDARD and output.stdout().isatty():
+        raise InvalidArgument(f"{format_of(args)} is binary and would spoil the terminal; use --output FILE or a pipe")
     return chosen
 
 
-def _write_value(record: Record, sink: BinaryIO) -> None:
+def _read_one(args: Args, source: Source, sink: BinaryIO) -> int:
+    """Write one record; OffsetOutOfRange, OffsetCompacted where a range would be empty."""
+    bounds = source.bounds()
+    if len(bounds) > 1:
+        raise InvalidArgument(f"OFFSET needs a partition: name one of 0 to {len(bounds) - 1}, as {args.log}/0")
+    [(number, (lowest, end))] = bounds.items()
+    offset = args.offset if args.offset >= 0 else source.last(number, -args.offset, end)
+    if args.offset < 0 and end - offset < -args.offset:
+        raise OffsetOutOfRange(args.offset, lowest, end)
+    if format_of(args) in TABLES:
+        source.read(number, offset)
+        _write_table(args, source, Selection(start=offset, stop=offset + 1), sink)
+    elif format_of(args) == "raw":
+        _write_value(source, number, offset, sink)
+    else:
+        record = source.read(number, offset)
+        printer(args, sink, source.topic, partitioned=source.partitioned)((number, record))
+    return Exit.OK
+
+
+def _write_value(source: Source, number: int, offset: int, sink: BinaryIO) -> None:
+    """Write exactly the bytes of a value; a long one from the memory map, so that the process never holds it."""
+    if isinstance(source, LocalSource):
+        log = source.logs[number]
+        record = log.read_cut(offset, LONG)
+        if isinstance(record.value, Cut):
+            for batch in log.batches(offset, offset + 1, values="view"):
+                sink.write(memoryview(batch.column("value")[0].as_buffer()))
+            return
+    else:
+        record = source.read(number, offset)
     if record.value is None:
         output.note(f"offset {record.offset} is a tombstone: it has no value")
     else:
         sink.write(record.value)
 
 
+def _write_table(args: Args, source: Source, chosen: Selection, sink: BinaryIO) -> None:
+    from seglog.cli import tables  # pyarrow is loaded for tables only
+
+    with tables.writer(format_of(args), sink, partitioned=source.partitioned) as write:
+        for batch in tables.batches(source, chosen):
+            write(batch)
+
+
 def _tail(args: Args) -> int:
-    encode, sink = _encoder(args), output.stdout()
-    with opened(args.log, mode="r", expose=args.expose) as log:
-        stop = log.next_offset
+    sink, test = output.stdout(), filter_from(args)
+    with reading(args, patient=args.follow) as source:
+        ends = {number: bounds.end for number, bounds in source.bounds().items()}
+        write = _filtered(printer(args, sink, source.topic, partitioned=source.partitioned), test)
         if args.records:
-            start = tail_start(log.segments, args.records, stop)
-            for record in deque(log.scan(start, stop), maxlen=args.records):
-                sink.write(encode(record))
+            for row in last_records(source, args.records, ends):
+                write(row)
         sink.flush()
-        return _follow(log, stop, encode, sink) if args.follow else Exit.OK
-
-
-def _follow(log: Log, start: int, encode: Callable[[Record], bytes], sink: BinaryIO) -> Exit:
-    try:
-        for record in log.follow(start):
-            sink.write(encode(record))
-            sink.flush()
-    except KeyboardInterrupt:  # how following ends: nothing went wrong, so nothing is said
+        if not args.follow:
+            return Exit.OK
+        with suppress(KeyboardInterrupt):  # the way to end it: nothing went wrong
+            for row in source.follow(ends):
+                write(row)
+                sink.flush()
         return Exit.INTERRUPTED
-    return Exit.OK
+
+
+def _filtered(write: Callable[[Row], None], test: Callable[[Record], bool] | None) -> Callable[[Row], None]:
+    if test is None:
+        return write
+    return lambda row: write(row) if test(row[1]) else None
 
 
 COMMANDS = (
@@ -105,28 +129,33 @@ COMMANDS = (
         "read",
         _read,
         [
-            LOG,
-            argument("offset", type=parse_offset, required=False, help="read this one record"),
-            *SELECTION,
-            option(
-                "--format",
-                choices=["raw", "ndjson", *TABLES],
-                help="raw: the values; ndjson: whole records, a line each; arrow: an IPC stream; parquet: a file; "
-                "default: raw (ndjson with --json)",
+            PLACE,
+            argument(
+                "offset",
+                type=parse_position,
+                required=False,
+                help="read this one record; -1: the last one",
             ),
+            *SELECTION,
+            format_option(*TABLES),
             *delimiter_options("raw ranges: what follows every value"),
             option("--output", metavar="FILE", type=File(), default="-", help="write here; it appears when complete"),
             FORCE,
             DURABLE,
+            *SERVER,
         ],
         story=(
             "With OFFSET: exactly the bytes of that record's value, nothing added. Without: a range, every\n"
-            "value followed by a newline. Raw output cannot tell a tombstone from an empty value; NDJSON can."
+            "value followed by a newline. Raw output cannot tell a tombstone from an empty value; NDJSON can.\n\n"
+            "Of a topic: all partitions, merged by time; --start and --stop count in every one of them."
         ),
         examples=[
             "seglog read orders 42 > photo.jpg",
             "seglog read orders --start 100 --stop 200 --format ndjson | jq .key",
             "seglog read orders --from-time 2024-05-01 --to-time 2024-05-02 --limit 10",
+            "seglog read shop/orders --from-time '1h ago' --where '@.qty > 2' --format table",
+            "seglog read http://127.0.0.1:3000/orders --start -10",
+            r"seglog read shop/orders/0 -n 5 --format '%o %k %s\n'",
             "seglog read orders --null | xargs -0 -n 1 echo",
             "seglog read orders --format parquet --output orders.parquet",
         ],
@@ -135,22 +164,25 @@ COMMANDS = (
         "tail",
         _tail,
         [
-            LOG,
+            PLACE,
             option("-n", "--records", metavar="N", type=parse_count, default=10, help="how many; default 10"),
             flag("-f", "--follow", help="print new records as they are appended"),
-            option(
-                "--format",
-                choices=["raw", "ndjson"],
-                help="the values, or whole records; default: raw (ndjson with --json)",
-            ),
+            format_option(),
+            *FILTERS,
             *delimiter_options("raw: what follows every value"),
             DURABLE,
+            *SERVER,
         ],
-        story="With -f the program waits for new records until it is interrupted (exit code 130).",
+        story=(
+            "With -f the program waits for new records until it is interrupted (exit code 130). Of a topic: all\n"
+            "partitions, merged by time. Filters apply to the last N records and to those that come."
+        ),
         examples=[
             "seglog tail orders -n 3",
             "seglog tail orders -f --format ndjson",
             "seglog tail orders -n 0 -f",
+            "seglog tail shop/orders -f --key user-1",
+            "seglog tail --url http://127.0.0.1:3000 orders/0 -f",
         ],
     ),
 )

@@ -1,6 +1,6 @@
-"""Which records of a log a command means: by offset, by time, the first so many. Decided purely, then read.
+"""Which records a command reads: by offset, by time, the first N, by filters. Decided purely, then read.
 
-Knows the log's public API and nothing of formats or files.
+Knows a source's partitions and nothing of formats or files.
 """
 
 from __future__ import annotations
@@ -9,116 +9,154 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from seglog.cli.filters import FILTERS, filter_from
 from seglog.cli.frame import Args, option
+from seglog.cli.source import Row, Source, in_time_order
 from seglog.errors import InvalidArgument, OffsetOutOfRange
-from seglog.terminal.units import parse_count, parse_offset, parse_time
+from seglog.terminal.units import parse_count, parse_moment, parse_position
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
-    from seglog.log.info import SegmentInfo
-    from seglog.log.log import Log
     from seglog.record import Record
+
+_GROUP = "Which records (default: all)"
+SELECTION = (
+    option(
+        "--start",
+        metavar="OFFSET",
+        type=parse_position,
+        help="the first offset (inclusive); -10: the last ten; of a topic in every partition",
+        group=_GROUP,
+    ),
+    option(
+        "--stop",
+        metavar="OFFSET",
+        type=parse_position,
+        help="the offset to end before (exclusive); -10: without the last ten",
+        group=_GROUP,
+    ),
+    option(
+        "--from-time",
+        metavar="TIME",
+        type=parse_moment,
+        help="only timestamps from here on: ISO 8601 (UTC where no zone is given), '1h ago', now, today, yesterday, "
+        "@seconds, or int microseconds",
+        group=_GROUP,
+    ),
+    option("--to-time", metavar="TIME", type=parse_moment, help="only timestamps before this time", group=_GROUP),
+    option("-n", "--limit", metavar="N", type=parse_count, help="at most this many records, the first", group=_GROUP),
+    *FILTERS,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection:
-    """Offsets start <= offset < stop, from_time <= timestamp < to_time (us), at most `limit` records."""
+    """Offsets start <= offset < stop, from_time <= timestamp < to_time (us), at most `limit` that pass `test`.
+
+    A negative start or stop counts from the end of each partition.
+    """
 
     start: int | None = None
     stop: int | None = None
     from_time: int | None = None
     to_time: int | None = None
     limit: int | None = None
+    test: Callable[[Record], bool] | None = None
 
     @property
     def by_time(self) -> bool:
         """Whether timestamps are looked at."""
         return self.from_time is not None or self.to_time is not None
 
-    def takes(self, timestamp: int) -> bool:
-        """Tell whether a record of this timestamp (us) is meant."""
-        return (self.from_time is None or timestamp >= self.from_time) and (
-            self.to_time is None or timestamp < self.to_time
+    def takes(self, record: Record) -> bool:
+        """Return whether a record is in the range of time, and passes the filters."""
+        return (
+            (self.from_time is None or record.timestamp >= self.from_time)
+            and (self.to_time is None or record.timestamp < self.to_time)
+            and (self.test is None or self.test(record))
         )
 
 
-_GROUP = "Which records (default: all)"
-SELECTION = (
-    option("--start", metavar="OFFSET", type=parse_offset, help="the first offset (inclusive)", group=_GROUP),
-    option("--stop", metavar="OFFSET", type=parse_offset, help="the offset to end before (exclusive)", group=_GROUP),
-    option(
-        "--from-time",
-        metavar="TIME",
-        type=parse_time,
-        help="only timestamps from here on: ISO 8601 (UTC where no zone is given) or int microseconds",
-        group=_GROUP,
-    ),
-    option("--to-time", metavar="TIME", type=parse_time, help="only timestamps before this time", group=_GROUP),
-    option("--limit", metavar="N", type=parse_count, help="at most this many records", group=_GROUP),
-)
-
-
 def selection_from(args: Args) -> Selection:
-    """Return what the options of SELECTION say; InvalidArgument where they mix offsets and times."""
+    """Return what the options of SELECTION ask for; InvalidArgument where they mix offsets and times."""
     chosen = Selection(
-        start=args.start, stop=args.stop, from_time=args.from_time, to_time=args.to_time, limit=args.limit
+        start=args.start,
+        stop=args.stop,
+        from_time=args.from_time,
+        to_time=args.to_time,
+        limit=args.limit,
+        test=filter_from(args),
     )
     if chosen.by_time and (chosen.start is not None or chosen.stop is not None):
         raise InvalidArgument("choose by offset (--start, --stop) or by time (--from-time, --to-time), not both")
     return chosen
 
 
-def bounds(log: Log, chosen: Selection) -> tuple[int, int]:
-    """Return the offsets (start, stop) to scan; start == stop where nothing is meant.
+def ranges(source: Source, chosen: Selection) -> dict[int, tuple[int, int]]:
+    """Return by partition the offsets (start, stop) to scan; start == stop where no record is chosen.
 
-    The stop is fixed here, so that reading a log that still grows comes to an end.
+    The stop is fixed here, so that reading a log that grows comes to an end. OffsetOutOfRange for a start after the end
+    of a log or a partition, of a topic only if it is after the end of every one.
     """
-    lowest, end = log.lowest_offset, log.next_offset
-    if chosen.start is not None and chosen.start > end:
-        raise OffsetOutOfRange(chosen.start, lowest, end)
-    start = lowest if chosen.start is None else max(chosen.start, lowest)
-    stop = end if chosen.stop is None else min(chosen.stop, end)
-    if chosen.from_time is not None:
-        found = log.offset_at(chosen.from_time)  # every record before it is older, however disordered they are
-        start = stop if found is None else max(start, found)
-    if chosen.to_time is not None:
-        stop = min(stop, time_stop(log.segments, chosen.to_time, end))
-    return start, max(start, stop)
+    bounds = source.bounds()
+    first = source.offset_at(chosen.from_time) if chosen.from_time is not None else {}
+    ends = source.stop_before(chosen.to_time) if chosen.to_time is not None else {}
+    last = max(bounds.values(), key=lambda one: one.end)
+    if chosen.start is not None and chosen.start > last.end:
+        raise OffsetOutOfRange(chosen.start, last.lowest, last.end)
+    found = {}
+    for number, (lowest, end) in bounds.items():
+        start = max(lowest, _position(source, number, chosen.start, end, lowest))
+        stop = min(end, _position(source, number, chosen.stop, end, end))
+        if number in first:  # every record before it is older, however disordered they are
+            at = first[number]
+            start = stop if at is None else max(start, at)
+        stop = min(stop, ends.get(number, stop))
+        found[number] = (min(start, end), max(min(start, end), stop))
+    return found
 
 
-def time_stop(segments: Sequence[SegmentInfo], to_time: int, end: int) -> int:
-    """Return the offset behind which no segment holds a timestamp before `to_time` (us)."""
-    for segment in reversed(segments):
-        if segment.records and (segment.min_timestamp is None or segment.min_timestamp < to_time):
-            break
-        end = min(end, segment.base_offset)
-    return end
+def _position(source: Source, number: int, asked: int | None, end: int, default: int) -> int:
+    if asked is None:
+        return default
+    return asked if asked >= 0 else source.last(number, -asked, end)
 
 
-def records(log: Log, chosen: Selection) -> Iterator[Record]:
-    """Yield the chosen records in order of their offsets."""
-    start, stop = bounds(log, chosen)
-    if start == stop or chosen.limit == 0:
+def records(source: Source, chosen: Selection) -> Iterator[Row]:
+    """Yield the chosen records: of one partition in order of their offsets, of several merged by time."""
+    if chosen.limit == 0:
         return
-    found = log.scan(start, stop)
-    if chosen.by_time:
-        found = (record for record in found if chosen.takes(record.timestamp))
+    scans = [_scan(source, number, *span) for number, span in ranges(source, chosen).items() if span[0] < span[1]]
+    if not scans:
+        return
+    found = in_time_order(scans)
+    if chosen.by_time or chosen.test is not None:
+        found = (row for row in found if chosen.takes(row[1]))
     yield from islice(found, chosen.limit)
 
 
-def tail_start(segments: Sequence[SegmentInfo], count: int, stop: int) -> int:
-    """Return an offset from which on at least `count` records stand before `stop`, or all if there are fewer.
+def _scan(source: Source, number: int, start: int, stop: int) -> Iterator[Row]:
+    return ((number, record) for record in source.scan(number, start, stop))
 
-    In a dense segment that is arithmetic; one with gaps is read from its base, the caller keeps the last.
-    """
-    start = stop
-    for segment in reversed(segments):
-        if count <= 0:
-            break
-        end = min(segment.next_offset, stop)  # the log may have grown since `stop` was read
-        start = min(start, segment.base_offset)
-        if segment.dense and end - segment.base_offset >= count:
-            return end - count
-        count -= max(0, min(segment.records, end - segment.base_offset))
-    return start
+
+def last_records(source: Source, count: int, ends: dict[int, int]) -> Iterator[Row]:
+    """Yield the last `count` records before `ends`, merged by time. Holds no values of more than one per partition."""
+    starts = {number: source.last(number, count, end) for number, end in ends.items()}
+    if len(ends) > 1:
+        _keep_latest(source, count, starts, ends)
+    yield from in_time_order([_scan(source, number, start, ends[number]) for number, start in starts.items()])
+
+
+def _keep_latest(source: Source, count: int, starts: dict[int, int], ends: dict[int, int]) -> None:
+    """Move the starts of several partitions so that `count` records follow in all, the latest."""
+    scans = [
+        (
+            (number, record._replace(key=None, value=None))
+            for number, record in _scan(source, number, start, ends[number])
+        )
+        for number, start in starts.items()
+    ]
+    rows = [(number, record.offset) for number, record in in_time_order(scans)]
+    for number, offset in rows[: max(0, len(rows) - count)]:
+        starts[number] = offset + 1

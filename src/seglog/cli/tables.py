@@ -9,18 +9,18 @@ import contextlib
 import io
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seglog.cli.selection import Selection, bounds
+from seglog.cli.selection import Selection, ranges
+from seglog.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from seglog.log.log import Log
+    from seglog.cli.source import Source
 
-BATCH_RECORDS = 65_536
-BATCH_BYTES = 16 * 1024 * 1024
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema(
@@ -34,34 +34,77 @@ SCHEMA = pa.schema(
 )
 
 
-def batches(log: Log, chosen: Selection) -> Iterator[pa.RecordBatch]:
-    """Yield the chosen records as batches of SCHEMA, of about BATCH_BYTES each."""
-    start, stop = bounds(log, chosen)
-    left = stop - start if chosen.limit is None else chosen.limit
-    if start == stop or not left:
+def schema(*, partitioned: bool) -> pa.Schema:
+    """Return SCHEMA, of a topic with the partition in front."""
+    return SCHEMA.insert(0, pa.field("partition", pa.int32())) if partitioned else SCHEMA
+
+
+def batches(source: Source, chosen: Selection) -> Iterator[pa.RecordBatch]:
+    """Yield the chosen records as batches of the source's schema, of about BATCH_BYTES each, merged by time."""
+    left = chosen.limit
+    if left == 0:
         return
-    for batch in log.batches(start, stop, max_records=_rows(log), values="binary"):
-        taken = _in_time(batch, chosen).slice(0, left)
-        left -= taken.num_rows
+    spans = {number: span for number, span in ranges(source, chosen).items() if span[0] < span[1]}
+    for batch in _merged({number: source.batches(number, *span) for number, span in spans.items()}):
+        taken = _taken(batch, chosen).slice(0, left)
         if taken.num_rows:
-            yield taken.cast(SCHEMA)
-        if not left:
+            yield taken if source.partitioned else taken.drop_columns(["partition"])
+        left = None if left is None else left - taken.num_rows
+        if left == 0:
             return
 
 
-def _rows(log: Log) -> int:
-    """Return how many records of this log make about BATCH_BYTES."""
-    fullest = max((segment.bytes // max(1, segment.records) for segment in log.segments), default=1)
-    return max(1, min(BATCH_RECORDS, BATCH_BYTES // max(1, fullest)))
+def _merged(parts: dict[int, Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    """Merge the batches of several partitions by time; each partition keeps its order. Holds one batch of each.
+
+    A partition's rows are ordered by the greatest timestamp up to each, so that its order is never changed. In every
+    round all rows up to the least of the last times are complete; so one partition at least is used up.
+    """
+    held: dict[int, tuple[pa.RecordBatch, np.ndarray[Any, Any]]] = {}
+    latest = dict.fromkeys(parts, np.iinfo(np.int64).min)
+    while True:
+        for number in [number for number in parts if number not in held]:
+            batch = next((batch for batch in parts[number] if batch.num_rows), None)
+            if batch is None:
+                del parts[number]
+                continue
+            times = np.maximum.accumulate(batch.column("timestamp").cast(pa.int64()).to_numpy())
+            times = np.maximum(times, latest[number])
+            latest[number] = times[-1]
+            held[number] = _with_partition(batch, number), times
+        if not held:
+            return
+        horizon = min(times[-1] for _, times in held.values())
+        rows = {number: int(np.searchsorted(times, horizon, side="right")) for number, (_, times) in held.items()}
+        yield _in_order([(held[number][0].slice(0, count), held[number][1][:count]) for number, count in rows.items()])
+        rest = {number: (held[number][0].slice(count), held[number][1][count:]) for number, count in rows.items()}
+        held = {number: one for number, one in rest.items() if one[0].num_rows}
 
 
-def _in_time(batch: pa.RecordBatch, chosen: Selection) -> pa.RecordBatch:
+def _with_partition(batch: pa.RecordBatch, number: int) -> pa.RecordBatch:
+    column = pa.array(np.full(batch.num_rows, number, np.int32))
+    return pa.record_batch([column, *batch.cast(SCHEMA).columns], schema=schema(partitioned=True))
+
+
+def _in_order(parts: list[tuple[pa.RecordBatch, np.ndarray[Any, Any]]]) -> pa.RecordBatch:
+    if len(parts) == 1:
+        return parts[0][0]
+    table = pa.Table.from_batches([batch for batch, _ in parts])
+    order = np.argsort(np.concatenate([times for _, times in parts]), kind="stable")
+    return table.take(pa.array(order)).combine_chunks().to_batches()[0]
+
+
+def _taken(batch: pa.RecordBatch, chosen: Selection) -> pa.RecordBatch:
+    """Return the rows in the range of time that pass the filters."""
     timestamps = batch.column("timestamp").cast(pa.int64()) if chosen.by_time else None
     if chosen.from_time is not None:
         batch = batch.filter(pc.greater_equal(timestamps, chosen.from_time))
         timestamps = batch.column("timestamp").cast(pa.int64())
     if chosen.to_time is not None:
         batch = batch.filter(pc.less(timestamps, chosen.to_time))
+    if chosen.test is not None:
+        rows = zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True)
+        batch = batch.filter(pa.array([chosen.test(Record(0, 0, key, value)) for key, value in rows], pa.bool_()))
     return batch
 
 
@@ -89,13 +132,14 @@ class _Counted(io.RawIOBase):
 
 
 @contextlib.contextmanager
-def writer(kind: str, sink: BinaryIO) -> Iterator[Callable[[pa.RecordBatch], None]]:
-    """Give a function that writes batches of SCHEMA to `sink`, "arrow" as IPC stream or "parquet" (zstd)."""
+def writer(kind: str, sink: BinaryIO, *, partitioned: bool) -> Iterator[Callable[[pa.RecordBatch], None]]:
+    """Give a function that writes batches of the schema to `sink`, "arrow" as IPC stream or "parquet" (zstd)."""
+    fields = schema(partitioned=partitioned)
     if kind == "arrow":
-        with pa.ipc.new_stream(_Counted(sink), SCHEMA) as stream:
+        with pa.ipc.new_stream(_Counted(sink), fields) as stream:
             yield stream.write_batch
         return
     import pyarrow.parquet as pq  # 100 ms that only Parquet should cost
 
-    with pq.ParquetWriter(_Counted(sink), SCHEMA, compression="zstd") as parquet:
+    with pq.ParquetWriter(_Counted(sink), fields, compression="zstd") as parquet:
         yield parquet.write_batch

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from seglog.cli.brokers import changing, looking
 from seglog.cli.frame import Args, Command, Verbs, argument, option
-from seglog.cli.options import YES, config_from, config_options, retention_options
+from seglog.cli.options import YES, as_typed, config_from, config_options, retention_options
 from seglog.cli.verbs import ROOT, table
+from seglog.cli.waiting import WAIT
 from seglog.config import Retention
 from seglog.errors import CorruptLog, FormatVersionError, InvalidArgument, SeglogError
 from seglog.terminal import output
@@ -56,20 +57,13 @@ def _facts(topic: Topic) -> dict[str, Any]:
 
 def _row(facts: dict[str, Any]) -> tuple[object, ...]:
     default = dataclasses.asdict(Retention())
-    kept = [f"{name} {_shown(name, value)}" for name, value in facts["retention"].items() if value != default[name]]
+    kept = [f"{name} {as_typed(name, value)}" for name, value in facts["retention"].items() if value != default[name]]
     size = format_size(facts["bytes"])
     return facts["name"], facts["partitions"], facts["records"], size, ", ".join(kept) or "everything"
 
 
-def _shown(name: str, value: Any) -> str:
-    """Return what a retention says, with its unit."""
-    if name.endswith("bytes"):
-        return format_size(value)
-    return f"{value:g} s" if isinstance(value, float) and name != "min_dirty_ratio" else str(value)
-
-
 def _create(args: Args) -> int:
-    with changing(args.root, "POST /topics", create=True) as broker:
+    with changing(args.root, "POST /topics", create=True, wait=args.wait) as broker:
         facts = _facts(broker.create_topic(args.name, partitions=args.partitions, config=_config(args)))
     if args.json:
         output.say_json(facts)
@@ -79,7 +73,7 @@ def _create(args: Args) -> int:
 
 
 def _alter(args: Args) -> int:
-    with changing(args.root, f"PATCH /topics/{args.name}") as broker:
+    with changing(args.root, f"PATCH /topics/{args.name}", wait=args.wait) as broker:
         broker.topic(args.name)
         config = _config(args)
         if config is None:
@@ -105,7 +99,7 @@ def _delete(args: Args) -> int:
     if not output.confirmed(question, yes=args.yes):
         output.note("nothing was changed")
         return Exit.FAILED
-    with changing(args.root, f"DELETE /topics/{args.name}") as broker:
+    with changing(args.root, f"DELETE /topics/{args.name}", wait=args.wait) as broker:
         broker.delete_topic(args.name)
     if args.json:
         output.say_json({"deleted": args.name})
@@ -135,19 +129,19 @@ COMMANDS = (
             Command(
                 "create",
                 _create,
-                [ROOT, _NAME, _PARTITIONS, *config_options()],
+                [ROOT, _NAME, _PARTITIONS, WAIT, *config_options()],
                 summary="create a topic, and ROOT if it does not exist",
             ),
             Command(
                 "alter",
                 _alter,
-                [ROOT, _NAME, *retention_options()],
+                [ROOT, _NAME, WAIT, *retention_options()],
                 summary="change what a topic keeps, at once and permanently",
             ),
             Command(
                 "delete",
                 _delete,
-                [ROOT, _NAME, YES],
+                [ROOT, _NAME, YES, WAIT],
                 summary="delete a topic, its records and its committed offsets",
             ),
         ],

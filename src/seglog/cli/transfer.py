@@ -8,31 +8,32 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from seglog.cli.formats import write_ndjson
 from seglog.cli.frame import Args, Command, File, argument, option
-from seglog.cli.opened import opened
+from seglog.cli.location import SERVER, is_url
 from seglog.cli.options import (
     DURABLE,
     FORCE,
-    LOG,
+    PLACE,
     QUIET,
-    config_from,
     config_options,
     delimiter_from,
     delimiter_options,
 )
 from seglog.cli.progress import progress
-from seglog.cli.selection import SELECTION, Selection, bounds, records, selection_from
+from seglog.cli.rows import Fields
+from seglog.cli.selection import SELECTION, Selection, ranges, records, selection_from
+from seglog.cli.sink import Sink, saying_what_went_in, writing
+from seglog.cli.source import Source, reading
+from seglog.cli.waiting import WAIT
 from seglog.errors import InvalidArgument
-from seglog.format.lines import encode_record
 from seglog.terminal import output
-from seglog.terminal.exits import saying_what_went_in
 from seglog.terminal.units import format_count, parse_delimiter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from seglog.cli.ingest import Source
-    from seglog.log.log import Log
+    from seglog.cli.ingest import Input
     from seglog.record import Record
 
 _SUFFIXES = {
@@ -49,6 +50,7 @@ _SUFFIXES = {
     ".parquet": "parquet",
     ".pq": "parquet",
 }
+_COMPRESSED = (".gz", ".zst", ".zstd")
 _EXPORTS = ["ndjson", "lines", "arrow", "parquet"]
 
 
@@ -59,7 +61,10 @@ def _kind(args: Args) -> str:
         return "ndjson"
     if Path(args.file).is_dir():
         return "laminarmq"
-    kind = _SUFFIXES.get(Path(args.file).suffix.lower())
+    path = Path(args.file)
+    kind = _SUFFIXES.get((path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path).suffix.lower())
+    if kind == "ndjson" and getattr(args, "key_field", None) is not None:
+        return "json"
     if kind is None:
         raise InvalidArgument(f"{args.file} does not say what it is; give --format")
     return kind
@@ -70,23 +75,28 @@ def _import(args: Args) -> int:
 
     kind = _kind(args)
     columns = ingest.Columns(key=args.key_column, value=args.value_column, timestamp=args.timestamp_column)
-    if kind in ("ndjson", "lines", "laminarmq") and columns != ingest.Columns():
+    fields = Fields(key=args.key_field, value=args.value_field, timestamp=args.timestamp_field)
+    if fields != Fields() and kind not in ("json", "connect"):
+        raise InvalidArgument(f"{kind} has no fields: --key-field and its like are for json and connect")
+    if kind in (*ingest.JSON_KINDS, "lines", "laminarmq") and columns != ingest.Columns():
         raise InvalidArgument(f"{kind} has no columns: --key-column and its like are for csv, arrow and parquet")
     if kind != "lines" and args.key_separator is not None:
         raise InvalidArgument("--key-separator goes with --format lines")
     if kind == "laminarmq":
         from seglog.cli.laminarmq import import_log
 
+        if is_url(args.log) or args.url is not None:
+            raise InvalidArgument("records of laminarmq keep their offsets: import them into a log, not over HTTP")
         return import_log(args)
     began = time.monotonic()
     with _source_file(args.file) as file:
         source = ingest.open_source(
-            file, kind, columns, delimiter=delimiter_from(args), key_separator=args.key_separator
+            file, kind, columns, delimiter=delimiter_from(args), key_separator=args.key_separator, fields=fields
         )
         first = next(source.batches, None)  # a file that is wrong from the start leaves no log behind
         batches = source.batches if first is None else chain([first], source.batches)
-        with opened(args.log, config_from(args), mode="a") as log:
-            counts = _pour(log, source, batches, quiet=args.quiet)
+        with writing(args, durable=True) as sink:
+            counts = _pour(sink, source, batches, quiet=args.quiet)
     _summary(args, "imported", counts, time.monotonic() - began)
     return 0
 
@@ -100,15 +110,17 @@ def _source_file(path: str) -> Iterator[BinaryIO]:
         yield file
 
 
-def _pour(log: Log, source: Source, batches: Iterator[Any], *, quiet: bool) -> dict[str, int]:
+def _pour(sink: Sink, source: Input, batches: Iterator[Any], *, quiet: bool) -> dict[str, int]:
     """Append batch after batch; an error says how many records went in before it."""
-    first, count = log.next_offset, 0
-    with saying_what_went_in(log), progress("import", unit=source.unit, quiet=quiet) as report:
+    count = 0
+    with saying_what_went_in(sink), progress("import", unit=source.unit, quiet=quiet) as report:
         for batch in batches:
-            count += len(log.append_batch(batch))
+            sink.append_batch(batch)
+            count += batch.num_rows
             report(source.done(count), source.total)
-        log.sync()
-    return {"records": count, "first_offset": first, "next_offset": first + count}
+        sink.sync()
+    _, first, _ = sink.span()
+    return {"records": count} | ({} if first is None else {"first_offset": first, "next_offset": first + count})
 
 
 def _export(args: Args) -> int:
@@ -119,36 +131,38 @@ def _export(args: Args) -> int:
         raise InvalidArgument(f"{kind} is binary and would spoil the terminal; name a file or use a pipe")
     began = time.monotonic()
     with (
-        opened(args.log, mode="r", expose=args.expose) as log,
+        reading(args) as source,
         output.target(args.file, force=args.force) as sink,
         progress("export", unit=" records", quiet=args.quiet) as report,
     ):
-        start, stop = bounds(log, chosen)
+        total = sum(stop - start for start, stop in ranges(source, chosen).values())
         write = _write_table if kind in ("arrow", "parquet") else _write_lines
-        count = write(log, chosen, kind, sink, lambda offset: report(offset + 1 - start, stop - start))
+        count = write(source, chosen, kind, sink, lambda done: report(done, total))
     _summary(args, "exported", {"records": count}, time.monotonic() - began)
     return 0
 
 
-def _write_table(log: Log, chosen: Selection, kind: str, sink: BinaryIO, report: Callable[[int], None]) -> int:
+def _write_table(source: Source, chosen: Selection, kind: str, sink: BinaryIO, report: Callable[[int], None]) -> int:
     from seglog.cli import tables  # pyarrow is loaded for tables only
 
     count = 0
-    with tables.writer(kind, sink) as write:
-        for batch in tables.batches(log, chosen):
+    with tables.writer(kind, sink, partitioned=source.partitioned) as write:
+        for batch in tables.batches(source, chosen):
             write(batch)
             count += batch.num_rows
-            report(batch.column("offset")[-1].as_py())
+            report(count)
     return count
 
 
-def _write_lines(log: Log, chosen: Selection, kind: str, sink: BinaryIO, report: Callable[[int], None]) -> int:
-    encode = encode_record if kind == "ndjson" else _line
+def _write_lines(source: Source, chosen: Selection, kind: str, sink: BinaryIO, report: Callable[[int], None]) -> int:
     count = 0
-    for record in records(log, chosen):
-        sink.write(encode(record))
+    for row in records(source, chosen):
+        if kind == "ndjson":
+            write_ndjson(row, sink, partitioned=source.partitioned)
+        else:
+            sink.write(_line(row[1]))
         count += 1
-        report(record.offset)
+        report(count)
     return count
 
 
@@ -181,18 +195,21 @@ def _summary(args: Args, done: str, counts: dict[str, int], seconds: float) -> N
 
 
 _COLUMNS = "Columns (csv, arrow, parquet)"
+_FIELDS = "Fields of the objects (json, connect)"
 
 COMMANDS = (
     Command(
         "import",
         _import,
         [
-            LOG,
+            PLACE,
             argument("file", type=File(), help="the file to read, - for standard input, or laminarmq's directory"),
             option(
                 "--format",
-                choices=["ndjson", "lines", "csv", "arrow", "parquet", "laminarmq"],
-                help="default: guessed from the file's suffix; ndjson for standard input, laminarmq for a directory",
+                choices=["ndjson", "json", "kcat", "connect", "lines", "csv", "arrow", "parquet", "laminarmq"],
+                help="ndjson: records as `export` writes them; json: an object a line is a value; kcat: what kcat -J "
+                "writes; connect: Kafka Connect's JSON with schema and payload; default: guessed from the file's "
+                "suffix, ndjson for standard input, laminarmq for a directory",
             ),
             option("--key-column", metavar="NAME", help="the keys; default: `key`, if it is there", group=_COLUMNS),
             option("--value-column", metavar="NAME", help="the values; default: `value`", group=_COLUMNS),
@@ -202,6 +219,14 @@ COMMANDS = (
                 help="times: ISO 8601 (UTC where no zone is given) or int microseconds; default: `timestamp`, or now",
                 group=_COLUMNS,
             ),
+            option("--key-field", metavar="NAME", help="the keys, as id or user.id; without: no keys", group=_FIELDS),
+            option("--value-field", metavar="NAME", help="the values; default: the whole object", group=_FIELDS),
+            option(
+                "--timestamp-field",
+                metavar="NAME",
+                help="times: ISO 8601 or int microseconds; default: now",
+                group=_FIELDS,
+            ),
             *delimiter_options("lines: what ends a line"),
             option(
                 "--key-separator",
@@ -210,12 +235,15 @@ COMMANDS = (
                 help=r"lines: a line is KEY, TEXT, VALUE; \n \t \r \0 and \\ are understood",
             ),
             QUIET,
+            WAIT,
+            *SERVER,
             *config_options(),
         ],
         story=(
             "Goes in batches; a batch goes in whole or not at all, and an import that stops reports how many\n"
             "records it left in the log. The log gives its own offsets. CSV needs a header line; an empty\n"
-            "key cell is no key. A `headers` column of (key, value) lists is taken as the records' headers.\n\n"
+            "key cell is no key. A `headers` column of (key, value) lists is taken as the records' headers.\n"
+            "Input that is compressed by gzip or zstd is recognised by its first bytes, but not in Parquet.\n\n"
             "A directory is taken for a log of laminarmq. Its records keep their offsets; they are compared with\n"
             "what was read when all are in. Run again, it continues after what is there, if that is the same.\n"
             "What a crash of laminarmq left is reported."
@@ -223,7 +251,9 @@ COMMANDS = (
         examples=[
             "seglog import orders orders.ndjson",
             "seglog import flights flights.csv --key-column tail --value-column route",
-            "zcat access.log.gz | seglog import access - --format lines",
+            "seglog import access access.log.gz --format lines",
+            "seglog import shop/orders orders.jsonl.zst --key-field user.id",
+            "kcat -b kafka -t orders -C -e -J | seglog import http://127.0.0.1:3000/orders - --format kcat",
             "seglog import orders orders.parquet --segment-bytes 256MiB --quiet",
             "seglog import orders laminarmq-log/",
         ],
@@ -232,7 +262,7 @@ COMMANDS = (
         "export",
         _export,
         [
-            LOG,
+            PLACE,
             argument("file", type=File(), help="the file to write, or - for standard output"),
             option(
                 "--format",
@@ -243,6 +273,7 @@ COMMANDS = (
             FORCE,
             QUIET,
             DURABLE,
+            *SERVER,
         ],
         story=(
             "The file appears under its name when it is complete. ndjson, arrow, parquet hold everything;\n"

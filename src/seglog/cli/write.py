@@ -7,31 +7,30 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from seglog.cli.frame import Args, Command, argument, flag, option
-from seglog.cli.opened import opened
-from seglog.cli.options import LOG, config_from, config_options, delimiter_from, delimiter_options
+from seglog.cli.location import SERVER
+from seglog.cli.options import PLACE, config_options, delimiter_from, delimiter_options
+from seglog.cli.sink import Sink, saying_what_went_in, writing
+from seglog.cli.waiting import WAIT
 from seglog.errors import InvalidArgument
 from seglog.format.lines import CHUNK_BYTES, decode_line, split
 from seglog.terminal import output
-from seglog.terminal.exits import saying_what_went_in
-from seglog.terminal.units import parse_delimiter, parse_header, parse_time
+from seglog.terminal.units import parse_delimiter, parse_header, parse_moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from seglog.log.log import Log
 
 
 def _append(args: Args) -> int:
     _check(args)
     with (
-        opened(args.log, config_from(args), mode="a") as log,
-        saying_what_went_in(log) if args.lines else contextlib.nullcontext(),
+        writing(args, durable=args.sync) as sink,
+        saying_what_went_in(sink) if args.lines else contextlib.nullcontext(),
     ):
         heard = True
-        for offset in _appended(log, args):
+        for where in _appended(sink, args):
             if args.sync:
-                log.sync()
-            heard = heard and _acknowledge(offset, as_json=args.json)
+                sink.sync()
+            heard = heard and _acknowledge(where, args, partitioned=sink.partitioned)
     return 0
 
 
@@ -47,35 +46,36 @@ def _check(args: Args) -> None:
         raise InvalidArgument("--key-separator goes with --lines, and not with --key")
 
 
-def _appended(log: Log, args: Args) -> Iterator[int]:
-    """Append what the arguments say, yielding each offset as its record is in."""
+def _appended(sink: Sink, args: Args) -> Iterator[tuple[int, int]]:
+    """Append what the arguments say, yielding (partition, offset) as each record is in."""
     same: dict[str, Any] = {"timestamp": args.timestamp, "headers": tuple(args.headers)}
     key = None if args.key is None else os.fsencode(args.key)
     if args.lines:
-        yield from _append_lines(log, args, key, same)
+        yield from _append_lines(sink, args, key, same)
     elif args.tombstone:
-        yield log.append(None, key=key, **same)
+        yield sink.append(None, key=key, **same)
     elif args.value in (None, output.STANDARD):
         source = output.stdin()
         read = getattr(source, "read1", source.read)
-        yield log.append_stream(iter(lambda: read(CHUNK_BYTES), b""), key=key, **same)
+        yield sink.append_stream(iter(lambda: read(CHUNK_BYTES), b""), key=key, **same)
     else:
-        yield log.append(os.fsencode(args.value), key=key, **same)
+        yield sink.append(os.fsencode(args.value), key=key, **same)
 
 
-def _append_lines(log: Log, args: Args, key: bytes | None, same: dict[str, Any]) -> Iterator[int]:
+def _append_lines(sink: Sink, args: Args, key: bytes | None, same: dict[str, Any]) -> Iterator[tuple[int, int]]:
     for number, line in enumerate(split(output.stdin(), delimiter_from(args)), 1):
         entry = decode_line(line, number, args.key_separator)
-        yield log.append(entry.value, key=key if entry.key is None else entry.key, **same)
+        yield sink.append(entry.value, key=key if entry.key is None else entry.key, **same)
 
 
-def _acknowledge(offset: int, *, as_json: bool) -> bool:
-    """Print an offset at once; False when nobody listens any more, which does not stop what comes in."""
+def _acknowledge(where: tuple[int, int], args: Args, *, partitioned: bool) -> bool:
+    """Print an offset at once; False when nothing reads standard output any more, which does not stop the input."""
+    partition, offset = where
     try:
-        if as_json:
-            output.say_json({"offset": offset})
+        if args.json:
+            output.say_json({"partition": partition, "offset": offset} if partitioned else {"offset": offset})
         else:
-            output.say(str(offset))
+            output.say(f"{partition} {offset}" if partitioned else str(offset))
         output.flush()
     except BrokenPipeError:
         output.silence_stdout()
@@ -88,7 +88,7 @@ COMMANDS = (
         "append",
         _append,
         [
-            LOG,
+            PLACE,
             argument("value", required=False, help="the value, or - for standard input (the default)"),
             option("--key", metavar="KEY", help="the key of the record (with --lines: of every record)"),
             option(
@@ -102,8 +102,8 @@ COMMANDS = (
             option(
                 "--timestamp",
                 metavar="TIME",
-                type=parse_time,
-                help="ISO 8601 (UTC where no zone is given) or int microseconds since the epoch; default: now",
+                type=parse_moment,
+                help="ISO 8601 (UTC where no zone is given), '1h ago', @seconds or int microseconds; default: now",
             ),
             flag("--tombstone", help="append a null value: the key is deleted"),
             flag("--lines", help="every line of standard input is a record"),
@@ -115,16 +115,22 @@ COMMANDS = (
                 help=r"with --lines: a line is KEY, TEXT, VALUE; \n \t \r \0 and \\ are understood",
             ),
             flag("--sync", help="have each record on disk before its offset is printed"),
+            WAIT,
+            *SERVER,
             *config_options(),
         ],
         story=(
             "The value is the argument, or standard input to its end (byte for byte, of any length that\n"
             "fits a segment, never held in memory as a whole). With --lines every line is a\n"
-            "record. The log is created if it does not exist. With --sync a printed offset is on disk."
+            "record. The log is created if it does not exist. With --sync a printed offset is on disk.\n\n"
+            "In a topic, which must exist, a record goes to the partition of its key, and without a key to one after\n"
+            'the other; "partition offset" is printed. LOG may be on a server.'
         ),
         examples=[
             "seglog append orders 'hello' --key user-1 --header source=web",
             "seglog append orders - < photo.jpg",
+            "seglog append shop/orders 'hello' --key user-1",
+            "seglog append http://127.0.0.1:3000/orders 'hello' --sync",
             r"tr ' ' '\t' < pairs.txt | seglog append orders --lines --key-separator '\t' --sync",
             "seglog append orders --key user-1 --tombstone",
             "seglog append orders 'first' --segment-bytes 64MiB --retention-age 7d",

@@ -35,9 +35,9 @@ class Exit(IntEnum):
     FAILED = 1, "the log is damaged, a check failed, or a question was answered with no"
     USAGE = 2, "the command line or the input is wrong; what did go in is said"
     NOT_FOUND = 3, "there is no such log, topic, group or file, or the path is not a log"
-    LOCKED = 4, "another process is writing to the log, or changed it meanwhile; try again later"
+    LOCKED = 4, "another process is writing to the log, or changed it meanwhile, or the server is busy; try again later"
     OUT_OF_RANGE = 5, "the log has no such offset, or no longer"
-    IO = 6, "the operating system refused, or a sync failed"
+    IO = 6, "the operating system refused, a sync failed, or the server cannot be reached"
     VERSION = 7, "the log was written by a newer version of seglog"
     BUG = 70, "a bug in seglog; run again with --traceback and report it"
     INTERRUPTED = 130, "interrupted (Ctrl-C)"
@@ -48,10 +48,11 @@ _EXITS: tuple[tuple[tuple[type[BaseException], ...], Exit], ...] = (
     ((KeyboardInterrupt,), Exit.INTERRUPTED),
     ((errors.CorruptRecord, errors.CorruptLog), Exit.FAILED),
     ((errors.LogNotFound, errors.NotALog, errors.TopicNotFound, errors.GroupNotFound), Exit.NOT_FOUND),
-    ((errors.LogLocked, errors.PlanStale), Exit.LOCKED),
+    ((errors.LogLocked, errors.PlanStale, errors.Busy), Exit.LOCKED),
     ((errors.OffsetError, errors.LogTruncated), Exit.OUT_OF_RANGE),
     ((errors.FormatVersionError,), Exit.VERSION),
     ((errors.LogPoisoned, errors.LogReadOnly, errors.StorageError, errors.LogClosed), Exit.IO),
+    ((errors.ConnectionFailed, errors.ServerError), Exit.IO),
     ((errors.SeglogError,), Exit.USAGE),
     ((FileNotFoundError,), Exit.NOT_FOUND),
     ((OSError,), Exit.IO),

@@ -1,16 +1,18 @@
 r"""What people write and what programs hold: sizes in bytes, durations in seconds, times in microseconds.
 
-    64MiB 1GB 512        1024 and 1000 are told apart; a bare M is refused because it could be either
-    90s 15m 1h30m 7d     seconds where no unit stands
-    2024-05-01T12:00Z    ISO 8601, UTC where no zone stands; only digits: int microseconds since the epoch
+    64MiB 1GB 512        1024 and 1000 are distinct; a bare M is rejected because it could be either
+    90s 15m 1h30m 7d     seconds where no unit is given
+    2024-05-01T12:00Z    ISO 8601, UTC where no zone is given; only digits: int microseconds since the epoch
+    1h ago, now          times relative to a clock, on a command line only: never in a file that is imported
 
-Pure functions over text; every parser raises argparse.ArgumentTypeError and says what it accepts.
+Pure functions over text; every parser raises argparse.ArgumentTypeError with the forms that it accepts.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import time
 from argparse import ArgumentTypeError
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -64,6 +66,37 @@ def parse_time(text: str) -> int:
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH) // _MICROSECOND
 
 
+def parse_moment(text: str, now_us: int | None = None) -> int:
+    """Return a time as `parse_time` does, and also one that is relative to now, in microseconds since the epoch.
+
+    now, today, yesterday (midnight, UTC), "1h30m ago", and @1714564800 (seconds since the epoch). now_us: default: the
+    system's clock.
+    """
+    words = text.strip().lower()
+    now = time.time_ns() // 1000 if now_us is None else now_us
+    if words == "now":
+        return now
+    if words in ("today", "yesterday"):
+        day = 86_400_000_000
+        return now // day * day - (day if words == "yesterday" else 0)
+    if words.startswith("@") and re.fullmatch(_NUMBER, words[1:]):
+        return parse_time(str(int(Fraction(words[1:]) * 1_000_000)))
+    if words.endswith("ago"):
+        return max(now - int(parse_duration(words.removesuffix("ago").strip()) * 1_000_000), -(2**63))
+    try:
+        return parse_time(text)
+    except ArgumentTypeError as error:
+        raise ArgumentTypeError(f"{error}, @seconds, now, today, yesterday, or '1h30m ago'") from None
+
+
+def parse_position(text: str) -> int:
+    """Return an offset, or a negative number, which counts from the end: -10 is the tenth last."""
+    digits = text.strip()
+    if not re.fullmatch(r"-?\d{1,18}", digits):
+        raise ArgumentTypeError(f"{text!r} is not an offset; write a whole number, or -10 for the tenth from the end")
+    return int(digits)
+
+
 def parse_offset(text: str) -> int:
     """Return an offset: a whole number from 0 up."""
     digits = text.strip()
@@ -111,6 +144,23 @@ def format_size(size_bytes: int) -> str:
         if size < 999.95:
             return f"{size:.1f} {unit}"
     return f"{size / 1024:.1f} PiB"
+
+
+def typed_size(size_bytes: int) -> str:
+    """Return a size exactly, as one would type it: 64 MiB, 1 GiB, 1000 B."""
+    for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if size_bytes and size_bytes % 1024**power == 0:
+            return f"{size_bytes // 1024**power} {unit}"
+    return f"{size_bytes} B"
+
+
+def typed_duration(seconds: float) -> str:
+    """Return a duration exactly, as one would type it: 7d, 1h30m, 0.5s."""
+    left, text = Fraction(str(seconds)), ""
+    for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
+        count, left = divmod(left, length)
+        text += f"{count}{unit}" if count else ""
+    return text + (f"{float(left):g}s" if left or not text else "")
 
 
 def format_time(moment_us: int, *, precise: bool = True) -> str:

@@ -1,0 +1,72 @@
+"""Which records of a range are shown: by key, by text in the value, by JSON path. Pure: a record in, yes or no out."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from seglog.cli.frame import Args, option
+from seglog.errors import InvalidArgument
+from seglog.format.foreign import UNREADABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from seglog.record import Record
+
+    Test = Callable[[Record], bool]
+
+_GROUP = "Filters: records that match all of them"
+FILTERS = (
+    option("--key", metavar="KEY", help="only records of this key", group=_GROUP),
+    option("--text", metavar="TEXT", help="only values that contain this text", group=_GROUP),
+    option(
+        "--where",
+        metavar="EXPR",
+        help="only JSON values that match: a filter of RFC 9535, as '@.qty > 2 && @.user.name == \"Ann\"', or a path "
+        "that must find something, as '$.items[0].price'",
+        group=_GROUP,
+    ),
+)
+
+
+def filter_from(args: Args) -> Test | None:
+    """Return what the options of FILTERS ask for as one test, or None where none is given."""
+    tests: list[Test] = []
+    if args.key is not None:
+        key = os.fsencode(args.key)
+        tests.append(lambda record: record.key == key)
+    if args.text is not None:
+        text = os.fsencode(args.text)
+        tests.append(lambda record: record.value is not None and text in record.value)
+    if args.where is not None:
+        matches = _where(args.where)
+        tests.append(lambda record: record.value is not None and matches(record.value))
+    if not tests:
+        return None
+    return tests[0] if len(tests) == 1 else lambda record: all(test(record) for test in tests)
+
+
+def _where(expression: str) -> Callable[[bytes], bool]:
+    """Return whether a value is JSON that the expression matches."""
+    import jsonpath  # 50 ms that only this filter should cost
+
+    whole = expression.strip().startswith("$")
+    try:
+        path = jsonpath.compile(expression.strip() if whole else f"$[?({expression})]")
+    except jsonpath.JSONPathError as error:
+        why = f"{str(error).splitlines()[0]}; fields begin with @. or $."
+        raise InvalidArgument(f"--where {expression!r} is not a JSON path: {why}") from error
+
+    def matches(value: bytes) -> bool:
+        try:
+            found: Any = json.loads(value)
+        except UNREADABLE:
+            return False
+        try:
+            return path.match(found if whole else [found]) is not None
+        except (jsonpath.JSONPathError, RecursionError):
+            return False
+
+    return matches

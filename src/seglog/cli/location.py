@@ -1,0 +1,129 @@
+"""What LOG on the command line names: a log, a partition, a topic, or a topic or partition on a server. Opens nothing.
+
+orders                              a log: a directory of its own
+shop/orders, shop/orders/0          a topic below a directory of topics; one of its partitions
+http://host:3000/orders[/0]         the same on a server; `--url http://host:3000 orders/0` is the same
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from seglog.cli.frame import Args, File, option
+from seglog.errors import InvalidArgument, TopicNotFound
+
+if TYPE_CHECKING:
+    from seglog.client.client import Client
+
+_GROUP = "Server"
+SERVER = (
+    option("--url", metavar="URL", help="LOG is TOPIC or TOPIC/PARTITION on this server", group=_GROUP),
+    option(
+        "--token-file",
+        metavar="FILE",
+        type=File(),
+        help="the file that holds the token for the server; default: the variable SEGLOG_TOKEN",
+        group=_GROUP,
+    ),
+    option(
+        "--tls-ca",
+        metavar="FILE",
+        type=File(),
+        help="trust the certificates of this file (PEM), for https",
+        group=_GROUP,
+    ),
+)
+
+
+class Local(NamedTuple):
+    """A directory. topic: that of the topic where it is a topic or a partition of one; partition: which, or None."""
+
+    path: str
+    topic: Path | None
+    partition: int | None
+
+
+class Remote(NamedTuple):
+    """A topic on a server. partition: None for all."""
+
+    url: str
+    topic: str
+    partition: int | None
+
+
+def locate(args: Args) -> Local | Remote:
+    """Return what LOG, with --url, names. InvalidArgument for what can be none of these."""
+    place: str = args.log
+    if args.url is not None:
+        if is_url(place):
+            raise InvalidArgument(f"{place} is a URL: give no --url with it")
+        return Remote(args.url, *_topic_and_partition(place, place))
+    if is_url(place):
+        parts = urlsplit(place)
+        before, _, words = parts.path.strip("/").rpartition("/")
+        if words.isdecimal() and before:
+            before, _, topic = before.rpartition("/")
+            words = f"{topic}/{words}"
+        return Remote(
+            urlunsplit((parts.scheme, parts.netloc, before, "", "")), *_topic_and_partition(unquote(words), place)
+        )
+    return _local(place)
+
+
+def is_url(place: str) -> bool:
+    """Whether a LOG is a location on a server."""
+    return place.startswith(("http://", "https://"))
+
+
+def _topic_and_partition(words: str, place: str) -> tuple[str, int | None]:
+    topic, slash, partition = words.strip("/").partition("/")
+    if not topic or (slash and not (partition.isascii() and partition.isdecimal())):
+        raise InvalidArgument(f"{place!r} names no topic; write TOPIC or TOPIC/PARTITION, as orders or orders/0")
+    return topic, int(partition) if slash else None
+
+
+def _local(place: str) -> Local:
+    from seglog.topic import description
+
+    path = Path(place)
+    if description.is_topic(path):
+        return Local(place, path, None)
+    parent = Path(os.path.abspath(path)).parent  # noqa: PTH100 - resolve() would follow a link to the log
+    if description.is_topic(parent):
+        count = description.read(parent).partitions
+        name = path.name
+        if not (name.isascii() and name.isdecimal() and int(name) < count):
+            raise InvalidArgument(f"topic {parent.name!r} has partitions 0 to {count - 1}, and no {name!r}")
+        if not path.exists():  # a partition that was lost: `repair` says how to create it as an empty log
+            return Local(place, None, None)
+        return Local(place, parent, int(name))
+    return Local(place, None, None)
+
+
+def check_may_create(place: Local) -> None:
+    """Raise TopicNotFound where a log would be created among the topics of a directory: a mistyped topic."""
+    from seglog.topic import description
+    from seglog.topic.root import OFFSETS
+
+    path = Path(os.path.abspath(place.path))  # noqa: PTH100 - as above
+    if path.exists():
+        return
+    root = path.parent
+    if (root / OFFSETS).is_dir() or description.below(root):
+        error = TopicNotFound(path.name)
+        error.add_note(f"`seglog topics create {root} {path.name}` creates it")
+        raise error
+
+
+def client_for(args: Args, place: Remote, *, patient: bool = False) -> Client:
+    """Return a client of the place's server. patient: it waits some seconds while a server restarts. MissingExtra."""
+    import seglog
+
+    token = os.environ.get("SEGLOG_TOKEN") or None
+    if args.token_file is not None:
+        token = Path(args.token_file).read_text(encoding="utf-8").strip()
+    retries = 8 if patient else 3
+    return seglog.Client(place.url, token=token, retries=retries, verify=True if args.tls_ca is None else args.tls_ca)

@@ -1,0 +1,236 @@
+"""What `read`, `tail`, `export` and `info` read from: the partitions of a log or a topic, here or on a server.
+
+A log alone is partition 0 of a source that is not `partitioned`. Nothing is created, and no lock is taken.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack, contextmanager
+from heapq import merge
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from seglog.cli.location import Remote, client_for, locate
+from seglog.cli.opened import opened
+from seglog.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from seglog.cli.frame import Args
+    from seglog.client.topic import RemoteTopic
+    from seglog.log.info import SegmentInfo
+    from seglog.log.log import Log
+    from seglog.record import Record
+
+Row = tuple[int, "Record"]
+"""A partition's number and one of its records."""
+
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.0005, 0.02
+POLL_BYTES = 1024 * 1024
+BATCH_RECORDS = 65_536
+BATCH_BYTES = 16 * 1024 * 1024
+
+
+class Bounds(NamedTuple):
+    """Offsets of a partition: of its first record, and of the next one that comes."""
+
+    lowest: int
+    end: int
+
+
+class Source(Protocol):
+    """Partitions to read, by number. start <= offset < stop everywhere; the caller keeps within `bounds`."""
+
+    topic: str
+    partitioned: bool  # whether it is a topic: records are shown with their partition
+
+    def bounds(self) -> dict[int, Bounds]:
+        """Return the bounds of every partition."""
+
+    def offset_at(self, timestamp: int) -> dict[int, int | None]:
+        """Return by partition the first offset of that time (us) or later, None where all records are older."""
+
+    def stop_before(self, timestamp: int) -> dict[int, int]:
+        """Return by partition an offset after which no record is older than that time (us)."""
+
+    def last(self, partition: int, count: int, stop: int) -> int:
+        """Return the offset from which on `count` records come before `stop`; the lowest one if there are fewer."""
+
+    def read(self, partition: int, offset: int) -> Record:
+        """Return one record."""
+
+    def scan(self, partition: int, start: int, stop: int) -> Iterator[Record]:
+        """Iterate over a range."""
+
+    def batches(self, partition: int, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """Iterate over the same in Arrow, plain binary."""
+
+    def follow(self, starts: Mapping[int, int]) -> Iterator[Row]:
+        """Iterate over what is appended, without an end."""
+
+
+@contextmanager
+def reading(args: Args, *, patient: bool = False) -> Iterator[Source]:
+    """Open what LOG names. patient: of a server, wait while it restarts. LogNotFound, TopicNotFound, ..."""
+    place = locate(args)
+    with ExitStack() as resources:
+        if isinstance(place, Remote):
+            client = resources.enter_context(client_for(args, place, patient=patient))
+            yield RemoteSource(client.topic(place.topic), place.partition, durable=args.expose == "durable")
+            return
+        paths = {0: place.path}
+        if place.topic is not None:
+            from seglog.topic.places import logs_at
+
+            numbers = {one.partition: one.path for one in logs_at(place.topic)}
+            paths = numbers if place.partition is None else {place.partition: place.path}
+        logs = {
+            number: resources.enter_context(opened(path, mode="r", expose=args.expose))
+            for number, path in paths.items()
+        }
+        name = Path(place.path).resolve() if place.topic is None else place.topic.resolve()
+        yield LocalSource(logs, name.name, partitioned=place.topic is not None and place.partition is None)
+
+
+class LocalSource:
+    """Logs in this file system."""
+
+    def __init__(self, logs: dict[int, Log], topic: str, *, partitioned: bool) -> None:
+        self.logs, self.topic, self.partitioned = logs, topic, partitioned
+
+    def bounds(self) -> dict[int, Bounds]:
+        return {number: Bounds(log.lowest_offset, log.next_offset) for number, log in self.logs.items()}
+
+    def offset_at(self, timestamp: int) -> dict[int, int | None]:
+        return {number: log.offset_at(timestamp) for number, log in self.logs.items()}
+
+    def stop_before(self, timestamp: int) -> dict[int, int]:
+        return {number: time_stop(log.segments, timestamp, log.next_offset) for number, log in self.logs.items()}
+
+    def last(self, partition: int, count: int, stop: int) -> int:
+        log = self.logs[partition]
+        start = tail_start(log.segments, count, stop)
+        offsets = [record.offset for record in log.view().scan(start, stop, keep=0)] if stop - start > count else []
+        return offsets[-count] if count and len(offsets) >= count else start
+
+    def read(self, partition: int, offset: int) -> Record:
+        return self.logs[partition].read(offset)
+
+    def scan(self, partition: int, start: int, stop: int) -> Iterator[Record]:
+        return self.logs[partition].scan(start, stop)
+
+    def batches(self, partition: int, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        log = self.logs[partition]
+        fullest = max((segment.bytes // max(1, segment.records) for segment in log.segments), default=1)
+        rows = max(1, min(BATCH_RECORDS, BATCH_BYTES // max(1, fullest)))
+        return log.batches(start, stop, max_records=rows, values="binary")
+
+    def follow(self, starts: Mapping[int, int]) -> Iterator[Row]:
+        tails = {number: self.logs[number].tail(start) for number, start in starts.items()}
+        wait = FIRST_WAIT_S
+        while True:
+            rows = [[(number, record) for record in tail.poll(size=POLL_BYTES)] for number, tail in tails.items()]
+            yield from in_time_order(rows)
+            if any(rows):
+                wait = FIRST_WAIT_S
+                continue
+            time.sleep(wait)
+            wait = min(wait * 2, LONGEST_WAIT_S)
+
+
+class RemoteSource:
+    """A topic on a server, or one partition of it."""
+
+    def __init__(self, topic: RemoteTopic, only: int | None, *, durable: bool) -> None:
+        self.topic, self.partitioned = topic.name, only is None
+        self.remote = topic
+        self._only, self._durable = only, durable
+
+    def bounds(self) -> dict[int, Bounds]:
+        found = {
+            number: Bounds(one.lowest_offset, one.durable_offset if self._durable else one.next_offset)
+            for number, one in self.remote.bounds().items()
+        }
+        if self._only is None:
+            return found
+        if self._only not in found:
+            raise InvalidArgument(f"topic {self.topic!r} has partitions 0 to {len(found) - 1}, not {self._only}")
+        return {self._only: found[self._only]}
+
+    def offset_at(self, timestamp: int) -> dict[int, int | None]:
+        return self.remote.offset_at(timestamp)
+
+    def stop_before(self, timestamp: int) -> dict[int, int]:
+        stops = {}
+        for number, bounds in self.bounds().items():
+            segments: Any = self.remote.partition(number).segments  # they have the fields that are looked at
+            stops[number] = time_stop(segments, timestamp, bounds.end)
+        return stops
+
+    def last(self, partition: int, count: int, stop: int) -> int:
+        lowest = self.bounds()[partition].lowest
+        span = count
+        while count:
+            start = max(lowest, stop - span)
+            offsets = [
+                offset for batch in self.batches(partition, start, stop) for offset in batch.column(0).to_pylist()
+            ]
+            if len(offsets) >= count:
+                return int(offsets[-count])
+            if start == lowest:
+                return lowest
+            span *= 4
+        return stop
+
+    def read(self, partition: int, offset: int) -> Record:
+        return self.remote.read(partition, offset)
+
+    def scan(self, partition: int, start: int, stop: int) -> Iterator[Record]:
+        return self.remote.records(partition, start, stop)
+
+    def batches(self, partition: int, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        return self.remote.batches(partition, start, stop)
+
+    def follow(self, starts: Mapping[int, int]) -> Iterator[Row]:
+        from seglog.record import Record
+
+        if self._durable:
+            raise InvalidArgument("--follow over HTTP shows records as they are appended: leave --durable out")
+        only = None if self._only is None else self._only
+        for one in self.remote.follow(only, dict(starts) if only is None else starts[only]):
+            yield one.partition, Record(one.offset, one.timestamp, one.key, one.value, one.headers)
+
+
+def in_time_order(rows: Sequence[Iterable[Row]]) -> Iterator[Row]:
+    """Merge rows of several partitions by time; each partition keeps its order."""
+    return iter(rows[0]) if len(rows) == 1 else merge(*rows, key=lambda row: row[1].timestamp)
+
+
+def time_stop(segments: Sequence[SegmentInfo], to_time: int, end: int) -> int:
+    """Return the offset after which no segment holds a timestamp before `to_time` (us)."""
+    for segment in reversed(segments):
+        if segment.records and (segment.min_timestamp is None or segment.min_timestamp < to_time):
+            break
+        end = min(end, segment.base_offset)
+    return end
+
+
+def tail_start(segments: Sequence[SegmentInfo], count: int, stop: int) -> int:
+    """Return an offset from which on at least `count` records stand before `stop`, or all if there are fewer.
+
+    In a dense segment that is arithmetic; one with gaps is counted from its base.
+    """
+    start = stop
+    for segment in reversed(segments):
+        if count <= 0:
+            break
+        end = min(segment.next_offset, stop)  # the log may have grown since `stop` was read
+        start = min(start, segment.base_offset)
+        if segment.dense and end - segment.base_offset >= count:
+            return end - count
+        count -= max(0, min(segment.records, end - segment.base_offset))
+    return start
