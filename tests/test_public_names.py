@@ -28,6 +28,7 @@ ERRORS: dict[str, type[Exception]] = {
     "LogTruncated": ValueError,
     "CompactionAborted": RuntimeError,
     "PlanStale": RuntimeError,
+    "LogReplaced": ValueError,
     "FormatVersionError": ValueError,
     "LogNotFound": FileNotFoundError,
     "NotALog": OSError,

@@ -11,7 +11,7 @@
     ├── StreamOverflow (ValueError)        rolled back
     ├── CorruptRecord (ValueError)         one record is damaged: path, offset, position
     ├── CorruptLog (ValueError)            the structure is damaged
-    ├── LogTruncated (ValueError)          a reader stood behind a cut
+    ├── LogTruncated (ValueError)          a reader was after a cut, or LogReplaced: another log is at its path
     ├── CompactionAborted (RuntimeError)   stopped, or PlanStale: the log moved on; nothing was changed; retriable
     ├── FormatVersionError (ValueError)    written by a newer version
     ├── LogNotFound (FileNotFoundError)
@@ -178,6 +178,10 @@ class CorruptLog(SeglogError, ValueError):
 
 class LogTruncated(SeglogError, ValueError):
     """A reader stood behind the cut of a truncate: what it would read next never belonged to the log."""
+
+
+class LogReplaced(LogTruncated):
+    """The log that a reader has open was removed, and another one was created at its path; open that one."""
 
 
 class CompactionAborted(SeglogError, RuntimeError):

@@ -104,6 +104,9 @@ def test_the_first_line_tells_of_the_log() -> None:
         "retired": [{"version": 2, "retired_at": 15, "names": ["00000000000000000000-3.store"]}],
         "published": {"query": 8},
         "rebuilt": False,
+        "cuts_from": 0,
+        "cuts": [],
+        "boot": "",
         "segments": 2,
     }
 

@@ -77,7 +77,9 @@ def test_an_event_is_the_record_with_all_it_has(http, topic):
     http.post(f"/topics/{name}/records?key=%FF&timestamp=7&header=h:x%0A%0Adata:y", content=b"line\n\nevent: forged")
     with tail(http, name, start="earliest") as found:
         identity, event, data = next(found)
-    assert (json.loads(identity), event) == ({"0": 1}, "record")
+    places = json.loads(identity)
+    assert len(places.pop("history")) == 16
+    assert (places, event) == ({"0": 1}, "record")
     assert data == {
         "partition": 0,
         "offset": 0,
@@ -128,3 +130,27 @@ def test_long_values_come_one_after_the_other_and_are_never_held_all_at_once(ser
 def test_head_of_a_tail_ends(http, topic):
     assert http.head(f"/topics/{topic()}/tail").status_code == 200
     assert http.get("/ready").status_code == 200
+
+
+@pytest.mark.parametrize("change", ["deleted and created again", "truncated and grown again"])
+def test_an_event_id_of_another_history_is_rejected_and_one_of_this_history_is_not(http, topic, change):
+    name = topic(partitions=2)
+    append(http, name, *(f"old{number}" for number in range(5)))
+    append(http, name, "b0", partition=1)
+    with tail(http, name, start="earliest") as found:
+        seen = list(islice(found, 6))
+    early, late = seen[2][0], seen[-1][0]
+    if change.startswith("deleted"):
+        assert http.delete(f"/topics/{name}").status_code == 204
+        assert http.post("/topics", json={"name": name, "partitions": 2}).status_code == 201
+    else:
+        answer = http.post(f"/topics/{name}/partitions/0/truncate", json={"offset": 3})
+        assert answer.status_code < 300, answer.text
+    append(http, name, *(f"new{number}" for number in range(9)))
+    append(http, name, "b0", partition=1)
+    refused = http.get(f"/topics/{name}/tail", headers={"Last-Event-ID": late})
+    assert refused.status_code == 409
+    assert "another history" in refused.json()["detail"]
+    if change.startswith("truncated"):
+        with tail(http, name, last=early) as found:
+            assert shown(islice(found, 1)) in ([(0, 3, "new0")], [(1, 0, "b0")])

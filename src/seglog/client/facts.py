@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from seglog.config import LogConfig, Retention
+from seglog.format.cuts import Cuts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +60,7 @@ class PartitionState:
     """A partition at one moment: its bounds, and of which state of which log they are. bytes: of all stores.
 
     initial_offset: what its first record ever got. log: the log's identity, hex; epoch: grows with each truncate;
-    version: grows with each change of its segments, but not with appends.
+    version: grows with each change of its segments, but not with appends. cuts: where it was truncated.
     """
 
     lowest_offset: int
@@ -70,11 +71,13 @@ class PartitionState:
     log: str
     epoch: int
     version: int
+    cuts: Cuts
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> PartitionState:
         """Read what the server says of a partition."""
-        return cls(**{name: values[name] for name in cls.__slots__})
+        known = {name: values[name] for name in cls.__slots__ if name != "cuts"}
+        return cls(**known, cuts=Cuts.from_json(values, known["epoch"]))
 
 
 @dataclass(frozen=True, slots=True)

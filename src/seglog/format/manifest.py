@@ -22,6 +22,7 @@ from xxhash import xxh64, xxh64_intdigest
 from seglog.config import LogConfig
 from seglog.errors import CorruptLog, FormatVersionError
 from seglog.format import filename
+from seglog.format.cuts import Cuts
 from seglog.format.foreign import UNREADABLE
 
 VERSION = 1
@@ -144,8 +145,10 @@ class Retired:
 class Manifest:
     """One state of a log's structure.
 
-    version grows by one with each install; epoch grows with each truncate; start is the lowest offset; next_file
-    the number of the next file; rebuilt says that it was made anew from the stores and awaits an operator.
+    version grows by one with each install; epoch grows with each cut, and cuts are where; start is the lowest offset;
+    next_file the number of the next file; rebuilt says that it was rebuilt from the stores and awaits an operator.
+    boot: what the operating system called its present run when the manifest was installed, "" where it is not known.
+    home: topic id and number of the partition that the log was created as, None for a log alone.
     """
 
     log_id: int
@@ -158,6 +161,13 @@ class Manifest:
     retired: tuple[Retired, ...] = ()
     published: dict[str, int] = field(default_factory=dict)
     rebuilt: bool = False
+    cuts: Cuts = field(default_factory=Cuts)
+    boot: str = ""
+    home: tuple[str, int] | None = None
+
+    def after_cut(self, offset: int) -> dict[str, Any]:
+        """Return the fields that change when the records from `offset` on are no longer those that were there."""
+        return {"epoch": self.epoch + 1, "cuts": self.cuts.with_cut(self.epoch + 1, offset)}
 
     @cached_property
     def bases(self) -> list[int]:
@@ -215,6 +225,9 @@ class Manifest:
             "retired": [dataclasses.asdict(retired) for retired in self.retired],
             "published": self.published,
             "rebuilt": self.rebuilt,
+            **self.cuts.to_json(),
+            "boot": self.boot,
+            **({} if self.home is None else {"home": list(self.home)}),
             "segments": len(self.segments),
         }
 
@@ -254,6 +267,13 @@ def _of_kind(kind: type[T], value: Any) -> T:
     if type(value) is not kind:
         raise TypeError(f"{value!r} where {kind.__name__} belongs")
     return value
+
+
+def _home(value: Any) -> tuple[str, int] | None:
+    if value is None:
+        return None
+    topic, number = value
+    return _of_kind(str, topic), _of_kind(int, number)
 
 
 def _entries(lines: list[bytes], like: Manifest | None) -> tuple[SegmentEntry, ...]:
@@ -300,6 +320,9 @@ def decode(data: bytes, path: str, like: Manifest | None = None) -> Manifest:
             ),
             published={query: _of_kind(int, batch) for query, batch in header["published"].items()},
             rebuilt=_of_kind(bool, header["rebuilt"]),
+            cuts=Cuts.from_json(header, _of_kind(int, header["epoch"])),
+            boot=_of_kind(str, header.get("boot", "")),
+            home=_home(header.get("home")),
         )
     except UNREADABLE as error:
         # the check holds: somebody meant what stands there

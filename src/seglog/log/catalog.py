@@ -11,6 +11,7 @@ from seglog.clock import Clock
 from seglog.errors import StorageError
 from seglog.format import filename, manifest
 from seglog.format.manifest import Manifest, Retired, SegmentEntry
+from seglog.log.boot import boot_id
 from seglog.log.leases import oldest_leased_version
 from seglog.log.ownership import Ownership
 from seglog.log.quarantine import link_aside
@@ -70,12 +71,24 @@ class Catalog:
             next_file=self._next_file,
             segments=tuple(segments),
             retired=retired,
+            boot=boot_id(),
             **changes,  # type: ignore[arg-type] # fields of Manifest, named by the callers in this package
         )
         new.take_blocks(old)
         write_manifest(self._storage, new, check=lambda: self._check_manifest(old))
         self.current = new
         self.ownership.installed()
+
+    def begin_epoch(self, end: int) -> None:
+        """Note that records from `end` on may have been seen that are lost: what comes there now is of another epoch.
+
+        Where the disk is full, the next install notes it: an opening must be possible then.
+        """
+        changes = self.current.after_cut(end)
+        try:
+            self.install(self.current.segments, **changes)
+        except StorageError:
+            self.current = replace(self.current, **changes)
 
     def _check_manifest(self, old: Manifest) -> None:
         self.ownership.check_manifest(old, lambda: read_manifest(self._storage, like=old))

@@ -11,7 +11,7 @@ from typing import ClassVar
 from weakref import WeakSet
 
 from seglog.clock import Clock
-from seglog.errors import CorruptLog, LogNotFound
+from seglog.errors import CorruptLog, LogNotFound, LogReplaced
 from seglog.format import filename
 from seglog.format.manifest import Manifest
 from seglog.log.cache import SegmentCache
@@ -64,6 +64,11 @@ class LogFollower(Log):
         manifest = self._fallback or read_manifest(self._storage, like=self._seen)
         if manifest is None:
             raise LogNotFound(2, "there is no log here any more", self.path)
+        if manifest.log_id != self._seen.log_id:
+            raise LogReplaced(
+                f"{self.path}: the log that was opened here was removed, and another one was created in its place;"
+                " open it again to read that one from its first record"
+            )
         config = manifest.config
         cache = SegmentCache(
             self._storage, limit=config.open_segments_max, interval=config.index_interval_bytes, heal=False

@@ -203,7 +203,7 @@ class LiveSegments:
             kept[-1] = cut_entry(kept[-1], self.present.reader_of(kept[-1].base_offset), offset, now)
         entry = self._new_entry(offset, now, dense=self.active.dense)
         start = min(self.start, offset)  # a batch that is undone may have made retention drop its own first segments
-        self._begin(entry, kept, retire=retired, start=start, epoch=self.catalog.current.epoch + 1)
+        self._begin(entry, kept, retire=retired, start=start, **self.catalog.current.after_cut(offset))
         self.cache.drop(retired)
 
     def expire(self) -> int:

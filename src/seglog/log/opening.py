@@ -28,6 +28,7 @@ from seglog.errors import (
 from seglog.format import filename
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES
+from seglog.log.boot import boot_id
 from seglog.log.cache import SegmentCache
 from seglog.log.catalog import Catalog, read_manifest, write_manifest
 from seglog.log.follower import LogFollower
@@ -179,6 +180,8 @@ class _Opening:
         remove_own(self.storage)
         age_out(self.storage, self.clock(), batches=COMPACTION)
         catalog = Catalog(self.storage, lock, manifest, self.clock, next_file=next_file)
+        if recovery.unsynced or manifest.boot != boot_id():
+            catalog.begin_epoch(active.next_offset)
         cache = SegmentCache(
             self.storage, limit=wanted.open_segments_max, interval=wanted.index_interval_bytes, heal=True
         )
@@ -224,6 +227,7 @@ class _Opening:
             start=config.initial_offset,
             config=config,
             segments=(entry,),
+            boot=boot_id(),
         )
         write_manifest(self.storage, manifest)
         return manifest

@@ -126,16 +126,19 @@ def rebuild_manifest(
     lost = _lost_active(storage, found, clock())
     arranged = _arrange(found, lost)
     segments = [entry for entry in arranged if entry.next_offset is None or entry.next_offset > start]
+    changes = previous.after_cut(_same_up_to(previous, found, arranged)) if previous else {"epoch": 0}
     manifest = Manifest(
         log_id=previous.log_id if previous else found[0].log_id,
         version=previous.version + 2 if previous else 1,
-        epoch=previous.epoch + 1 if previous else 0,
         next_file=max(entry.file for entry in (*arranged, *(candidate.entry for candidate in found))) + 1,
         start=max(start, segments[0].base_offset),
         config=previous.config if previous else config or LogConfig(),
         segments=tuple(segments),
         published=dict(previous.published) if previous else {},
         rebuilt=True,
+        boot=previous.boot if previous else "",
+        home=previous.home if previous else None,
+        **changes,
     )
     detail = f"{why}; rebuilt from {len(segments) - (lost is not None)} stores"
     detail += " and MANIFEST.prev" if previous or config else "; its config is lost, defaults stand in for it"
@@ -237,6 +240,27 @@ def _arrange(found: list[_Candidate], lost: SegmentEntry | None) -> list[Segment
         base_offset=last.base_offset, file=last.file, salt=last.salt, created=last.created, dense=last.dense
     )
     return live
+
+
+def _same_up_to(previous: Manifest, found: Iterable[_Candidate], arranged: Sequence[SegmentEntry]) -> int:
+    """Return up to which offset the records are surely those that readers of earlier manifests saw.
+
+    A manifest that was lost may have been that of a truncate: it ends a store before its last record, or leaves one
+    out. A compaction does that as well, but what it wrote covers the same offsets (its span).
+    """
+    stores = {candidate.entry.file: candidate for candidate in found}
+    ends = {number: candidate.entry.next_offset or 0 for number, candidate in stores.items()}
+    same = max((ends[entry.file] for entry in arranged if entry.file in ends), default=previous.start)
+    for entry in arranged:
+        if entry.next_offset is not None and entry.next_offset < ends.get(entry.file, 0):
+            same = min(same, entry.next_offset)
+    spans = [(one.entry.base_offset, one.entry.base_offset + one.span) for one in stores.values() if one.span]
+    there = {entry.file for entry in arranged}
+    for entry in reversed(previous.segments):  # what is missing at the start has expired
+        if entry.file in there or any(first <= entry.base_offset < end for first, end in spans):
+            break
+        same = min(same, entry.base_offset)
+    return max(same, previous.start)
 
 
 def _gaps(segments: list[SegmentEntry]) -> Iterator[tuple[int, int]]:

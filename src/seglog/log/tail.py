@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from seglog.errors import CorruptLog, CorruptRecord, LogTruncated, OffsetOutOfRange, SeglogError, StorageError
+from seglog.log.history import trace_of, was_cut
 from seglog.log.view import View
 from seglog.record import Record, value_size
 
@@ -16,12 +17,15 @@ POLL_RECORDS = 1024
 
 
 class Tail:
-    """A place in a log that moves forward as records are taken. `position` is the next offset it will give."""
+    """A place in a log that moves forward as records are taken.
+
+    position: the next offset it will give. view: the one that the last records were taken by.
+    """
 
     def __init__(self, path: str, present: Callable[[], View], view: View, position: int) -> None:
         self._path = path
         self._present = present
-        self._view = view
+        self.view = view
         self._failure: SeglogError | None = None
         self.position = position
 
@@ -34,15 +38,15 @@ class Tail:
         and the next call raises. LogTruncated where what was taken last is no longer part of the log; OffsetOutOfRange
         where retention overtook.
         """
-        self._view = self._still_valid(self._present())
+        self.view = self._still_valid(self._present())
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure  # kept, since from where the position is now nothing may be wrong
-        found = islice(self._view.scan(self.position, self._view.next_offset, keep=keep), most)
+        found = islice(self.view.scan(self.position, self.view.next_offset, keep=keep), most)
         records: list[Record] = []
         try:
             records.extend(found if size is None else _up_to(found, size))
-            self._view.check_gaps(self.position, records)
+            self.view.check_gaps(self.position, records)
         except (CorruptRecord, CorruptLog, StorageError) as error:
             if not records:
                 raise
@@ -69,19 +73,14 @@ class Tail:
         """Return the present view if what was taken by the last one is still part of it."""
         if self.position < now.lowest_offset:
             raise OffsetOutOfRange(self.position, now.lowest_offset, now.next_offset)
-        if now.manifest.epoch != self._view.manifest.epoch and self._was_cut(now):
-            raise LogTruncated(f"{self._path}: the log was truncated below offset {self.position}; read it anew")
+        if now.manifest.log_id != self.view.manifest.log_id or now.manifest.epoch != self.view.manifest.epoch:
+            known, present = trace_of(self.view, self.position), trace_of(now, self.position)
+            if was_cut(known, present) or self.position > now.next_offset:
+                raise LogTruncated(
+                    f"{self._path}: the log was truncated below offset {self.position}; begin again at an offset that"
+                    " is there"
+                )
         return now
-
-    def _was_cut(self, now: View) -> bool:
-        """Whether the record taken last is not the log's any more; also where nobody can tell.
-
-        It may have expired; or the log began with a gap, and none stood before the position.
-        """
-        last = self.position - 1
-        if last < now.lowest_offset:
-            return last >= self._view.lowest_offset
-        return self.position > now.next_offset or now.file_of(last) != self._view.file_of(last)
 
 
 def _up_to(records: Iterator[Record], size: int) -> Iterator[Record]:

@@ -14,6 +14,7 @@ from weakref import WeakMethod, WeakSet
 from seglog.errors import CorruptLog, LogTruncated, OffsetOutOfRange
 from seglog.format.manifest import Manifest
 from seglog.log.cache import SegmentCache
+from seglog.log.history import trace_of, was_cut
 from seglog.record import Record
 from seglog.segment.bulk import decode_ahead
 from seglog.segment.reader import OnCorrupt, SegmentReader
@@ -87,8 +88,8 @@ class View:
         now = self if present is None else present()
         if now.manifest.version == self.manifest.version:
             raise error
-        if now.manifest.epoch != self.manifest.epoch:
-            raise LogTruncated(f"the log was cut while it was read, at offset {start}; read it anew") from error
+        if was_cut(trace_of(self, start), trace_of(now, start)):
+            raise LogTruncated(f"the log was cut while it was read, at offset {start}; read it again") from error
         if start < now.lowest_offset:
             raise OffsetOutOfRange(start, now.lowest_offset, now.next_offset) from error
         return now

@@ -48,7 +48,10 @@ SEARCH_BUDGET = 2 * 1024**3
 
 
 class TailRecovery:
-    """The recovery of one active segment; `events` fills while it runs."""
+    """The recovery of one active segment; `events` fills while it runs.
+
+    unsynced: whether it met records, or bytes, that were not known to be synced. Readers may have seen more of them.
+    """
 
     def __init__(self, storage: Storage, entry: SegmentEntry, interval: int) -> None:
         self.storage = storage
@@ -60,6 +63,7 @@ class TailRecovery:
         self.next_offset = entry.base_offset
         self.position = HEADER_BYTES
         self.events: list[RecoveryEvent] = []
+        self.unsynced = False
         self._old_index = OldIndex(storage, entry.name(filename.INDEX))
         self._index = NewIndex(self._old_index, dense=entry.dense)
 
@@ -73,6 +77,7 @@ class TailRecovery:
         reason = self._survey()
         while self.next_offset < self.entry.base_offset + durable:
             reason = self._pass_damage(durable, reason or "the store ends before it")
+        self.unsynced = self.next_offset > entry.base_offset + durable or self.position < self.size
         self._rewrite_accepted(durable)
         if self.position < self.size:
             self._cut_tail(reason or "the store ends before it")

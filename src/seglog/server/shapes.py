@@ -71,7 +71,8 @@ TOPICS: Mapping[str, Schema] = {"topics": list_of(object_of(TOPIC)), "failed": b
 STATE: Mapping[str, Schema] = {
     **dict.fromkeys(("lowest_offset", "next_offset", "durable_offset", "bytes", "initial_offset"), COUNT),
     "log": STRING,
-    **dict.fromkeys(("epoch", "version"), COUNT),
+    **dict.fromkeys(("epoch", "version", "cuts_from"), COUNT),
+    "cuts": list_of(list_of(COUNT)),
 }
 TOPIC_WITH_PARTITIONS: Mapping[str, Schema] = {
     **TOPIC,

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from seglog.config import LogConfig, Retention
+    from seglog.format.cuts import Cuts
     from seglog.log.log import Log
     from seglog.storage import Storage
     from seglog.topic.groups.consumer import Consumer, Start
@@ -248,6 +249,7 @@ class Broker(Inheritable, Uncopied):
             clock=self._clock,
             bounds=self._bounds,
             records_from=self._records_from,
+            history=self._history,
         )
 
     def _partitions(self, name: str) -> int:
@@ -256,6 +258,10 @@ class Broker(Inheritable, Uncopied):
     def _bounds(self, name: str, partition: int) -> tuple[int, int]:
         log = self.topic(name).partition(partition)
         return log.lowest_offset, log.next_offset
+
+    def _history(self, name: str, partition: int) -> tuple[str, Cuts]:
+        manifest = self.topic(name).partition(partition).view().manifest
+        return f"{manifest.log_id:016x}", manifest.cuts
 
     def _records_from(self, name: str, partition: int, offset: int) -> int:
         return self.topic(name).partition(partition).records_from(offset)

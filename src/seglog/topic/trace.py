@@ -1,10 +1,6 @@
-"""Whether the log under a position is still the one that was read. Pure; knows no consumers.
+"""The traces of what a consumer read, on their way between server and client, and the errors about them. Pure.
 
-An offset alone does not tell: a log that was truncated, or deleted and made anew, gives the same offsets again. A trace
-tells which record stands before a position: of which log it is, how often that was truncated by then, and in which file
-it stood. Truncates take ends, and what is appended after one goes to a new file: so nothing below a position is gone if
-the record before it still stands where it stood. Where compaction has moved that record, or retention taken it, after
-a truncate, nobody can tell; that counts as cut. Gaps that compaction left never do.
+What a trace is, and when it shows that a log was cut: log/history.py. Knows no consumers.
 """
 
 from __future__ import annotations
@@ -14,22 +10,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from seglog.errors import LogTruncated, OffsetOutOfRange
+from seglog.log.history import Trace, trace_of
 
 if TYPE_CHECKING:
     from seglog.log.view import View
     from seglog.topic.places import Partition
-
-
-class Trace(NamedTuple):
-    """What stands before an offset. log: its id, 16 hex digits; epoch: grows with each truncate.
-
-    file: the number of the file of the record before the offset, as `View.file_of` gives it; None where the log begins
-    at the offset or behind it.
-    """
-
-    log: str
-    epoch: int
-    file: int | None
 
 
 class Passage(NamedTuple):
@@ -39,25 +24,9 @@ class Passage(NamedTuple):
     after: Trace
 
 
-def trace_of(view: View, offset: int) -> Trace:
-    """Return the trace of an offset. Take the view before reading: a truncate in between is then noticed later."""
-    manifest, last = view.manifest, offset - 1
-    file = view.file_of(last) if last >= view.lowest_offset else None
-    return Trace(f"{manifest.log_id:016x}", manifest.epoch, file)
-
-
 def passage_of(view: View, start: int, next_offset: int) -> Passage:
     """Return the traces of a reading from `start` that came as far as `next_offset`."""
     return Passage(trace_of(view, start), trace_of(view, next_offset))
-
-
-def was_cut(known: Trace, now: Trace) -> bool:
-    """Whether what was read before an offset is no longer part of the log. Both traces are of that offset."""
-    if now.log != known.log:
-        return True
-    if now.epoch == known.epoch or known.file is None:
-        return False
-    return now.file != known.file
 
 
 def log_was_cut(partition: Partition, offset: int) -> LogTruncated:
@@ -87,21 +56,26 @@ def tell_how_to_go_on(error: OffsetOutOfRange, partition: Partition) -> None:
         )
 
 
-# --- as a header: {"orders": {"0": [log, epoch, file before, file after]}} --------------------------------------------
+# --- as a header: {"orders": {"0": [log, epoch, file before, file after]}}, and the epoch after if it is another ------
 
 
 def to_json(passages: Iterable[tuple[Partition, Passage]]) -> str:
-    """Return passages as text; log and epoch are said once, as both traces of a passage are of one view."""
+    """Return passages as text; the log is given once, as both traces of a passage are of one view."""
     shown: dict[str, dict[str, list[str | int | None]]] = {}
     for (topic, number), (before, after) in passages:
-        shown.setdefault(topic, {})[str(number)] = [*before, after.file]
+        epoch_after = [] if after.epoch == before.epoch else [after.epoch]
+        shown.setdefault(topic, {})[str(number)] = [*before, after.file, *epoch_after]
     return json.dumps(shown, separators=(",", ":"))
 
 
 def from_json(text: str) -> dict[Partition, Passage]:
     """Read `to_json`'s text; ValueError, TypeError or AttributeError for anything else."""
     return {
-        (topic, int(number)): Passage(Trace(log, epoch, before), Trace(log, epoch, after))
+        (topic, int(number)): _passage(*of_one)
         for topic, of in json.loads(text).items()
-        for number, (log, epoch, before, after) in of.items()
+        for number, of_one in of.items()
     }
+
+
+def _passage(log: str, epoch: int, before: int | None, after: int | None, epoch_after: int | None = None) -> Passage:
+    return Passage(Trace(log, epoch, before), Trace(log, epoch if epoch_after is None else epoch_after, after))

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 import seglog
 from seglog import LogConfig, MemoryStorage, Retention
 from seglog.errors import LogTruncated
+from seglog.log.history import Trace, trace_of, was_cut
 from seglog.spark.read.loss import Position, lost_below, position_at
 from seglog.spark.read.place import snapshot_of
 from seglog.topic.groups.position import Cursor
 from seglog.topic.places import Place
-from seglog.topic.trace import Passage, Trace, from_json, passage_of, to_json, trace_of, was_cut
+from seglog.topic.trace import Passage, from_json, passage_of, to_json
 
 A, B = ("orders", 0), ("orders", 1)
 CONFIG = LogConfig(segment_bytes=512, retention=Retention(compact=True))

@@ -1,15 +1,20 @@
-"""The live tail: records as they come, as server-sent events."""
+"""The live tail: records as they come, as server-sent events.
+
+The id of an event holds, for each partition, the offset to go on at, and a token of the history before these offsets:
+where a topic was deleted and created again, or truncated below an offset, an id of before is rejected.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from functools import partial
+from collections.abc import AsyncIterator, Iterable
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from starlette.responses import Response, StreamingResponse
+from xxhash import xxh64_intdigest
 
-from seglog.errors import Busy, SeglogError
+from seglog.errors import Busy, LogTruncated, SeglogError
 from seglog.server.bodies import shown_record
 from seglog.server.operations import Answer, Call, Operation, true_cause
 from seglog.server.parameters import choice, text
@@ -20,6 +25,7 @@ from seglog.server.waiting import woken
 
 if TYPE_CHECKING:
     from seglog.log.tail import Tail
+    from seglog.log.view import View
     from seglog.record import Record
     from seglog.topic.topic import Topic
 
@@ -30,13 +36,14 @@ BYTES = 1024 * 1024  # after which a go ends
 FROM = choice(
     "start", "Where to begin: with what comes next, or with the oldest record that is there.", "latest", "earliest"
 )
+HISTORY = '"history": ?"[0-9a-f]{16}"'
 PLACE = '"[0-9]{1,5}": ?(0|[1-9][0-9]{0,17})'  # a partition and an offset, in JSON
 LAST = text(
     "Last-Event-ID",
     "The id of the last event that was seen: go on behind it.",
-    pattern=rf"\{{({PLACE}(, ?{PLACE})*)?\}}",
+    pattern=rf"\{{({PLACE}(, ?{PLACE})*(, ?{HISTORY})?)?\}}",
     longest=None,
-    examples=('{"0": 13, "1": 5}',),
+    examples=('{"0": 13, "1": 5, "history": "5f0c9a61be27d804"}', '{"0": 13, "1": 5}'),
     where="header",
 )
 
@@ -55,7 +62,7 @@ def _tails_of(call: Call, topic: Topic) -> dict[int, Tail]:
     if wanted is not None:
         partition_log(topic, wanted)
     numbers = range(topic.partitions) if wanted is None else [wanted]
-    seen = _positions(values["Last-Event-ID"])
+    seen = _positions(topic, values["Last-Event-ID"])
     tails = {}
     for number in numbers:
         log = topic.partition(number)
@@ -64,8 +71,34 @@ def _tails_of(call: Call, topic: Topic) -> dict[int, Tail]:
     return tails
 
 
-def _positions(event_id: str | None) -> dict[int, int]:
-    return {int(number): offset for number, offset in json.loads(event_id or "{}").items()}  # it is as LAST says
+def _positions(topic: Topic, event_id: str | None) -> dict[int, int]:
+    """Return partition -> offset of an event's id; LogTruncated where it is of another history of the topic."""
+    values = json.loads(event_id or "{}")  # it is as LAST says
+    history = values.pop("history", None)
+    seen = {int(number): offset for number, offset in values.items()}
+    if history is not None:
+        there = all(number < topic.partitions for number in seen)
+        if not there or history != _history((one, topic.partition(one).view(), at) for one, at in seen.items()):
+            raise LogTruncated(
+                f"Last-Event-ID is of another history of topic {topic.name!r}: it was deleted and created again, "
+                "or a partition was truncated below the offset. Other records may be at these offsets; begin again "
+                "without Last-Event-ID"
+            )
+    return seen
+
+
+def _history(places: Iterable[tuple[int, View, int]]) -> str:
+    """Return a token of what is before an offset in each partition, whatever their order."""
+    token = 0
+    for number, view, offset in places:
+        manifest = view.manifest
+        token ^= _mark(number, manifest.log_id, manifest.cuts.epoch_at(offset))
+    return f"{token:016x}"
+
+
+@lru_cache(4096)
+def _mark(number: int, log_id: int, epoch: int) -> int:
+    return xxh64_intdigest(b"%d %d %d" % (number, log_id, epoch))
 
 
 async def _events(call: Call, topic: Topic, tails: dict[int, Tail]) -> AsyncIterator[bytes]:
@@ -100,8 +133,9 @@ def _polled(tail: Tail, number: int, tails: dict[int, Tail], most: int) -> bytes
 
 def _event(record: Record, number: int, tails: dict[int, Tail], most: int) -> bytes:
     """Return a record as an event, whose id says where every partition goes on behind it."""
-    places = {str(one): tail.position for one, tail in tails.items()}
-    places[str(number)] = record.offset + 1
+    positions = {one: tail.position for one, tail in tails.items()} | {number: record.offset + 1}
+    history = _history((one, tails[one].view, offset) for one, offset in positions.items())
+    places = {**{str(one): offset for one, offset in positions.items()}, "history": history}
     shown = {"partition": number, **shown_record(record, most)}
     return f"id: {json.dumps(places)}\nevent: record\ndata: {json.dumps(shown)}\n\n".encode()
 

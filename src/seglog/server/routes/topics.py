@@ -54,7 +54,8 @@ def _bounds(log: Log) -> dict[str, Any]:
 def _state(view: View, end: int, durable: int, size: int) -> dict[str, Any]:
     """Return where a partition begins and ends, and of which state of which log that is said.
 
-    log: its identity, hex; epoch: grows with each truncate; version: with each change of its segments, but for appends.
+    log: its identity, hex; epoch: grows with each truncate; version: with each change of its segments, but for appends;
+    cuts: [epoch, offset] of each truncate that matters; cuts_from: the epoch of the offsets before the first.
     """
     manifest = view.manifest
     return {
@@ -66,6 +67,7 @@ def _state(view: View, end: int, durable: int, size: int) -> dict[str, Any]:
         "log": f"{manifest.log_id:016x}",
         "epoch": manifest.epoch,
         "version": manifest.version,
+        **manifest.cuts.to_json(),
     }
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from seglog.format.cuts import Cuts
+from seglog.log.history import KNOWN, Trace
 from seglog.topic.places import Place
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ class LogSnapshot:
     """What one partition's log held. next_offset is exclusive; extents are in order. path: a directory, or a URL.
 
     log: identity of the log, hex; epoch: grows with every truncate; initial_offset: what its first record ever got.
+    cuts: where it was truncated.
     """
 
     topic: str
@@ -47,6 +50,7 @@ class LogSnapshot:
     log: str = ""
     epoch: int = 0
     initial_offset: int = 0
+    cuts: Cuts = field(default_factory=Cuts)
 
     @property
     def key(self) -> Partition:
@@ -61,6 +65,11 @@ class LogSnapshot:
     @cached_property
     def _starts(self) -> list[int]:
         return [extent.start for extent in self.extents]
+
+    def trace_of(self, offset: int) -> Trace:
+        """Return what is before an offset; see `seglog.log.history.trace_of`."""
+        file = KNOWN if self.cuts.is_known_at(offset) else self.file_of(offset - 1)
+        return Trace(self.log, self.cuts.epoch_at(offset), file)
 
     def file_of(self, offset: int) -> int | None:
         """Return the number of the file in whose range an offset stands, None where the log does not reach it.

@@ -4,9 +4,8 @@ Pure. Rules, for a position behind which offsets below `offset` count as read (o
 - another log stands in its place (its id differs): all is lost;
 - it lies below the log's start: what lies between went by retention;
 - it lies behind the log's end: a truncate (or a crash, of what was not synced) took the end away;
-- the epoch grew: a truncate happened. Truncates take ends, so nothing below the position is gone if the record before
-  it is still the same; and it is, if it stands in the file it stood in. So a truncate above a position is harmless.
-  Where that record has expired, or was moved to another file by compaction, nobody can tell: that counts as loss.
+- the epoch of the offset differs: a truncate below it happened, or an opening lost what was not synced there. A
+  truncate above a position changes nothing of that. See `seglog.log.history`, also for logs of earlier versions.
 Gaps that compaction left are never loss.
 """
 
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seglog.errors import LogTruncated, OffsetOutOfRange
+from seglog.log.history import KNOWN, Trace, was_cut
 
 if TYPE_CHECKING:
     from seglog.spark.read.extents import LogSnapshot
@@ -29,8 +29,7 @@ ADVICE = "set failOnDataLoss to false to go on at what is there"
 class Position:
     """A place in a log: the next offset to read.
 
-    log, epoch: of the log when the position was taken; file: where offset - 1 stood then, None where the
-    log began here.
+    log, epoch, file: the trace of what was before it when the position was taken.
     """
 
     offset: int
@@ -38,12 +37,17 @@ class Position:
     epoch: int
     file: int | None = None
 
+    @property
+    def trace(self) -> Trace:
+        """What was before it."""
+        return Trace(self.log, self.epoch, self.file)
+
 
 def position_at(snapshot: LogSnapshot, offset: int) -> Position:
     """Return a position in the log as it stands. Also where nothing was read yet what stands below it tells of a
     truncate: what takes the place of the records behind it must not pass for them.
     """
-    return Position(offset, snapshot.log, snapshot.epoch, snapshot.file_of(offset - 1))
+    return Position(offset, *snapshot.trace_of(offset))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +69,22 @@ def lost_below(snapshot: LogSnapshot, position: Position) -> Loss | None:
         return Loss(offset, f"offsets {offset} up to {lowest} expired before they were read", lowest, expired=True)
     if offset > end:
         return Loss(offset, f"the log was truncated below offset {offset}; it ends at {end}", _cut(snapshot, position))
-    if snapshot.epoch == position.epoch or position.file is None:
+    present = snapshot.trace_of(offset)
+    if not was_cut(position.trace, present):
         return None
-    if offset - 1 < lowest:
+    if present.file != KNOWN and offset - 1 < lowest:
         return Loss(offset, f"the log was truncated and offset {offset - 1} has expired since", offset)
-    if snapshot.file_of(offset - 1) != position.file:
-        return Loss(offset, f"the log was truncated below offset {offset}", _cut(snapshot, position))
-    return None
+    return Loss(offset, f"the log was truncated below offset {offset}", _cut(snapshot, position))
 
 
 def _cut(snapshot: LogSnapshot, position: Position) -> int:
-    """Return where the log was cut: where the first newer file below the position begins.
+    """Return where the log was cut; where that was not noted, where the first newer file below the position begins.
 
-    Files that are not dense are left out: compaction writes those.
+    Files that are not dense are left out then: compaction writes those.
     """
+    cut = snapshot.cuts.first_since(position.epoch)
+    if cut is not None and cut < position.offset:
+        return max(min(cut, snapshot.next_offset), snapshot.lowest_offset)
     known = abs(position.file or 0)
     newer = [
         extent.start

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from seglog.errors import InvalidArgument, LogNotFound, NotALog
+from seglog.errors import InvalidArgument, LogNotFound, LogReplaced, NotALog
 from seglog.log.opening import open_log
 from seglog.spark.read.extents import Extent, LogSnapshot
 from seglog.topic import description
@@ -103,10 +103,18 @@ class Logs:
         self._open.move_to_end(path)
         return self._open[path]
 
+    def view(self, path: str) -> View:
+        """Return the present view of the log at a path; another log than before is one as well."""
+        try:
+            return self.get(path).view()
+        except LogReplaced:
+            self.forget(path)
+            return self.get(path).view()
+
     def look(self, place: Place) -> LogSnapshot:
         """Return what a partition's log holds now; what opening it raises."""
         try:
-            return snapshot_of(self.get(place.path).view(), place)
+            return snapshot_of(self.view(place.path), place)
         except BaseException:
             self.forget(place.path)
             raise
@@ -156,6 +164,7 @@ def snapshot_of(view: View, place: Place) -> LogSnapshot:
         f"{manifest.log_id:016x}",
         manifest.epoch,
         manifest.config.initial_offset,
+        manifest.cuts,
     )
 
 
@@ -222,7 +231,7 @@ class LocalSite:
 
     def hold(self, place: Place) -> LocalHeld:
         """Return what a log holds now, for reading; what opening it raises."""
-        return LocalHeld(self._logs.get(place.path).view(), place)
+        return LocalHeld(self._logs.view(place.path), place)
 
     def close(self) -> None:
         """Close the logs."""

@@ -198,6 +198,7 @@ def _snapshot_of(place: Place, segments: Sequence[SegmentState], state: Partitio
         state.log,
         state.epoch,
         state.initial_offset,
+        state.cuts,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from seglog.errors import CorruptLog
-from seglog.topic.groups.records import Entry, GroupRecord, decode, encode
+from seglog.topic.groups.records import Entry, GroupRecord, OffsetRecord, decode, encode
 from seglog.topic.groups.state import Crew
 
 if TYPE_CHECKING:
@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 
 
 class Book:
-    """crews: group -> its members; offsets: group -> partition -> the offset to be read next, no empty ones."""
+    """crews: group -> its members; offsets: group -> partition -> the offset to be read next, no empty ones.
+
+    records: (group, partition) -> the record that says so.
+    """
 
     def __init__(self, log: Log) -> None:
         """Read the whole log; CorruptLog, naming the record, where one is not ours or not whole."""
         self.crews: dict[str, Crew] = {}
         self.offsets: dict[str, dict[Partition, int]] = {}
+        self.records: dict[tuple[str, Partition], OffsetRecord] = {}
         self._log = log
         for record in log.scan():
             try:
@@ -70,7 +74,9 @@ class Book:
         offsets = self.offsets.setdefault(entry.group, {})
         if entry.offset is None:
             offsets.pop(entry.partition, None)
+            self.records.pop((entry.group, entry.partition), None)
         else:
+            self.records[entry.group, entry.partition] = entry
             offsets[entry.partition] = entry.offset
         if not offsets:
             del self.offsets[entry.group]

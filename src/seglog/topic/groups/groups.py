@@ -36,6 +36,7 @@ from seglog.uncopied import Uncopied
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from seglog.format.cuts import Cuts
     from seglog.log.log import Log
     from seglog.topic.places import Partition
     from seglog.topic.positions import Positions
@@ -58,17 +59,20 @@ class Groups(Inheritable, Uncopied):
         clock: Clock = system_clock,
         bounds: Callable[[str, int], tuple[int, int]],
         records_from: Callable[[str, int, int], int],
+        history: Callable[[str, int], tuple[str, Cuts]] | None = None,
     ) -> None:
         """log: `.groups`, read at once: CorruptLog where a record is not one of ours.
 
         partitions: topic -> how many (TopicNotFound); bounds: topic, partition -> its lowest and its next offset;
-        records_from: topic, partition, offset -> how many records there are from there on. All are called while a group
+        records_from: topic, partition, offset -> how many records there are from there on. history: topic, partition ->
+        the id of its log and where that was cut; None: committed offsets are not checked. All are called while a group
         is locked.
         """
         self._log = log
         self._partitions = partitions
         self._bounds = bounds
         self._records_from = records_from
+        self._history = history
         self._clock = clock
         self._reads_only = isinstance(log, LogFollower)
         self._enter_child()
@@ -190,10 +194,9 @@ class Groups(Inheritable, Uncopied):
             self._check_committer(group, member, named)
             for partition, offset in named.items():
                 self._check_offset(partition, offset)
-            known = self._book.offsets.get(group, {})
-            self._book.append(
-                [OffsetRecord(group, one, offset) for one, offset in named.items() if known.get(one) != offset]
-            )
+            entries = [self._record(group, one, offset) for one, offset in named.items()]
+            known = self._book.records
+            self._book.append([entry for entry in entries if known.get((group, entry.partition)) != entry])
             if member is not None:
                 self._sessions.heard(group, member, self._clock())
         if durable:
@@ -203,7 +206,37 @@ class Groups(Inheritable, Uncopied):
         """Return topic -> partition -> the offset to be read next. GroupNotFound."""
         with self._lock:
             self._check_known(group)
-            return nested(dict(sorted(self._book.offsets.get(group, {}).items())))
+            return nested(dict(sorted(self._valid(group).items())))
+
+    def _record(self, group: str, partition: Partition, offset: int) -> OffsetRecord:
+        """Return the record of an offset, with what is needed to see later whether it is still valid."""
+        if self._history is None:
+            return OffsetRecord(group, partition, offset)
+        log, cuts = self._history(*partition)
+        return OffsetRecord(group, partition, offset, log, cuts.epoch_at(offset))
+
+    def _valid(self, group: str) -> dict[Partition, int]:
+        """Return what a group has committed, set back where a partition was truncated since.
+
+        Offsets in partitions that were deleted and created again since are left out.
+        """
+        found = {one: self._still(self._book.records[group, one]) for one in self._book.offsets.get(group, {})}
+        return {one: offset for one, offset in found.items() if offset is not None}
+
+    def _still(self, entry: OffsetRecord) -> int | None:
+        """Return where a group goes on after an offset that it committed, None where that was in another log."""
+        if self._history is None or entry.log is None or entry.offset is None:
+            return entry.offset
+        try:
+            log, cuts = self._history(*entry.partition)
+        except (SeglogError, IndexError):  # deleted, or it cannot be opened: nothing is known against it
+            return entry.offset
+        if log != entry.log:
+            return None
+        if cuts.epoch_at(entry.offset) == entry.epoch:
+            return entry.offset
+        cut = cuts.first_since(entry.epoch)
+        return entry.offset if cut is None else min(cut, entry.offset)
 
     def _check_committer(self, group: str, member: str | None, named: Iterable[Partition]) -> None:
         if member is None:
@@ -239,7 +272,7 @@ class Groups(Inheritable, Uncopied):
         """Return a group's members, what it has committed, and how many records it has not read. GroupNotFound."""
         with self._lock:
             self._check_known(group)
-            crew, offsets = self._present(group), dict(self._book.offsets.get(group, {}))
+            crew, offsets = self._present(group), self._valid(group)
             members = tuple(
                 MemberState(
                     id=member,
@@ -289,7 +322,7 @@ class Groups(Inheritable, Uncopied):
         place = (topic, partition)
         with self._lock:
             beyond = [group for group, offsets in self._book.offsets.items() if offsets.get(place, 0) > offset]
-            self._book.append([OffsetRecord(group, place, offset) for group in beyond])
+            self._book.append([self._record(group, place, offset) for group in beyond])
         if beyond:
             self._log.sync()
 
@@ -303,8 +336,8 @@ class Groups(Inheritable, Uncopied):
             found = [
                 settled
                 for group, offsets in sorted(self._book.offsets.items())
-                for one, offset in sorted(offsets.items())
-                if (settled := self._settled(OffsetRecord(group, one, offset)))
+                for one in sorted(offsets)
+                if (settled := self._settled(self._book.records[group, one]))
             ]
             changes = [entry for entry, _ in found if entry is not None]
             self._book.append(changes)
@@ -321,9 +354,21 @@ class Groups(Inheritable, Uncopied):
             return entry._replace(offset=None), f"{what} {topic!r}: it is not there; its committed offset was forgotten"
         except SeglogError as error:
             return None, f"{what} {topic!r}: its committed offset was not checked: {error}"
-        if entry.offset is None or entry.offset <= end:
+        if entry.offset is None:
             return None
-        return entry._replace(offset=end), (
+        still = self._still(entry)
+        if still is None:
+            return entry._replace(offset=None), (
+                f"{what} {topic!r}: it was deleted and created again; its committed offset was forgotten"
+            )
+        if still < entry.offset and still <= end:
+            return self._record(entry.group, entry.partition, still), (
+                f"{what} {topic!r}: offset {entry.offset} was committed, but the partition was truncated at {still} "
+                "or lost records there: set back to that"
+            )
+        if entry.offset <= end:
+            return None
+        return self._record(entry.group, entry.partition, end), (
             f"{what} {topic!r}: offset {entry.offset} was committed, but the partition ends at {end}: set back to that"
         )
 

@@ -17,8 +17,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from seglog.errors import NotAssigned
+from seglog.log.history import Trace, was_cut
 from seglog.topic.positions import nested
-from seglog.topic.trace import Trace, log_was_cut, was_cut
+from seglog.topic.trace import log_was_cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,11 +1,14 @@
 """What stands in the log `.groups`: bytes <-> values, no I/O.
 
-    key   ["offset", group, topic, partition]      value  {"offset": 12}: the offset to be read next
+    key   ["offset", group, topic, partition]      value  {"offset": 12, "log": "5f0c9a61be27d804", "epoch": 0}
     key   ["group", group]                         value  {"generation": 3, "members": {"<id>": {...}}, "moving": [...]}
 
-Both are compact JSON, so that equal keys are equal bytes; no value (a tombstone): forgotten. A member says "topics",
-"session_timeout" (seconds), "local" and "owns" (topic -> partitions); a move is [topic, partition, heir or null,
-since]. The log is compacted by key: of every key the latest record counts.
+offset: the one to be read next; log and epoch: of that offset in the partition, by which it is known later whether the
+partition was created again or truncated below it. Records of earlier versions have neither. A tombstone: forgotten.
+
+Both are compact JSON, so that equal keys are equal bytes. A member says "topics", "session_timeout" (seconds), "local"
+and "owns" (topic -> partitions); a move is [topic, partition, heir or null, since]. The log is compacted by key: the
+latest record of a key counts.
 """
 
 from __future__ import annotations
@@ -21,11 +24,13 @@ from seglog.topic.places import Partition
 
 
 class OffsetRecord(NamedTuple):
-    """How far a group has come in a partition; None: that was forgotten."""
+    """How far a group has come in a partition; None: that was forgotten. log, epoch: of the offset, None: not known."""
 
     group: str
     partition: Partition
     offset: int | None
+    log: str | None = None
+    epoch: int = 0
 
 
 class GroupRecord(NamedTuple):
@@ -41,7 +46,8 @@ Entry = OffsetRecord | GroupRecord
 def encode(entry: Entry) -> tuple[bytes, bytes | None]:
     """Return a record's key and value."""
     if isinstance(entry, OffsetRecord):
-        value = None if entry.offset is None else _json({"offset": entry.offset})
+        known = {} if entry.log is None else {"log": entry.log, "epoch": entry.epoch}
+        value = None if entry.offset is None else _json({"offset": entry.offset, **known})
         return _json(["offset", entry.group, *entry.partition]), value
     return _json(["group", entry.group]), None if entry.crew is None else _json(_crew_values(entry.crew))
 
@@ -53,8 +59,13 @@ def decode(key: bytes | None, value: bytes | None) -> Entry:
         values = None if value is None else json.loads(value)
         if kind == "offset":
             group, topic, number = names
-            offset = None if values is None else _whole(values["offset"], most=MAX_OFFSET)
-            return OffsetRecord(_text(group), (_text(topic), _whole(number)), offset)
+            place = _text(group), (_text(topic), _whole(number))
+            if values is None:
+                return OffsetRecord(*place, None)
+            offset = _whole(values["offset"], most=MAX_OFFSET)
+            if "log" not in values:
+                return OffsetRecord(*place, offset)
+            return OffsetRecord(*place, offset, _text(values["log"]), _whole(values["epoch"]))
         if kind == "group":
             (group,) = names
             return GroupRecord(_text(group), None if values is None else _crew(values))
