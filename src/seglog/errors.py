@@ -297,7 +297,10 @@ class Forbidden(SeglogError, PermissionError):
 
 
 class Busy(SeglogError, RuntimeError):
-    """The server has no room for this at present, or is stopping; try again after `retry_after` seconds, if it said."""
+    """The server has no room for this at present, or is stopping, or the client has no free connection.
+
+    Try again, after `retry_after` seconds if the server named them.
+    """
 
     retriable = True
 

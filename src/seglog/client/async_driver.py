@@ -10,7 +10,7 @@ import httpx
 from seglog.client.async_sockets import AsyncSocketTransport
 from seglog.client.call import Answer, Call, Emit, Pause, advance
 from seglog.client.driver import Outcome, closed
-from seglog.client.origin import tls
+from seglog.client.origin import limits, tls
 from seglog.errors import SeglogError
 
 if TYPE_CHECKING:
@@ -34,7 +34,10 @@ class AsyncDriver:
         if transport is None and origin.url.scheme == "http":
             self._transport = AsyncSocketTransport(origin.url.host, origin.port)
         else:
-            self._transport = transport or httpx.AsyncHTTPTransport(verify=tls(verify))
+            self._transport = transport or httpx.AsyncHTTPTransport(verify=tls(verify), limits=limits(may_wait=False))
+        self._waiting: AsyncSocketTransport | httpx.AsyncBaseTransport = self._transport
+        if transport is None and origin.url.scheme == "https":  # idle followers must not use up all connections
+            self._waiting = httpx.AsyncHTTPTransport(verify=tls(verify), limits=limits(may_wait=True))
 
     async def run(self, flow: Flow[T]) -> T:
         """Drive a flow to its end and return its result."""
@@ -62,6 +65,8 @@ class AsyncDriver:
         """End all connections; whoever pauses between two tries, or begins another, gets LogClosed."""
         self._closed.set()
         await self._transport.aclose()
+        if self._waiting is not self._transport:
+            await self._waiting.aclose()
 
     async def _do(self, step: Step) -> Outcome:
         if isinstance(step, Call):
@@ -84,10 +89,11 @@ class AsyncDriver:
         if self._closed.is_set():
             raise closed()
         try:
-            if isinstance(self._transport, AsyncSocketTransport):
-                return await self._transport.exchange(self._origin.asked(call))
+            transport = self._waiting if call.wait > 0 else self._transport
+            if isinstance(transport, AsyncSocketTransport):
+                return await transport.exchange(self._origin.asked(call))
             request = self._origin.request(call, whole_url=self._whole_url)
-            response = await self._transport.handle_async_request(request)
+            response = await transport.handle_async_request(request)
             return Answer(response.status_code, response.headers, await response.aread())
         except httpx.TransportError as error:
             raise self._origin.failed(error) from error

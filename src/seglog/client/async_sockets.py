@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import httpx
 
+from seglog.client.origin import MOST, MOST_WAITING
 from seglog.client.sockets import KEPT, RECEIVE_BYTES, SMALL_BYTES, said
 from seglog.client.wire import LAST_CHUNK, AnswerReader, Malformed, framed, request_head
 
@@ -18,23 +20,24 @@ if TYPE_CHECKING:
     from seglog.client.call import Answer
     from seglog.client.origin import Asked
 
-MOST = 100
-
 
 class AsyncSocketTransport:
-    """Any number of tasks may send at a time; up to 100 connections are open, the other tasks wait for one.
+    """Any number of tasks may send at a time. Each sends over a connection of its own, up to MOST of them at a time.
 
-    It belongs to the event loop in which it was used first.
+    Requests that the server may hold back (long polls) have connections of their own, up to MOST_WAITING, so that idle
+    followers never delay an append. A request for which no connection becomes free in time gets httpx.PoolTimeout.
+    The transport belongs to the event loop in which it was used first.
     """
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
         self._idle: deque[_Connection] = deque()
         self._room = asyncio.Semaphore(MOST)
+        self._waiting_room = asyncio.Semaphore(MOST_WAITING)
 
     async def exchange(self, asked: Asked) -> Answer:
         """Send a request and return its answer, whole. Raises httpx's errors."""
-        async with self._room:
+        async with self._held(self._waiting_room if asked.may_wait else self._room, asked.timeout):
             connection = self._taken() or await self._connected(asked.timeout)
             try:
                 answer = await connection.exchange(asked)
@@ -46,6 +49,19 @@ class AsyncSocketTransport:
             else:
                 connection.close()
         return said(answer)
+
+    @asynccontextmanager
+    async def _held(self, room: asyncio.Semaphore, timeout: float) -> AsyncIterator[None]:
+        """Hold a place among the connections; wait for one up to `timeout` seconds."""
+        try:
+            async with asyncio.timeout(timeout if room.locked() else None):
+                await room.acquire()
+        except TimeoutError as error:
+            raise httpx.PoolTimeout(f"none became free within {timeout} seconds") from error
+        try:
+            yield
+        finally:
+            room.release()
 
     async def aclose(self) -> None:
         """Let go of the kept connections."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 
 from seglog.client.call import Answer, Call, Emit, Pause, advance
-from seglog.client.origin import tls
+from seglog.client.origin import limits, tls
 from seglog.client.sockets import SocketTransport
 from seglog.errors import LogClosed, SeglogError
 
@@ -34,7 +34,10 @@ class Driver:
         if transport is None and origin.url.scheme == "http":
             self._transport = SocketTransport(origin.url.host, origin.port)
         else:
-            self._transport = transport or httpx.HTTPTransport(verify=tls(verify))
+            self._transport = transport or httpx.HTTPTransport(verify=tls(verify), limits=limits(may_wait=False))
+        self._waiting: SocketTransport | httpx.BaseTransport = self._transport
+        if transport is None and origin.url.scheme == "https":  # idle followers must not use up all connections
+            self._waiting = httpx.HTTPTransport(verify=tls(verify), limits=limits(may_wait=True))
 
     def run(self, flow: Flow[T]) -> T:
         """Drive a flow to its end and return its result."""
@@ -62,6 +65,8 @@ class Driver:
         """End all connections; whoever pauses between two tries, or begins another, gets LogClosed."""
         self._closed.set()
         self._transport.close()
+        if self._waiting is not self._transport:
+            self._waiting.close()
 
     def _do(self, step: Step) -> Outcome:
         if isinstance(step, Call):
@@ -77,10 +82,11 @@ class Driver:
         if self._closed.is_set():
             raise closed()
         try:
-            if isinstance(self._transport, SocketTransport):
-                return self._transport.exchange(self._origin.asked(call))
+            transport = self._waiting if call.wait > 0 else self._transport
+            if isinstance(transport, SocketTransport):
+                return transport.exchange(self._origin.asked(call))
             request = self._origin.request(call, whole_url=self._whole_url)
-            response = self._transport.handle_request(request)
+            response = transport.handle_request(request)
             return Answer(response.status_code, response.headers, response.read())
         except httpx.TransportError as error:
             raise self._origin.failed(error) from error

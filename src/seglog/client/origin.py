@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import httpx
 
 from seglog.client.upload import Upload
-from seglog.errors import ConnectionFailed, InvalidArgument
+from seglog.errors import Busy, ConnectionFailed, InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -17,10 +17,18 @@ if TYPE_CHECKING:
 
 Verify = bool | str | ssl.SSLContext
 
+MOST = 100  # connections of one client for requests that are answered at once
+MOST_WAITING = 1000  # and for those that the server holds back until there is something to say: one a follower
+
 
 def tls(verify: Verify) -> bool | ssl.SSLContext:
     """Return how a certificate is checked: as the system does, not at all, or against a file of authorities."""
     return ssl.create_default_context(cafile=verify) if isinstance(verify, str) else verify
+
+
+def limits(*, may_wait: bool) -> httpx.Limits:
+    """Return how many connections a transport of httpx's may open."""
+    return httpx.Limits(max_connections=MOST_WAITING if may_wait else MOST, max_keepalive_connections=64)
 
 
 class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
@@ -53,6 +61,11 @@ class Asked(NamedTuple):
     chunked: bool
     timeout: float
     patience: float
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether the server may hold the answer back (a long poll)."""
+        return self.patience > self.timeout
 
 
 class Origin:
@@ -101,10 +114,15 @@ class Origin:
         extensions = {"timeout": patience, "target": asked.target}
         return httpx.Request(asked.method, url, headers=asked.headers, stream=asked.body, extensions=extensions)
 
-    def failed(self, error: httpx.TransportError) -> ConnectionFailed:
-        """Return the error of ours for a connection that could not be made, or broke."""
-        sent = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
+    def failed(self, error: httpx.TransportError) -> ConnectionFailed | Busy:
+        """Return the error of ours for a connection that could not be made, or broke; Busy where none became free."""
         where = f"{self.url.scheme}://{self.url.netloc.decode('ascii')}"
+        if isinstance(error, httpx.PoolTimeout):
+            return Busy(
+                f"all connections of this client to {where} are in use and none became free within {self.timeout:g} "
+                f"seconds; a client has {MOST}, and {MOST_WAITING} for long polls: use fewer tasks, or another client"
+            )
+        sent = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
         what = "ended before the answer" if sent else "could not be made"
         detail = str(error) or type(error).__name__
         return ConnectionFailed(f"the connection to {where} {what}: {detail}; is the server running?", sent=sent)
