@@ -22,7 +22,7 @@ from seglog.log.group import Appended, Draft
 from seglog.log.log import Log
 from seglog.log.opening import Expose, Mode, open_log
 from seglog.log.tail import FIRST_WAIT, LONGEST_WAIT
-from seglog.record import Header, Record, checked_bytes
+from seglog.record import Header, Record, checked_bytes, checked_offset
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class AsyncLog(Uncopied):
             )
 
     async def _spool(self, chunks: AsyncIterable[bytes] | Iterable[bytes], spool: Any, limit: int | None) -> None:
-        most = self.log.config.store_limit if limit is None else limit
+        most = self.log.config.store_limit if limit is None else checked_offset(limit, "limit")
         length = 0
         async for chunk in _as_async(chunks):
             length += len(checked_bytes(chunk, "a chunk of the stream"))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from operator import index
+from typing import NamedTuple, TypeVar
 
 from seglog.errors import InvalidArgument, InvalidType
 
 Header = tuple[str, bytes | None]
 Headers = tuple[Header, ...]
+
+Item = TypeVar("Item")
 
 MAX_KEY_BYTES = 2**31 - 1
 MIN_TIMESTAMP = -(2**63)
@@ -94,9 +98,43 @@ def checked_offset(offset: object, what: str = "offset") -> int:
     """Return the offset as a plain int; InvalidType for anything that is not an integer."""
     if type(offset) is int:
         return offset
-    if isinstance(offset, bool) or not hasattr(offset, "__index__"):
-        raise InvalidType(f"{what} must be an int, not {type(offset).__name__}")
-    return int(offset.__index__())
+    if not isinstance(offset, bool):
+        try:
+            return index(offset)  # type: ignore[arg-type] # whatever is no integer ends in the except below
+        except TypeError:
+            pass
+    raise InvalidType(f"{what} must be an int, not {type(offset).__name__}")
+
+
+def checked_text(text: object, what: str) -> str:
+    """Return the text; InvalidType for anything but a str."""
+    if not isinstance(text, str):
+        raise InvalidType(f"{what} must be str, not {type(text).__name__}")
+    return text
+
+
+def checked_kind(value: object, kind: type[Item], what: str) -> Item:
+    """Return the value; InvalidType for anything but an object of this kind."""
+    if not isinstance(value, kind):
+        raise InvalidType(f"{what} must be a {kind.__name__}, not {type(value).__name__}")
+    return value
+
+
+def checked_callable(call: object, what: str) -> None:
+    """Raise InvalidType for anything but a callable or None."""
+    if call is not None and not callable(call):
+        raise InvalidType(f"{what} must be a callable or None, not {type(call).__name__}")
+
+
+def checked_all(values: object, kind: type[Item], what: str) -> Sequence[Item]:
+    """Return values as a sequence; InvalidType unless each of them is of this kind."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InvalidType(f"{what} must be a sequence of {kind.__name__}, not {type(values).__name__}")
+    found = tuple(values)
+    for one in found:
+        if not isinstance(one, kind):
+            raise InvalidType(f"{what} must be a sequence of {kind.__name__}, not of {type(one).__name__}")
+    return found
 
 
 def checked_headers(headers: object) -> Headers:

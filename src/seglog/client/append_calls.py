@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from seglog.client.call import Answer, Call
-from seglog.client.calls import ARROW, NDJSON, body_of, fields, json_body, target, topic_path
+from seglog.client.calls import ARROW, NDJSON, body_of, checked_ack, fields, json_body, target, topic_path
 from seglog.client.facts import Ack
 from seglog.errors import InvalidArgument
+from seglog.format.codec import encode_headers
 from seglog.format.lines import encode_bytes
 from seglog.record import (
     Header,
@@ -42,7 +43,7 @@ def append(
     ack: Ack,
 ) -> Call[tuple[int, int]]:
     """Append one record, its value as the body. What does not fit a request's head goes as a batch of one."""
-    key, settled = checked_key(key), checked_headers(headers) if headers else ()
+    key, settled = checked_key(key), _settled(headers)
     timestamp = None if timestamp is None else checked_timestamp(timestamp)
     value = None if value is None else checked_bytes(value, "value")
     if (settled and not _fit_the_head(settled)) or (key is not None and len(key) > _LONG_HEAD):
@@ -68,7 +69,8 @@ def append_stream(
     ack: Ack,
 ) -> Call[tuple[int, int]]:
     """Append one record whose value is sent as it comes."""
-    key, settled = checked_key(key), checked_headers(headers)
+    key, settled = checked_key(key), _settled(headers)
+    timestamp = None if timestamp is None else checked_timestamp(timestamp)
     if not _fit_the_head(settled) or (key is not None and len(key) > _LONG_HEAD):
         raise InvalidArgument(
             "such a key or headers do not fit the head of a request; use append, or make them shorter"
@@ -111,6 +113,13 @@ def _append_query(
     return query
 
 
+def _settled(headers: Iterable[Header]) -> Headers:
+    """Return headers that a log takes; the error that it would raise for others."""
+    found = checked_headers(headers)
+    encode_headers(found)
+    return found
+
+
 def _fit_the_head(headers: Headers) -> bool:
     """Whether `name:value` says these headers: null has no such form, and a colon would end the name."""
     size = sum(len(name) + len(value or b"") for name, value in headers)
@@ -142,6 +151,4 @@ def _place(answer: Answer) -> tuple[int, int]:
 
 
 def _ack(ack: Ack) -> str | None:
-    if ack not in ("appended", "durable"):
-        raise InvalidArgument(f'ack is {ack!r}; it must be "appended" or "durable"')
-    return None if ack == "appended" else ack
+    return None if checked_ack(ack) == "appended" else "durable"

@@ -14,15 +14,17 @@ from urllib.parse import quote
 
 from seglog.client.call import Answer, Call, Fields
 from seglog.client.facts import Bounds, Fetched, Page, PartitionInfo, PartitionState, SegmentState, TopicInfo
+from seglog.config import LogConfig, Retention
 from seglog.errors import InvalidArgument, InvalidType
 from seglog.format.lines import decode_bytes
-from seglog.record import Cut, Record, checked_bytes, checked_offset, checked_timestamp
+from seglog.record import Cut, Record, checked_bytes, checked_kind, checked_offset, checked_timestamp
 from seglog.topic import trace
+from seglog.topic.groups.asked import checked_offsets, checked_wait
 from seglog.topic.names import checked_name
-from seglog.topic.positions import from_values
+from seglog.topic.positions import from_values, nested
 
 if TYPE_CHECKING:
-    from seglog.config import LogConfig, Retention
+    from seglog.client.facts import Ack
 
 T = TypeVar("T")
 
@@ -68,6 +70,13 @@ def fields(*, accept: str | None = None, content: bytes | None = None, once: str
     return tuple(found)
 
 
+def checked_ack(ack: object) -> Ack:
+    """Return when an append is answered; InvalidArgument for anything but one of both words."""
+    if not isinstance(ack, str) or ack not in ("appended", "durable"):
+        raise InvalidArgument(f'ack is {ack!r}; it must be "appended" or "durable"')
+    return "durable" if ack == "durable" else "appended"
+
+
 def json_body(value: object) -> bytes:
     """Return a value as a JSON body."""
     return json.dumps(value).encode()
@@ -109,7 +118,7 @@ def create_topic(name: str, partitions: int, config: LogConfig | None) -> Call[T
     """Make a topic. A second sending would find the first one's work: there is none once the server may have it."""
     body: dict[str, Any] = {"name": checked_name(name, "topic"), "partitions": checked_offset(partitions, "partitions")}
     if config is not None:
-        body["config"] = config.to_json()
+        body["config"] = checked_kind(config, LogConfig, "config").to_json()
     return posted("/topics", body, lambda answer: TopicInfo.from_json(body_of(answer)), repeatable=False)
 
 
@@ -152,7 +161,7 @@ def partition(name: str, number: int) -> Call[PartitionInfo]:
 
 def alter_retention(name: str, retention: Retention) -> Call[TopicInfo]:
     """Give a topic another retention, as a whole."""
-    body = json_body({"retention": dataclasses.asdict(retention)})
+    body = json_body({"retention": dataclasses.asdict(checked_kind(retention, Retention, "retention"))})
     content = fields(content=JSON.encode())
     return Call("PATCH", topic_path(name), lambda answer: TopicInfo.from_json(body_of(answer)), body, content)
 
@@ -195,8 +204,13 @@ def value(name: str, partition: int, offset: int) -> Call[bytes]:
 
 def read_range(name: str, partition: int, start: int, stop: int, *, max_records: int, max_bytes: int) -> Call[Page]:
     """Read records of a range."""
-    query = {"start": start, "stop": stop, "max_records": max_records, "max_bytes": max_bytes}
-    path = target(topic_path(name, f"/partitions/{partition}/records"), query)
+    query = {
+        "start": checked_offset(start, "start"),
+        "stop": checked_offset(stop, "stop"),
+        "max_records": max_records,
+        "max_bytes": max_bytes,
+    }
+    path = target(topic_path(name, f"/partitions/{checked_offset(partition, 'partition')}/records"), query)
 
     def read(answer: Answer) -> Page:
         from seglog.client import arrow  # noqa: PLC0415 - pyarrow loads when it is needed
@@ -213,10 +227,10 @@ def fetch(
 ) -> Call[Fetched]:
     """Read several partitions: one Arrow stream, and where to go on. wait: seconds to wait for the first record."""
     body = {
-        "positions": {topic: dict(of) for topic, of in positions.items()},
-        "max_records": max_records,
-        "max_bytes": max_bytes,
-        "wait": wait,
+        "positions": nested(checked_offsets(positions)),
+        "max_records": checked_offset(max_records, "max_records"),
+        "max_bytes": checked_offset(max_bytes, "max_bytes"),
+        "wait": checked_wait(wait),
     }
 
     def read(answer: Answer) -> Fetched:
@@ -248,7 +262,7 @@ def with_key(name: str, key: bytes, max_records: int) -> Call[list[tuple[int, Re
         lines = [json.loads(line) for line in answer.body.split(b"\n") if line]
         return [(line["partition"], record_of(line)) for line in lines]
 
-    query = {"key": checked_bytes(key, "key"), "max_records": max_records}
+    query = {"key": checked_bytes(key, "key"), "max_records": checked_offset(max_records, "max_records")}
     return Call("GET", target(topic_path(name, "/keys"), query), read, headers=fields(accept=NDJSON))
 
 

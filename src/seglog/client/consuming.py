@@ -17,7 +17,7 @@ from seglog.client.call import Flow, Pause
 from seglog.client.flows import Retries, retrying, taken
 from seglog.errors import GroupNotFound, InvalidArgument, LogClosed, OffsetOutOfRange, UnknownMember
 from seglog.record import checked_offset, checked_timestamp
-from seglog.topic.groups.asked import checked_timeout, checked_topics
+from seglog.topic.groups.asked import checked_timeout, checked_topics, checked_wait
 from seglog.topic.groups.assignment import checked_share, shared
 from seglog.topic.groups.position import Cursor
 from seglog.topic.names import checked_name
@@ -134,6 +134,7 @@ class Reading:
     def poll(self, max_records: int, max_bytes: int, timeout: float) -> Flow[list[TopicBatch]]:
         """Return the next batches; waits up to `timeout` seconds for the first."""
         self._check_open()
+        timeout = checked_wait(timeout)
         self._polling = True
         try:
             return (yield from self._poll(max_records, max_bytes, self._clock() + timeout))

@@ -18,6 +18,7 @@ from seglog.client import append_calls, calls, failures
 from seglog.client.call import Answer, Call, Emit, Flow, Pause
 from seglog.errors import ConnectionFailed, InvalidArgument, LogTruncated, SeglogError, ServerError
 from seglog.format.foreign import UNREADABLE
+from seglog.record import checked_offset
 from seglog.topic.groups.position import Cursor
 
 if TYPE_CHECKING:
@@ -128,6 +129,9 @@ def append_batch(
 
 def pages(topic: str, partition: int, start: int | None, stop: int | None, retries: Retries) -> Flow[None]:
     """Emit the pages of a range, by default of all that is there now."""
+    partition = checked_offset(partition, "partition")
+    start = None if start is None else checked_offset(start, "start")
+    stop = None if stop is None else checked_offset(stop, "stop")
     if start is None or stop is None:
         bounds = (yield from retrying(calls.bounds(topic), retries)).get(partition)
         if bounds is None:
@@ -189,6 +193,7 @@ def _beginning(
     topic: str, bounds: Mapping[int, Bounds], partition: int | None, start: str | int | Mapping[int, int]
 ) -> dict[int, int]:
     """Return partition -> offset to begin at."""
+    partition = None if partition is None else checked_offset(partition, "partition")
     if partition is not None and partition not in bounds:
         raise InvalidArgument(f"topic {topic!r} has no partition {partition}")
     numbers = sorted(bounds) if partition is None else [partition]
@@ -197,7 +202,7 @@ def _beginning(
     if start == "latest":
         return {number: bounds[number].next_offset for number in numbers}
     if isinstance(start, Mapping):
-        return dict(start)
+        return {checked_offset(number, "partition"): checked_offset(offset) for number, offset in start.items()}
     if isinstance(start, int) and partition is not None:
         return {partition: start}
     raise InvalidArgument(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from seglog.client.call import Answer, Call
-from seglog.client.calls import body_of, nothing, posted
+from seglog.client.calls import body_of, checked_ack, nothing, posted
 from seglog.topic.groups.asked import checked_offsets, checked_timeout, checked_topics
 from seglog.topic.groups.state import GroupState, Membership, MemberState
 from seglog.topic.names import checked_name
@@ -71,7 +71,7 @@ def committed(name: str) -> Call[dict[str, dict[int, int]]]:
 
 def commit(name: str, offsets: Positions, *, member: str | None, ack: Ack) -> Call[None]:
     """Commit offsets, all or none; sent twice they are the same."""
-    body: dict[str, Any] = {"offsets": nested(checked_offsets(offsets)), "ack": ack}
+    body: dict[str, Any] = {"offsets": nested(checked_offsets(offsets)), "ack": checked_ack(ack)}
     if member is not None:
         body["member"] = member
     return posted(group_path(name, "/offsets"), body, nothing)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from seglog.errors import InvalidType, StreamOverflow
-from seglog.record import checked_bytes
+from seglog.record import checked_bytes, checked_offset
 
 PIECE_BYTES = 256 * 1024
 
@@ -61,6 +61,7 @@ def upload(source: Any, *, limit: int | None = None) -> Upload:
     A file is read from where it stands; one that can seek, a list and a tuple can be sent again after a lost
     connection, anything else only once. InvalidType for another source.
     """
+    limit = None if limit is None else checked_offset(limit, "limit")
     if hasattr(source, "read"):
         return _of_file(source, limit)
     if isinstance(source, (bytes, bytearray, memoryview, str)) or not isinstance(source, (Iterable, AsyncIterable)):

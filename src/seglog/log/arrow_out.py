@@ -31,11 +31,15 @@ NO_PAIRS = pa.array([], HEADERS_TYPE.value_type)
 NO_PAIRS_EACH = pa.py_buffer(np.zeros(65536 + 1, np.int32))  # the offsets of as many empty lists; shared by all batches
 
 
-@functools.cache
 def record_schema(values: Values = "view") -> pa.Schema:
     """Return the columns of a log: offset, timestamp, key, value, headers; keys and values as binary_view or binary."""
     if values not in ("view", "binary"):
         raise InvalidArgument(f'values is {values!r}; it must be "view" or "binary"')
+    return _schema(values)
+
+
+@functools.cache
+def _schema(values: Values) -> pa.Schema:
     data = pa.binary_view() if values == "view" else pa.binary()
     return pa.schema(
         [

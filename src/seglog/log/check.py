@@ -27,6 +27,7 @@ from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.log.catalog import read_manifest
 from seglog.log.findings import Gap, Problem, VerifyReport
 from seglog.log.rebuild import read_or_rebuild
+from seglog.record import checked_callable
 from seglog.segment.resync import Found, find_record
 from seglog.segment.sealed import read_whole, rules_of
 from seglog.segment.survey import Tally, survey
@@ -41,6 +42,7 @@ def verify_storage(storage: Storage, progress: Progress | None = None, *, go_on:
     A store that the system does not let be read is a StorageError; with go_on a problem ("refused"), and the rest is
     checked all the same.
     """
+    checked_callable(progress, "progress")
     problems: list[Problem] = []
     manifest = _manifest(storage, problems, go_on=go_on)
     sizes = storage.sizes(ending="." + filename.STORE)

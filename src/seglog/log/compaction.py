@@ -29,6 +29,7 @@ from seglog.log.live import LiveSegments
 from seglog.log.locked import LockedLog
 from seglog.log.pins import read_pins
 from seglog.log.staging import StagedSegment, compaction_batch, remove_stages, stage_directory
+from seglog.record import checked_callable, checked_text
 from seglog.segment.report import RecoveryReport
 from seglog.storage import Lock, Storage, Subdirectory
 
@@ -179,6 +180,12 @@ class CompactingLog(LockedLog):
 
     def finish_compaction(self, plan: CompactionPlan, outcome: Outcome, directory: str) -> CompactionReport:
         """Swap in what `rewrite` made of a plan; see Log.finish_compaction."""
+        from seglog.keyed.rewrite import Outcome  # noqa: PLC0415 - whoever has an outcome has loaded it
+
+        for thing, kind in ((plan, CompactionPlan), (outcome, Outcome)):
+            if not isinstance(thing, kind):
+                raise InvalidType(f"finish_compaction takes a {kind.__name__}, not {type(thing).__name__}")
+        checked_text(directory, "directory")
         with self._writing():
             if outcome.tombstones and least_pin(read_pins(self._storage)) < min(plan.pinned, plan.end):
                 raise PlanStale("a follower registered meanwhile that may not have read the tombstones; plan anew")
@@ -202,6 +209,8 @@ class CompactingLog(LockedLog):
             raise InvalidType(f"bytes_per_second must be a number or None, not {type(bytes_per_second).__name__}")
         if bytes_per_second is not None and not bytes_per_second > 0:
             raise InvalidArgument(f"bytes_per_second is {bytes_per_second}; it must be greater than 0, or None")
+        checked_callable(progress, "progress")
+        checked_callable(abort, "abort")
         if not self._compacting.acquire(blocking=False):
             raise CompactionAborted("a compaction of this log is under way already; wait for its end")
         try:

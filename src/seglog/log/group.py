@@ -19,6 +19,7 @@ from seglog.record import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
     Header,
+    checked_all,
     checked_bytes,
     checked_headers,
     checked_key,
@@ -73,7 +74,7 @@ Wanted = tuple[Row, int | None]  # a row, and the offset that its caller expects
 def checked_rows(drafts: Iterable[Draft], *, needs_keys: bool, clock: Clock) -> list[Wanted | Exception]:
     """Return the row of each and what it expects, or what is wrong with it."""
     rows: list[Wanted | Exception] = []
-    for value, key, timestamp, headers, expected in drafts:
+    for value, key, timestamp, headers, expected in checked_all(drafts, Draft, "drafts"):
         try:
             row = checked_row(value, key, timestamp, headers, needs_keys, clock)
             rows.append((row, None if expected is None else checked_offset(expected, "expected_offset")))

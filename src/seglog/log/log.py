@@ -15,7 +15,7 @@ from seglog.errors import (
 )
 from seglog.log.pins import drop_pin, read_pins, set_pin
 from seglog.log.reading import ReadableLog
-from seglog.record import Header, Record, checked_bytes, checked_offset
+from seglog.record import Header, Record, checked_bytes, checked_offset, checked_text
 
 if TYPE_CHECKING:
     from seglog.config import Retention
@@ -173,7 +173,7 @@ class Log(ReadableLog):
 
     def published(self, query: str) -> int | None:
         """Return the number of the last batch that was published for a query, None before the first."""
-        return self.view().manifest.published.get(query)
+        return self.view().manifest.published.get(checked_text(query, "query"))
 
     def truncate(self, offset: int) -> None:
         """Remove the records from `offset` on; the next append gets `offset`."""

@@ -34,6 +34,7 @@ from seglog.log.staging import (
 from seglog.record import (
     Header,
     Record,
+    checked_all,
     checked_bytes,
     checked_headers,
     checked_key,
@@ -105,6 +106,7 @@ class LogWriter(CompactingLog):
 
     def is_ready(self, length: int) -> bool:
         """Whether an append could begin at once, and would neither roll nor sync; see Log.is_ready."""
+        length = checked_offset(length, "length")
         if self._flush_records is not None or not self._mutex.acquire(blocking=False):
             return False
         try:
@@ -235,6 +237,7 @@ class LogWriter(CompactingLog):
     def publish(self, staged: Sequence[StagedSegment], *, query: str, batch: int) -> range | None:
         """Add whole staged segments to the log in one step; see Log.publish."""
         query, batch = checked_name(query, "query"), checked_batch(batch)
+        staged = checked_all(staged, StagedSegment, "staged")
         with self._writing():
             manifest = self._live.catalog.current
             if manifest.published.get(query, -1) >= batch:
@@ -245,6 +248,7 @@ class LogWriter(CompactingLog):
 
     def check_staged(self, staged: Sequence[StagedSegment]) -> None:
         """Raise where a segment could not be published; see Log.check_staged."""
+        staged = checked_all(staged, StagedSegment, "staged")
         with self._writing():
             self._check_admits(staged)
             for one in staged:

@@ -5,12 +5,13 @@ Knows logs by number; that a topic is a directory is the business of `topic`, wh
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from xxhash import xxh64
 
 from seglog.errors import InvalidArgument, InvalidType
-from seglog.record import checked_bytes, checked_key
+from seglog.record import checked_bytes, checked_key, checked_offset
 from seglog.topic.once import (
     OnceMemory,
     OnceWindow,
@@ -26,7 +27,7 @@ from seglog.topic.once import (
 from seglog.topic.partitioner import partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -97,6 +98,7 @@ class Appending:
         digest: int | None,
     ) -> tuple[int, int]:
         """Append one record whose value comes in pieces; see Topic.append_stream."""
+        digest = None if digest is None else checked_offset(digest, "digest")
         pieces = chunks if digest is None else _verified(chunks, digest)
 
         def put(log: Log, headers: Iterable[Header]) -> int:
@@ -228,9 +230,11 @@ def _verified(chunks: Iterable[bytes], digest: int) -> Iterator[bytes]:
     """Yield the pieces; InvalidArgument in the end, so that nothing is stored, where they are not what was said."""
     if isinstance(chunks, (bytes, str, bytearray, memoryview)):
         raise InvalidType("append_stream takes an iterable of bytes; for one value at hand use append")
+    if not isinstance(chunks, Iterable):
+        raise InvalidType(f"append_stream takes an iterable of bytes, not {type(chunks).__name__}")
     seen = xxh64()
     for chunk in chunks:
-        seen.update(chunk)
+        seen.update(checked_bytes(chunk, "a chunk of the stream"))
         yield chunk
     if seen.intdigest() != digest:
         raise InvalidArgument(

@@ -30,6 +30,7 @@ from seglog.errors import (
 )
 from seglog.forks import Inheritable
 from seglog.log.opening import storage_at
+from seglog.record import checked_text
 from seglog.storage import Subdirectory
 from seglog.topic import creation, deletion, description
 from seglog.topic.groups import Groups
@@ -118,7 +119,7 @@ class Broker(Inheritable, Uncopied):
 
     def if_open(self, name: str) -> Topic | None:
         """Return a topic that is open already, None for any other: waits for nobody. Of a broker that writes."""
-        topic = self._open.get(name)
+        topic = self._open.get(checked_text(name, "name"))
         return None if topic is None or topic.closed or self._mode == "r" else topic
 
     def create_topic(self, name: str, *, partitions: int = 1, config: LogConfig | None = None) -> Topic:

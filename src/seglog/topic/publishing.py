@@ -6,20 +6,19 @@ The order of writes is the business of `transaction`; here stands when it may go
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from seglog.errors import InvalidArgument
+from seglog.errors import InvalidArgument, InvalidType
 from seglog.forks import Inheritable
-from seglog.log.staging import age_out, checked_batch, checked_name
+from seglog.log.staging import StagedSegment, age_out, checked_batch, checked_name
+from seglog.record import checked_all, checked_offset
 from seglog.storage import Subdirectory
 from seglog.topic.transaction import Transaction, commit, finish, unfinished
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from seglog.clock import Clock
     from seglog.log.log import Log
-    from seglog.log.staging import StagedSegment
     from seglog.storage import Storage
 
 
@@ -42,7 +41,7 @@ class Publishing(Inheritable):
         self, staged: Mapping[int, Sequence[StagedSegment]], *, query: str, batch: int
     ) -> dict[int, range] | None:
         """Add a batch of staged segments; see Topic.publish."""
-        shares = {number: share for number, share in staged.items() if share}
+        shares = {number: share for number, share in _checked(staged).items() if share}
         transaction = Transaction(query=checked_name(query, "query"), batch=checked_batch(batch), staged=shares)
         self._check_not_inherited("topic")
         with self._guard:
@@ -58,11 +57,12 @@ class Publishing(Inheritable):
 
     def check_staged(self, staged: Mapping[int, Sequence[StagedSegment]]) -> None:
         """Raise, without any change, where a partition would refuse: also one without a share."""
-        for number in staged:
+        shares = _checked(staged)
+        for number in shares:
             if not 0 <= number < len(self._logs):
                 raise InvalidArgument(f"the topic has partitions 0 to {len(self._logs) - 1}, not {number}")
         for number, log in enumerate(self._logs):  # once it is committed none may refuse
-            log.check_staged(staged.get(number, ()))
+            log.check_staged(shares.get(number, ()))
 
     def published(self, query: str) -> int | None:
         """Return the number of the last batch that was published for a query, None before the first."""
@@ -81,6 +81,16 @@ class Publishing(Inheritable):
             self._waiting = False
             for number in range(len(self._logs)):  # only now: an unfinished batch needs its stages, however old
                 age_out(Subdirectory(self._storage, str(number)), self._clock())
+
+
+def _checked(staged: object) -> Mapping[int, Sequence[StagedSegment]]:
+    """Return what is staged; InvalidType for anything but partition -> segments."""
+    if not isinstance(staged, Mapping):
+        raise InvalidType(f"staged must be partition -> segments, not {type(staged).__name__}")
+    return {
+        checked_offset(number, "partition"): checked_all(share, StagedSegment, f"staged[{number}]")
+        for number, share in staged.items()
+    }
 
 
 def _last_batch(log: Log, query: str) -> int:

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Literal, Self
 from seglog.clock import system_clock
 from seglog.errors import InvalidArgument
 from seglog.log.opening import open_log, storage_at
+from seglog.record import checked_offset
 from seglog.storage import Storage, Subdirectory
 from seglog.topic import creation
 from seglog.topic import description as topic_json
 from seglog.topic.appending import Appending
 from seglog.topic.names import refuse_reserved
-from seglog.topic.once import WINDOW, OnceWindow
+from seglog.topic.once import WINDOW, OnceWindow, checked_once
 from seglog.topic.publishing import Publishing
 from seglog.uncopied import Uncopied
 
@@ -161,6 +162,7 @@ class Topic(Uncopied):
 
     def partition(self, number: int) -> Log:
         """Return the log of one partition, 0 .. partitions - 1; InvalidArgument for any other number."""
+        number = checked_offset(number, "partition")
         if not 0 <= number < self.partitions:
             raise InvalidArgument(f"topic {self.name!r} has partitions 0 to {self.partitions - 1}, not {number}")
         return self._logs[number]
@@ -178,7 +180,8 @@ class Topic(Uncopied):
 
         A hint: by the time of the append it may be otherwise. See Log.is_ready.
         """
-        return self._appending.is_ready(partition, length, once)
+        self.partition(partition)
+        return self._appending.is_ready(partition, length, None if once is None else checked_once(once))
 
     def append(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from seglog.errors import InvalidArgument, InvalidType
@@ -10,15 +11,13 @@ from seglog.record import checked_offset
 from seglog.topic.names import checked_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from seglog.topic.places import Partition
     from seglog.topic.positions import Positions
 
 
 def checked_topics(topics: Iterable[str]) -> tuple[str, ...]:
     """Return the topics that a member reads, in order, each once."""
-    if isinstance(topics, (str, bytes)):
+    if isinstance(topics, (str, bytes)) or not isinstance(topics, Iterable):
         raise InvalidType(f"topics must be names in a list, not {type(topics).__name__}")
     names = tuple(sorted({checked_name(topic, "topic") for topic in topics}))
     if not names:
