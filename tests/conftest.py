@@ -188,7 +188,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from seglog.spark.session import local_session  # noqa: PLC0415 - pyspark takes a second that few tests need
 
     measuring = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("COVERAGE_PROCESS")}
@@ -197,6 +197,7 @@ def spark() -> Iterator[SparkSession]:
         master="local[2]",
         config={
             "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
             # Tests run many small queries: what the second compiler gains them is less than what it costs.
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         },

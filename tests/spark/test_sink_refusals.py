@@ -62,7 +62,11 @@ def refusal(frame: DataFrame, path: Path, **options: Any) -> str:
         (["id AS value"], {}, "column value cannot be bigint"),
         (["'v' AS value", "1 AS key"], {}, "column key cannot be int"),
         (["'v' AS value", "map('a', 'b') AS headers"], {}, "column headers cannot be map<string,string>"),
-        (["'v' AS value"], {"acks": "all"}, "option acks is unknown; writing takes path, topic, queryId, batchId"),
+        (
+            ["'v' AS value"],
+            {"acks": "all"},
+            "option acks is unknown; writing takes path, topic, createTopic",
+        ),
         (["'v' AS value"], {"queryId": "q"}, "options queryId and batchId belong together"),
         (["'v' AS value"], {"queryId": "a/b", "batchId": "0"}, "option queryId is 'a/b'"),
     ],

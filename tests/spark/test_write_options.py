@@ -62,8 +62,14 @@ def test_what_spark_itself_adds_to_a_stream_is_let_through() -> None:
     ("options", "message"),
     [
         ({"path": ""}, "option path is missing"),
-        ({"partitionBy": "key"}, "option partitionBy is unknown; writing takes path, topic, queryId, batchId"),
+        (
+            {"partitionBy": "key"},
+            "option partitionBy is unknown; writing takes path, topic, createTopic",
+        ),
         ({"startingOffsets": "earliest"}, "option startingOffsets is unknown"),
+        ({"partitions": "4"}, "option partitions is for a new topic; it goes with createTopic=true"),
+        ({"createTopic": "true", "partitions": "0"}, "option partitions is '0'"),
+        ({"createTopic": "yes"}, "option createTopic is 'yes'; it must be true or false"),
         ({"queryId": "q"}, "options queryId and batchId belong together"),
         ({"batchId": "1"}, "options queryId and batchId belong together"),
         ({"queryId": "q", "batchId": "-1"}, "option batchId is '-1'"),
@@ -84,7 +90,7 @@ def test_a_bad_option_is_refused_by_its_name(options: dict[str, str], message: s
 
 @pytest.mark.parametrize("name", ["queryId", "batchId"])
 def test_a_stream_has_names_of_its_own_and_takes_none(name: str) -> None:
-    with pytest.raises(InvalidArgument, match=f"option {name} is unknown; writing takes path, topic$"):
+    with pytest.raises(InvalidArgument, match=f"option {name} is unknown; writing takes [a-zA-Z, ]*partitions$"):
         parse({name: "1"}, streaming=True)
 
 

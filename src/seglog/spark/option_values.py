@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _DURATION = re.compile(r"(\d+) *(us|ms|s|m|min|h|d)?")
+TABLE_ADVICE = (
+    "a table takes its options from CREATE TABLE ... USING seglog OPTIONS (path '...'), "
+    "without a list of columns and without AS SELECT"
+)
 TOKEN_VARIABLE = "SEGLOG_TOKEN"  # noqa: S105 - a name, no secret
 # As Spark reads its own times; a number alone is milliseconds there.
 _SECONDS = {"us": 1e-6, "ms": 1e-3, None: 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}

@@ -4,13 +4,12 @@ logs.
 
 from __future__ import annotations
 
-import os
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seglog.spark import register, require_pyspark
+from seglog.spark.interpreter import use_this_python
 from seglog.spark.java import use_java
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def local_session(
     """
     builder = _session_class().builder
     use_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    use_this_python()
     builder = builder.appName(name).master(master)
     for key, value in {**DEFAULTS, **(config or {})}.items():
         builder = builder.config(key, value)

@@ -19,11 +19,14 @@ from pyspark.sql.datasource import (
 )
 
 from seglog.errors import InvalidArgument
+from seglog.spark import table
 from seglog.spark.read.options import ReadOptions
 from seglog.spark.schema import spark_schema
-from seglog.spark.write.options import WriteOptions, check_columns
+from seglog.spark.write.options import CREATE_NAMES, WriteOptions, check_columns
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql.types import StructType
 
     from seglog.spark.read.options import Mode
@@ -38,12 +41,20 @@ class SeglogDataSource(DataSource):
         return "seglog"
 
     def schema(self) -> StructType:
-        """Return the columns; what holds for batch and stream is checked here, when `load` is called."""
-        return spark_schema(self._read_options("any").columns)
+        """Return the columns; what holds for batch and stream is checked here, when `load` is called.
+
+        Spark asks for them as well to create a table, and then gives its options for the only time (see `table`).
+        """
+        created = table.declared(self.options)
+        if created is None:
+            return spark_schema(self._read_options("any").columns)
+        options = ReadOptions.parse(table.for_reading(created), "any", os.environ)
+        self._create_topic_of(created)
+        return table.with_options(spark_schema(options.columns), created)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the batch reader; InvalidArgument for a bad option, or a schema that is not the source's own."""
-        options = self._read_options("batch")
+        options = self._read_options("batch", schema)
         _check_schema(schema, options)
         from seglog.spark.read.reader import PushdownReader, SeglogReader  # noqa: PLC0415 - see above: loaded when used
 
@@ -51,7 +62,7 @@ class SeglogDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the streaming reader; errors as in `reader`."""
-        options = self._read_options("stream")
+        options = self._read_options("stream", schema)
         _check_schema(schema, options)
         from seglog.spark.read.stream import SeglogStreamReader  # noqa: PLC0415 - see above: loaded when used
 
@@ -59,30 +70,55 @@ class SeglogDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the batch sink; InvalidArgument for bad options, columns, or mode "overwrite"."""
-        options = WriteOptions.parse(self.options)
-        check_columns(schema)
         if overwrite:
             raise InvalidArgument('mode overwrite is not for a log: use mode("append"), or truncate the log before')
+        options = self._write_options(schema)
         from seglog.spark.write.sink import BatchSink  # noqa: PLC0415 - see above: loaded when used
 
         return BatchSink(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802 - as above
         """Return the streaming sink. Output mode complete appends the whole result each time, as Kafka's sink does."""
-        options = WriteOptions.parse(self.options, streaming=True)
-        check_columns(schema)
+        options = self._write_options(schema, streaming=True)
         from seglog.spark.write.sink import StreamSink  # noqa: PLC0415 - see above: loaded when used
 
         return StreamSink(options)
 
-    def _read_options(self, mode: Mode) -> ReadOptions:
+    def _write_options(self, schema: StructType, *, streaming: bool = False) -> WriteOptions:
+        """Return the options of a write whose columns and place are sound; creates the topic if that is asked for.
+
+        Spark asks for a sink on the driver, before it runs tasks: a path with nothing behind it fails here.
+        """
+        options = WriteOptions.parse(table.write_options(schema, self.options), streaming=streaming)
+        check_columns(schema)
+        from seglog.spark.write.destination import check_place, create_topic  # noqa: PLC0415 - see above
+
+        by_column = "topic" in schema.names
+        if options.create:
+            if by_column and options.topic is None:
+                raise InvalidArgument("option createTopic creates one topic; set option topic or drop column topic")
+            create_topic(options.path, options.topic, options.partitions)
+        check_place(options.path, options.topic, by_column=by_column)
+        return options
+
+    def _create_topic_of(self, created: Mapping[str, str]) -> None:
+        """Create the topic of a new table, if its options ask for it."""
+        if any(name in created for name in CREATE_NAMES):
+            given = {name: text for name, text in created.items() if name in ("path", "topic", *CREATE_NAMES)}
+            options = WriteOptions.parse(given)
+            from seglog.spark.write.destination import create_topic  # noqa: PLC0415 - see above
+
+            create_topic(options.path, options.topic, options.partitions)
+
+    def _read_options(self, mode: Mode, schema: StructType | None = None) -> ReadOptions:
         """Return the options; a token of the environment is the driver's, and goes to the tasks with them."""
-        return ReadOptions.parse(self.options, mode, os.environ)
+        given = self.options if schema is None else table.read_options(schema, self.options)
+        return ReadOptions.parse(given, mode, os.environ)
 
 
 def _check_schema(schema: StructType, options: ReadOptions) -> None:
     own = spark_schema(options.columns)
-    if schema != own:
+    if table.plain(schema) != own:
         raise InvalidArgument(f"format seglog has its own schema, leave .schema() out: {own.simpleString()}")
 
 

@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from seglog.spark import register, require_pyspark
+from seglog.spark.interpreter import use_this_python
 from seglog.spark.java import use_java
 from seglog.spark.jobs.failures import behind
 from seglog.spark.jobs.pins import refuse_overlap
@@ -153,7 +154,7 @@ def _started(kind: type[SparkSession], name: str, master: str) -> SparkSession:
     builder = kind.builder.appName(name)
     if not submitted:
         use_java()
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        use_this_python()
         builder = builder.master(master)
     spark: SparkSession = builder.getOrCreate()
     # Plain microseconds: Spark's own default, INT96, is deprecated and reads as nanoseconds elsewhere.

@@ -44,6 +44,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from seglog.errors import InvalidArgument
 from seglog.spark.option_values import (
+    TABLE_ADVICE,
     boolean,
     canonical,
     choice,
@@ -217,7 +218,8 @@ def _path(given: Mapping[str, str]) -> str:
     path = local_path(given)
     if not path:
         raise InvalidArgument(
-            "option path is missing: load(path) wants the directory of a log, a topic or a broker; url names a server"
+            "option path is missing: load(path) takes the directory of a log, a topic or a broker, url a server; "
+            + TABLE_ADVICE
         )
     return path
 

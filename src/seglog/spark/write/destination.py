@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from seglog.clock import system_clock
-from seglog.errors import InvalidArgument, LogLocked, LogNotFound, NotALog
+from seglog.errors import InvalidArgument, LogLocked, LogNotFound, NotALog, TopicExists
 from seglog.format import filename
 from seglog.log.opening import existing, open_log
 from seglog.log.staging import Stage, age_out, remove_stages
 from seglog.storage import LocalStorage, Storage
 from seglog.topic import description
+from seglog.topic.names import checked_name
 from seglog.topic.topic import Topic
 from seglog.topic.transaction import Transaction
 
@@ -144,8 +145,38 @@ def find(path: str, topic: str | None) -> Destination:
     try:
         return _named(_log_at(root), topic)
     except (LogNotFound, NotALog) as error:
-        what = "neither a log nor a topic" if topic is None else f"no topic {topic!r} and no log"
-        raise LogNotFound(f"option path: there is {what} at {root}; seglog.Topic.create makes one") from error
+        raise _nothing_at(root, topic) from error
+
+
+def check_place(path: str, topic: str | None, *, by_column: bool) -> None:
+    """Raise, on the driver and before any task runs, what `find` would raise for every row.
+
+    by_column: the rows say their topics, so only that there is something to write to can be known before.
+    """
+    if topic is None and by_column:
+        if not everywhere(path):
+            raise _nothing_at(Path(path).absolute(), None)
+    else:
+        find(path, topic)
+
+
+def create_topic(path: str, topic: str | None, partitions: int | None) -> None:
+    """Create a topic, at `path` or (topic named) in the directory `path`, unless it is there; 1 partition by default.
+
+    InvalidArgument if it is there with another number of partitions than asked for, or for a bad name. NotALog.
+    """
+    try:
+        found = find(path, topic)
+    except LogNotFound:
+        root = Path(path).absolute() if topic is None else Path(path).absolute() / checked_name(topic, "topic")
+        checked_name(root.name, "topic")
+        with suppress(TopicExists):  # another job has created it in the meantime
+            Topic.create(root, partitions=partitions or 1).close()
+        found = find(path, topic)
+    if partitions is not None and found.partitions != partitions:
+        raise InvalidArgument(
+            f"option partitions is {partitions}, but {found.root} has {found.partitions} already; leave the option out"
+        )
 
 
 def everywhere(path: str) -> list[Destination]:
@@ -157,6 +188,11 @@ def everywhere(path: str) -> list[Destination]:
         return _topics_below(root) or [_log_at(root)]
     except (LogNotFound, NotALog):
         return []
+
+
+def _nothing_at(root: Path, topic: str | None) -> LogNotFound:
+    what = "neither a log nor a topic" if topic is None else f"no topic {topic!r} and no log"
+    return LogNotFound(f"option path: there is {what} at {root}; option createTopic=true creates a topic")
 
 
 def _named(found: Destination, topic: str | None) -> Destination:

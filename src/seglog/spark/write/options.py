@@ -6,6 +6,8 @@ Pure: nothing on disk is looked at here.
 |---|---|---|
 | path | a log, a topic, or a directory of topics | (required) |
 | topic | where every row goes; wins over the column | the column `topic`, or the topic at `path` |
+| createTopic | true: create the topic first if it does not exist | false |
+| partitions | with createTopic: how many the new topic has | 1 |
 | queryId, batchId | batch only: a write that names both is stored once, however often it is run | every write is new |
 
 Columns: value (binary or string; null: a tombstone), and optionally key (binary or string), headers
@@ -35,12 +37,14 @@ from pyspark.sql.types import (
 
 from seglog.errors import InvalidArgument
 from seglog.log.staging import JOB
-from seglog.spark.option_values import canonical, count, local_path
+from seglog.spark.option_values import TABLE_ADVICE, boolean, canonical, count, local_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_NAMES = ("path", "topic", "queryId", "batchId")
+TABLE_NAMES = ("path", "topic")  # the options of a table that apply to writing
+CREATE_NAMES = ("createTopic", "partitions")
+_NAMES = (*TABLE_NAMES, *CREATE_NAMES, "queryId", "batchId")
 _BATCH_ONLY = ("queryId", "batchId")  # a stream has its own
 _SPARKS_OWN = ("checkpointlocation",)  # given along with a streaming query's own options
 _BYTES = (BinaryType, StringType)
@@ -59,13 +63,16 @@ class WriteOptions:
     """The options of one write.
 
     path: absolute, since executors have working directories of their own. topic: None: the column or the path says it.
-    query, batch: None: not named.
+    query, batch: None: not named. create: whether the topic is created first if need be, with so many partitions (None:
+    not said).
     """
 
     path: str
     topic: str | None
     query: str | None
     batch: int | None
+    create: bool = False
+    partitions: int | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool = False) -> WriteOptions:
@@ -79,9 +86,19 @@ class WriteOptions:
         given = canonical(own, [name for name in _NAMES if not streaming or name not in _BATCH_ONLY], "writing")
         path = local_path(given)
         if not path:
-            raise InvalidArgument("option path is missing: save(path) wants the directory of a log or a topic")
+            raise InvalidArgument(
+                f"option path is missing: save(path) takes the directory of a log or a topic; {TABLE_ADVICE}"
+            )
         query, batch = _named_batch(given)
-        return cls(path=str(Path(path).absolute()), topic=given.get("topic"), query=query, batch=batch)
+        create, partitions = _created(given)
+        return cls(str(Path(path).absolute()), given.get("topic"), query, batch, create, partitions)
+
+
+def _created(given: Mapping[str, str]) -> tuple[bool, int | None]:
+    create, partitions = boolean(given, "createTopic", default=False), count(given, "partitions")
+    if partitions is not None and not create:
+        raise InvalidArgument("option partitions is for a new topic; it goes with createTopic=true")
+    return create, partitions
 
 
 def _named_batch(given: Mapping[str, str]) -> tuple[str | None, int | None]:

@@ -1,0 +1,93 @@
+"""How far a streaming query is behind the ends of its logs, from the progress that Spark reports.
+
+Spark's own Kafka source says it in `metrics` of each source. For a Python source Spark 4.3 never fills these: its
+streams do not implement ReportsSourceMetrics. What it does pass on is where the last micro-batch ended (`endOffset`)
+and where the logs end (`latestOffset`), which is all that the figures need.
+
+Pure: a progress report in, figures out.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from seglog.errors import InvalidType, SeglogError
+from seglog.format.foreign import UNREADABLE
+from seglog.spark.read.offsets import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from seglog.topic.places import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far one source of a query is behind. partitions: (topic, partition) -> offsets up to the end of its log.
+
+    In a compacted log an offset may hold no record, so there these are upper bounds of records.
+    """
+
+    partitions: Mapping[Partition, int]
+
+    @property
+    def total(self) -> int:
+        """The offsets that the source has not read yet, of all partitions."""
+        return sum(self.partitions.values())
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The figures by the names that Spark's Kafka source gives them."""
+        behind = list(self.partitions.values()) or [0]
+        return {
+            "minOffsetsBehindLatest": min(behind),
+            "maxOffsetsBehindLatest": max(behind),
+            "avgOffsetsBehindLatest": sum(behind) / len(behind),
+        }
+
+
+def lag(progress: Any) -> list[Lag]:
+    """Return how far each seglog source of a query is behind, in the order of the query's sources.
+
+    progress: `query.lastProgress`, the `progress` of a listener's event, or their JSON. Sources of other formats are
+    left out, and so are those that have not read yet. InvalidType for anything else.
+    """
+    found = [_lag_of(source) for source in _values(progress).get("sources", [])]
+    return [one for one in found if one is not None]
+
+
+def _values(progress: Any) -> dict[str, Any]:
+    if progress is None:  # a query that has not run a micro-batch yet
+        return {}
+    text = progress if isinstance(progress, str) else getattr(progress, "json", None)
+    try:
+        values = progress if text is None else json.loads(text)
+    except UNREADABLE as error:
+        raise InvalidType(f"a query's progress is JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise InvalidType(f"lag takes the progress of a streaming query, not {type(progress).__name__}")
+    return values
+
+
+def _lag_of(source: Mapping[str, Any]) -> Lag | None:
+    try:
+        read = decode(_offsets(source["endOffset"]))
+        ends = {
+            (topic, int(number)): int(end)
+            for topic, partitions in _offsets(source["latestOffset"]).items()
+            for number, end in partitions.items()
+        }
+    except (SeglogError, *UNREADABLE):  # another format's, or nothing yet
+        return None
+    behind = {
+        partition: max(0, end - (read[partition].position.offset if partition in read else 0))
+        for partition, end in ends.items()
+    }
+    return Lag(behind)
+
+
+def _offsets(value: Any) -> dict[str, Any]:
+    """Return offsets, which some versions of Spark give as text."""
+    return dict(json.loads(value) if isinstance(value, str) else value)

@@ -1,0 +1,108 @@
+"""Tables of a catalog: `CREATE TABLE orders USING seglog OPTIONS (path '/logs/orders')`.
+
+Spark 4.3 gives a Python data source the options of a table once, when the table is created and the source is asked for
+its schema. A query or an INSERT gets the schema that the catalog has stored, and no options. The schema's metadata is
+kept in between, so the options travel there, with the first column. A token does not: catalogs are read by many.
+
+For an INSERT Spark gives the columns of the table their metadata, unless the rows have the very names and types of the
+table already: then it passes the rows with the metadata that they bring, of another table or none. So column `topic`
+is declared as varchar(n), n drawn from the path: rows of anywhere else have another type, which Spark must adapt.
+
+Pure: options and schemas in, options and schemas out.
+"""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import StringType, StructField, StructType
+
+from seglog.errors import InvalidArgument
+from seglog.spark.option_values import canonical, local_path
+from seglog.spark.read.options import NAMES as READ_NAMES
+from seglog.spark.write.options import CREATE_NAMES
+from seglog.spark.write.options import TABLE_NAMES as WRITE_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KEY = "seglog.options"
+_CREATED = "provider"  # Spark's own properties of a new table: provider, owner, location, comment, ...
+_OPTION = "option."  # in front of every option of OPTIONS (...) but path; TBLPROPERTIES have nothing in front
+_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"  # where Spark keeps such a type; in the plan it is a string
+_REFUSED = {
+    "token": "the catalog would show it; set SEGLOG_TOKEN instead",
+    "columns": "its columns are those of the source; select columns in the query",
+}
+
+
+def declared(options: Mapping[str, str]) -> dict[str, str] | None:
+    """Return the options of the table that Spark is creating, path absolute; None where it creates none.
+
+    InvalidArgument for an option that neither reading nor writing takes, for a token and for columns.
+    """
+    lower = {name.lower(): value for name, value in options.items()}
+    if _CREATED not in lower:
+        return None
+    own = {name.removeprefix(_OPTION): value for name, value in lower.items() if name.startswith(_OPTION)}
+    if "path" in lower and "url" not in own:
+        own["path"] = lower["path"]
+    names = dict.fromkeys((*READ_NAMES, *WRITE_NAMES, *CREATE_NAMES))
+    given = canonical(own, names, "a table of format seglog")
+    for name, reason in _REFUSED.items():
+        if name in given:
+            raise InvalidArgument(f"option {name} cannot be part of a table: {reason}")
+    if "path" in given:
+        given["path"] = str(Path(local_path(given)).absolute())
+    return given
+
+
+def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
+    """Return the schema as a catalog keeps it, with the table's options, but for those that created the topic."""
+    stored = {name: text for name, text in options.items() if name not in CREATE_NAMES}
+    length = 2**16 + zlib.crc32(repr(sorted(stored.items())).encode()) % 2**30
+    first, *others = schema.fields
+    kept = [StructField(first.name, first.dataType, first.nullable, {KEY: stored})]
+    for field in others:
+        mark = {_VARCHAR: f"varchar({length})"} if isinstance(field.dataType, StringType) else None
+        kept.append(StructField(field.name, field.dataType, field.nullable, mark))
+    return StructType(kept)
+
+
+def for_reading(stored: Mapping[str, str]) -> dict[str, str]:
+    """Return those of a table's options that apply to reading."""
+    return {name: text for name, text in stored.items() if name in READ_NAMES}
+
+
+def for_writing(stored: Mapping[str, str]) -> dict[str, str]:
+    """Return those of a table's options that apply to writing."""
+    return {name: text for name, text in stored.items() if name in WRITE_NAMES}
+
+
+def read_options(schema: StructType, own: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the options of a read: those of the table that apply to reading, and over them those of the query."""
+    return _over(for_reading(_stored(schema)), own)
+
+
+def write_options(schema: StructType, own: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the options of a write: those of the table that apply to writing, and over them those of the query."""
+    return _over(for_writing(_stored(schema)), own)
+
+
+def _stored(schema: StructType) -> dict[str, str]:
+    return next((field.metadata[KEY] for field in schema.fields if KEY in field.metadata), {})
+
+
+def _over(stored: Mapping[str, str], own: Mapping[str, str]) -> Mapping[str, str]:
+    """Return both, `own` first; `own` alone where it says a place: then the rows only come from a table."""
+    given = {name.lower() for name in own}
+    if given & {"path", "url"}:
+        return own
+    return {**{name: text for name, text in stored.items() if name.lower() not in given}, **own}
+
+
+def plain(schema: StructType) -> StructType:
+    """Return the schema without metadata, as sources compare it."""
+    return StructType([StructField(field.name, field.dataType, field.nullable) for field in schema.fields])
