@@ -66,3 +66,10 @@ def test_what_the_page_on_reliability_shows_an_operator_is_what_is_shown(tmp_pat
     text = (DOCS / "reliability.md").read_text()
     expected = "".join(re.findall(r"```text\n(.*?)```", text, flags=re.DOTALL))
     assert run_page("reliability.md", tmp_path) == expected
+
+
+def test_every_example_of_the_page_on_the_command_line_runs_as_it_stands(serve, tmp_path):
+    shown = run_page("cli.md", tmp_path, serve().url)
+    assert shown.startswith("0\nHello")
+    assert "ann" in shown
+    assert shown.endswith('ann {"id": 17, "user": "ann"}\n')

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
@@ -13,16 +12,27 @@ from seglog.errors import ConfigError
 MIN_SEGMENT_BYTES = 512
 MAX_STORE_BYTES = 2**32 - 1
 MAX_OFFSET = 2**63 - 1
+MAX_BYTES = MAX_COUNT = 2**63 - 1
 DAY = 86_400.0
+MIN_SECONDS = 1e-6  # the clock's step: less is no time at all
+MAX_SECONDS = 36_525 * DAY  # 100 years: added to any clock it fits 64 bits of microseconds, and a thread can wait it
+_DURATIONS = ("segment_age", "flush_interval")
+_RETENTION_DURATIONS = ("age", "delete_retention", "min_compaction_lag", "max_compaction_lag")
 
 
-def _whole(name: str, value: object, *, least: int, most: int | None = None) -> int:
+def _whole(name: str, value: object, *, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigError(f"{name} must be an int, not {type(value).__name__}")
-    if value < least or (most is not None and value > most):
-        bound = f"at least {least}" if most is None else f"between {least} and {most}"
-        raise ConfigError(f"{name} is {value}; it must be {bound}")
+    if not least <= value <= most:
+        raise ConfigError(f"{name} is {_shown(value)}; it must be between {least} and {most}")
     return value
+
+
+def _shown(value: object) -> str:
+    """Return a number for a message: Python writes no int of more than 4,300 digits."""
+    return (
+        f"an int of {value.bit_length()} bits" if isinstance(value, int) and value.bit_length() > 128 else repr(value)
+    )
 
 
 def _seconds(name: str, value: object, *, zero: bool) -> float:
@@ -30,9 +40,23 @@ def _seconds(name: str, value: object, *, zero: bool) -> float:
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigError(f"{name} must be seconds or a timedelta, not {type(value).__name__}")
-    if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
-        raise ConfigError(f"{name} is {value}; it must be a finite {'' if zero else 'positive '}number of seconds")
+    if not (MIN_SECONDS <= value <= MAX_SECONDS or (value == 0 and zero)):  # NaN is none of these
+        least = f"0, or from {MIN_SECONDS:f}" if zero else f"from {MIN_SECONDS:f}"
+        raise ConfigError(f"{name} is {_shown(value)}; it must be {least} to {MAX_SECONDS:.0f} seconds (100 years)")
     return float(value)
+
+
+def _within_bounds(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """Return stored values with durations that an earlier version accepted brought within the bounds."""
+    found = {**values}
+    for name in names:
+        value = found.get(name)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            if value > MAX_SECONDS:
+                found[name] = MAX_SECONDS
+            elif 0 < value < MIN_SECONDS:
+                found[name] = MIN_SECONDS
+    return found
 
 
 def _microseconds(seconds: float | timedelta | None) -> int | None:
@@ -70,21 +94,23 @@ class Retention:
 
     def __post_init__(self) -> None:
         if self.bytes is not None:
-            _whole("retention.bytes", self.bytes, least=0)
+            _whole("retention.bytes", self.bytes, least=0, most=MAX_BYTES)
         if self.age is not None:
             _settle(self, "age", _seconds("retention.age", self.age, zero=True))
         if not isinstance(self.compact, bool):
             raise ConfigError(f"retention.compact must be True or False, not {type(self.compact).__name__}")
         if self.unkeyed not in ("reject", "keep"):
-            raise ConfigError(f'retention.unkeyed must be "reject" or "keep", not {self.unkeyed!r}')
+            raise ConfigError(f'retention.unkeyed must be "reject" or "keep", not {_shown(self.unkeyed)}')
         for name in ("delete_retention", "min_compaction_lag", "max_compaction_lag"):
             if getattr(self, name) is not None or name != "max_compaction_lag":
                 _settle(self, name, _seconds(f"retention.{name}", getattr(self, name), zero=True))
         if isinstance(self.min_dirty_ratio, bool) or not isinstance(self.min_dirty_ratio, (int, float)):
             raise ConfigError("retention.min_dirty_ratio must be a number between 0 and 1")
         if not 0 <= self.min_dirty_ratio <= 1:
-            raise ConfigError(f"retention.min_dirty_ratio is {self.min_dirty_ratio}; it must be between 0 and 1")
-        _whole("retention.dedupe_bytes", self.dedupe_bytes, least=1024)
+            raise ConfigError(
+                f"retention.min_dirty_ratio is {_shown(self.min_dirty_ratio)}; it must be between 0 and 1"
+            )
+        _whole("retention.dedupe_bytes", self.dedupe_bytes, least=1024, most=MAX_BYTES)
         most = self.max_compaction_lag_us
         if most is not None and most < self.min_compaction_lag_us:
             raise ConfigError("retention.max_compaction_lag is less than min_compaction_lag; raise it or lower that")
@@ -148,7 +174,7 @@ class LogConfig:
                 "segment_overflow_bytes",
                 min(self.segment_bytes // 2, MAX_STORE_BYTES - self.segment_bytes),
             )
-        overflow = _whole("segment_overflow_bytes", self.segment_overflow_bytes, least=0)
+        overflow = _whole("segment_overflow_bytes", self.segment_overflow_bytes, least=0, most=MAX_STORE_BYTES)
         if self.segment_bytes + overflow > MAX_STORE_BYTES:
             raise ConfigError(
                 f"segment_bytes + segment_overflow_bytes is {self.segment_bytes + overflow}; "
@@ -157,9 +183,9 @@ class LogConfig:
         _whole("index_interval_bytes", self.index_interval_bytes, least=64, most=2**31)
         _whole("buffer_bytes", self.buffer_bytes, least=0, most=2**30)
         _whole("initial_offset", self.initial_offset, least=0, most=MAX_OFFSET - 1)
-        _whole("open_segments_max", self.open_segments_max, least=1)
+        _whole("open_segments_max", self.open_segments_max, least=1, most=MAX_COUNT)
         if self.flush_records is not None:
-            _whole("flush_records", self.flush_records, least=1)
+            _whole("flush_records", self.flush_records, least=1, most=MAX_COUNT)
         for name in ("segment_age", "flush_interval"):
             if getattr(self, name) is not None:
                 _settle(self, name, _seconds(name, getattr(self, name), zero=False))
@@ -184,8 +210,12 @@ class LogConfig:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> LogConfig:
-        """Read what `to_json` gave; ConfigError for an unknown option."""
+        """Read what `to_json` gave; ConfigError for an unknown option.
+
+        Durations of earlier versions that are beyond today's bounds, which no clock reaches, count as these bounds.
+        """
         try:
-            return cls(**{**values, "retention": Retention(**values.get("retention", {}))})
-        except TypeError as error:
+            kept = _within_bounds(values.get("retention", {}), _RETENTION_DURATIONS)
+            return cls(**{**_within_bounds(values, _DURATIONS), "retention": Retention(**kept)})
+        except (AttributeError, TypeError) as error:
             raise ConfigError(f"the stored config has an option this version does not know: {error}") from error

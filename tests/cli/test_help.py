@@ -18,6 +18,7 @@ from seglog.cli.frame import load
 from seglog.errors import InvalidArgument
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
+from tests.cli import reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -222,3 +223,9 @@ def test_the_demo_is_run_where_it_is_told(
     monkeypatch.setattr("seglog.demo.run", lambda output: ran.append(output) or 1)
     assert cli("demo", "--output", tmp_path / "out").code == 1
     assert ran == [tmp_path / "out"]
+
+
+def test_the_page_on_the_command_line_is_what_the_parser_says() -> None:
+    assert reference.PAGE.read_text() == reference.page(), "run `python -m tests.cli.reference`"
+    for code in Exit:
+        assert f"- {code.value}: {code.meaning}\n" in reference.PAGE.read_text()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import seglog
-from seglog import ConfigError, LogConfig, Retention
+from seglog import ConfigError, LogConfig, Retention, config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -253,3 +253,75 @@ def test_kill_9_loses_what_is_buffered_and_no_more(path: Path, script: Any, buff
         assert log.recovery.clean
         assert log.next_offset == survive
         assert log.append(b"next") == survive
+
+
+DURATIONS = ["segment_age", "flush_interval"]
+RETENTION_DURATIONS = ["age", "delete_retention", "min_compaction_lag", "max_compaction_lag"]
+NO_SECONDS: list[Any] = [1e305, 1e12, float("inf"), float("nan"), -1.0, -0.5, 10**400, 10**5000, 1e-300]
+
+
+@pytest.mark.parametrize("value", [*NO_SECONDS, timedelta.max, "7d", True, [], b"1"], ids=range(14))
+def test_a_duration_that_no_clock_can_hold_is_refused_before_it_is_stored(value: Any) -> None:
+    for name in DURATIONS:
+        with pytest.raises(ConfigError, match=name):
+            LogConfig(**{name: value})
+    for name in RETENTION_DURATIONS:
+        with pytest.raises(ConfigError, match=name):
+            Retention(**{name: value})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [10**400, 10**5000, 2**63, -1, 1.5, float("nan"), "1GB", True, None, [], {}],
+    ids=range(11),
+)
+def test_a_size_or_count_of_any_kind_that_cannot_be_is_refused_by_its_name(value: Any) -> None:
+    names = ["segment_bytes", "index_interval_bytes", "buffer_bytes", "initial_offset", "open_segments_max"]
+    names += [] if value is None else ["segment_overflow_bytes", "flush_records"]
+    for name in names:
+        with pytest.raises(ConfigError, match=name):
+            LogConfig(**{name: value})
+    for name in ["dedupe_bytes", *([] if value is None else ["bytes"])]:
+        with pytest.raises(ConfigError, match=name):
+            Retention(**{name: value})
+    if value is not True:
+        for name in ("compact", "unkeyed", "min_dirty_ratio"):
+            with pytest.raises(ConfigError, match=name):
+                Retention(**{name: value})
+    with pytest.raises(ConfigError, match="retention"):
+        LogConfig(retention=value)
+
+
+def test_the_greatest_and_the_least_durations_work(tmp_path: Any) -> None:
+    for seconds in (config.MIN_SECONDS, config.MAX_SECONDS, timedelta(days=36_525)):
+        retention = Retention(age=seconds, delete_retention=seconds)
+        kept = LogConfig(segment_age=seconds, flush_interval=seconds, retention=retention, segment_bytes=512)
+        path = tmp_path / str(seconds)
+        with seglog.open(path, kept) as log:
+            for number in range(20):
+                log.append(b"%d" % number * 20)
+            assert log.expire() >= 0
+        with seglog.open(path) as log:
+            assert log.config == kept
+            log.append(b"more")
+
+
+def test_a_log_whose_stored_durations_are_beyond_the_bounds_opens_and_rolls(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:  # as an earlier version stored them
+        patch.setattr(config, "MAX_SECONDS", 1e308)
+        retention = Retention(age=1e305, delete_retention=1e305)
+        stored = LogConfig(segment_bytes=512, retention=retention, flush_interval=1e12)
+        with seglog.open(tmp_path / "log", dataclasses.replace(stored, flush_interval=None)):
+            pass
+        values = stored.to_json()
+    with seglog.open(tmp_path / "log") as log:
+        for number in range(20):
+            log.append(b"%d" % number * 20)
+        assert len(log.segments) > 1
+        assert log.config.retention.age == config.MAX_SECONDS
+    assert LogConfig.from_json({**values, "segment_age": 1e305}).flush_interval == config.MAX_SECONDS
+    for wrong in (None, 5, [], {"retention": None}, {"retention": 5}, {"retention": []}, {"nothing": 1}):
+        with pytest.raises(ConfigError):
+            LogConfig.from_json(wrong)  # type: ignore[arg-type]
