@@ -24,9 +24,9 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m seglog.spark.java || $(BIN)/pip install --quiet --progress-bar off --constraint constraints.txt --editable '.[java]'
 	touch $@
 
-# numba's cache does not see a change in what a kernel inlines from another file
+# for this processor, as in a wheel; without a linker numba compiles what is used, as after an edit
 $(KERNELS): $(wildcard src/seglog/kernels/*.py) $(STAMP)
-	$(BIN)/python -c 'from pathlib import Path; [file.unlink() for file in Path("src").rglob("*.nb[ic]")]'
+	$(BIN)/python -m seglog.kernels.aot
 	touch $@
 
 # once; `make tools` tries again

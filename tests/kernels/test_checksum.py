@@ -6,9 +6,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seglog.kernels.checksum import stripes_in_turn, xxh64, xxh64_rows
-from seglog.kernels.lanes import stripes_side_by_side
-from seglog.kernels.memory import address_of, kernel
+from seglog.kernels.checksum import xxh64, xxh64_rows
 
 DATA = np.random.default_rng(7).integers(0, 256, 1 << 20, dtype=np.uint8)
 SEEDS = (0, 1, 2**63, 2**64 - 1, 0x0123456789ABCDEF)
@@ -20,19 +18,6 @@ def test_every_short_length_hashes_as_the_library_does(seed):
         start = length % 17
         expected = xxhash.xxh64_intdigest(DATA[start : start + length].tobytes(), seed)
         assert int(xxh64(DATA, start, start + length, np.uint64(seed))) == expected
-
-
-@kernel
-def both_ways(source, last, seed):
-    """The two ways over stripes, of which xxh64 takes the one that suits the processor."""
-    base = address_of(source)
-    return stripes_in_turn(base, base + last, seed), stripes_side_by_side(base, base + last, seed)
-
-
-@given(st.binary(min_size=32, max_size=400), st.integers(0, 2**64 - 1))
-def test_stripes_come_to_the_same_in_turn_and_side_by_side(data, seed):
-    in_turn, side_by_side = both_ways(np.frombuffer(data, np.uint8), len(data) - 32, np.uint64(seed))
-    assert in_turn == side_by_side
 
 
 @pytest.mark.parametrize("length", [4095, 4096, 65537, 1 << 20])

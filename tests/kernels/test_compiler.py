@@ -7,14 +7,6 @@ import numpy as np
 
 from seglog.format.index import DENSE_ENTRY, MARK
 from seglog.kernels import layout
-from seglog.kernels.memory import inlined, kernel
-
-
-def test_a_kernel_compiles_where_no_cache_can_be_kept():
-    names: dict = {}
-    exec(compile("def more(number):\n    return number + 1", "<no file>", "exec"), names)  # noqa: S102 - a function without a file
-    assert kernel(names["more"])(1) == 2
-    assert inlined(names["more"])(2) == 3
 
 
 def test_arrays_of_entries_and_marks_are_what_the_lookup_files_hold():

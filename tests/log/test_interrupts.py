@@ -195,6 +195,7 @@ def test_a_process_outlives_interrupts_within_the_kernels(unmeasured: Any) -> No
 
 
 FIRST_USE = """
+import os; os.environ["SEGLOG_KERNELS"] = "jit"
 import faulthandler, importlib.abc, signal, sys, threading, pyarrow, seglog
 from concurrent.futures import ThreadPoolExecutor
 from seglog import LogConfig, MemoryStorage, Retention

@@ -48,6 +48,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     },
     "Other": {
         "completion": Entry("completion", "print the completion script for bash, zsh or fish"),
+        "warm": Entry("warm", "load or compile the kernels ahead of the first batch, for container images"),
         "demo": Entry("play", "run the demo: real data through a log and through Spark, with figures and pictures"),
     },
 }

@@ -1,7 +1,12 @@
 """The compiled hot loops: arrays in, arrays out. No logs, no Arrow; `import seglog` does not load this.
 
-    loading     numba and what it compiles, loaded where no signal interrupts it
+    native      the library of kernels that were compiled ahead of time, for this processor
     memory      unaligned loads and stores at an address, and the `kernel` decorator
+    parameters  the types of a kernel's parameters
+    sources     the hash of all of these modules, by which compiled code is found
+    machine     the same loads and stores for numba; jit: numba's compiler and its cache; boxing: what `point` returns
+    loading     calls that no signal interrupts
+    aot         compiles the library (a wheel is built with it)
     lanes       XXH64's four lanes as one vector
     checksum    XXH64
     murmur2     Kafka's partitioner
@@ -16,13 +21,22 @@
     keymap      fingerprint -> number of the latest record, bounded
     survivors   records -> those that live on, in another store
 
-Kernels call each other across modules, and numba's cache looks only at the file of the outermost one: after an
-edit `make` removes what is stale; without it remove `*.nbi`. (An installation replaces all files.)
+With a library for this processor neither numba nor LLVM is loaded. Without one numba compiles each kernel at its first
+call, and caches the code (`jit`).
 """
 
 from functools import partial
 from importlib import import_module
 
+from seglog.errors import MissingExtra
+from seglog.kernels import native
 from seglog.kernels.loading import beyond_interrupts
 
-beyond_interrupts(partial(import_module, "numba"))  # before any module in here imports it
+if native.find() is None:
+    try:
+        beyond_interrupts(partial(import_module, "numba"))  # before any module in here imports it
+    except ImportError as error:
+        raise MissingExtra(
+            "this installation of seglog has no compiled kernels for this processor, and numba, which compiles them, "
+            "cannot be imported: pip install 'seglog[jit]'"
+        ) from error

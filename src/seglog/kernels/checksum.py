@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from seglog.kernels.lanes import P1, P2, P3, P4, P5, SIDE_BY_SIDE, STRIPE_BYTES, stripes_side_by_side
-from seglog.kernels.memory import address_of, inlined, kernel, load_u8, load_u32, load_u64
+from seglog.kernels.layout import P1, P2, P3, P4, P5, STRIPE_BYTES
+from seglog.kernels.memory import address_of, compiling, inlined, kernel, load_u8, load_u32, load_u64
+from seglog.kernels.parameters import Input, Int64s, Uint64s, Word
 
 
 @inlined
@@ -39,7 +40,8 @@ def stripes_in_turn(address: int, last: int, seed: Any) -> Any:
     return _merge(_merge(_merge(_merge(digest, lane1), lane2), lane3), lane4)
 
 
-stripes = stripes_side_by_side if SIDE_BY_SIDE else stripes_in_turn
+lanes = compiling("lanes")
+stripes = lanes.stripes_side_by_side if lanes.SIDE_BY_SIDE else stripes_in_turn
 
 
 @inlined
@@ -71,7 +73,7 @@ def _finish(digest: Any, address: int, end: int) -> Any:
 
 
 @kernel
-def xxh64(buffer: Any, start: int, stop: int, seed: Any) -> Any:
+def xxh64(buffer: Input, start: int, stop: int, seed: Word) -> Any:
     """XXH64 of buffer[start:stop], a contiguous uint8 array; `seed` is a np.uint64.
 
     The caller guarantees 0 <= start <= stop <= len(buffer).
@@ -80,7 +82,7 @@ def xxh64(buffer: Any, start: int, stop: int, seed: Any) -> Any:
 
 
 @kernel
-def xxh64_rows(addresses: Any, lengths: Any, out: Any) -> None:
+def xxh64_rows(addresses: Int64s, lengths: Int64s, out: Uint64s) -> None:
     """Fill `out` (uint64) with the XXH64, seed 0, of each row of a column (`columns`), 0 for a null."""
     for row in range(addresses.size):
         out[row] = np.uint64(0)

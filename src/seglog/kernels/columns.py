@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import carray
 
-from seglog.kernels.memory import copy_short, inlined, kernel, load_i64, load_u8, load_u32, load_u64, pointer_to
+from seglog.kernels.memory import copy_short, inlined, int32s_at, kernel, load_i64, load_u8, load_u32, load_u64
+from seglog.kernels.parameters import Int32s, Int64s, Uint8s
 
 INLINE_BYTES = 12  # the longest string an Arrow view holds in itself
 
@@ -29,7 +29,7 @@ def _never_fall(offsets: Any) -> bool:
 def fault_of_offsets(offsets: int, width: int, rows: int, size: int) -> int:
     """Return -1, or the first row whose Arrow offsets, `width` (4 or 8) bytes each, leave `size` bytes of data."""
     if width == 4:
-        array = carray(pointer_to(offsets), rows + 1, np.int32)
+        array = int32s_at(offsets, rows + 1)
         if _never_fall(array) and array[0] >= 0 and array[rows] <= size:
             return -1
     start = load_u32(offsets) if width == 4 else load_i64(offsets)
@@ -43,7 +43,7 @@ def fault_of_offsets(offsets: int, width: int, rows: int, size: int) -> int:
 
 
 @kernel
-def rows_from_offsets(offsets: int, width: int, data: int, addresses: Any, lengths: Any) -> None:
+def rows_from_offsets(offsets: int, width: int, data: int, addresses: Int64s, lengths: Int64s) -> None:
     """Fill rows from Arrow offsets at address `offsets`, `width` (4 or 8) bytes each, into what begins at `data`.
 
     The caller has found no `fault_of_offsets`.
@@ -58,7 +58,9 @@ def rows_from_offsets(offsets: int, width: int, data: int, addresses: Any, lengt
 
 
 @kernel
-def rows_from_views(views: int, valid: Any, buffers: Any, sizes: Any, addresses: Any, lengths: Any) -> int:
+def rows_from_views(
+    views: int, valid: Uint8s, buffers: Int64s, sizes: Int64s, addresses: Int64s, lengths: Int64s
+) -> int:
     """Fill rows from 16-byte Arrow views at address `views`.
 
     valid: uint8 per row, empty when no row is null; buffers, sizes: int64 address and size of each data buffer.
@@ -81,7 +83,7 @@ def rows_from_views(views: int, valid: Any, buffers: Any, sizes: Any, addresses:
 
 
 @kernel
-def gather(addresses: Any, lengths: Any, offsets: Any, target: int) -> None:
+def gather(addresses: Int64s, lengths: Int64s, offsets: Int32s, target: int) -> None:
     """Copy rows end to end to address `target` and fill `offsets` (int32, rows + 1 long); a null takes no bytes."""
     position = 0
     for row in range(addresses.size):

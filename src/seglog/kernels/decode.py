@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from seglog.kernels.columns import view_words
-from seglog.kernels.layout import GROUP, HEAD_BYTES, NULL, OK, VALUE_BASE
+from seglog.kernels.layout import HEAD_BYTES, NULL, OK, VALUE_BASE
 from seglog.kernels.memory import address_of, inlined, kernel, load_i64, load_u32, store_i64, store_u8, store_u64
-from seglog.kernels.validate import Cursor, check, frame
+from seglog.kernels.parameters import Input
+from seglog.kernels.validate import Cursor, check, frame, local_hashes, local_spans
 
 WIDE = 7  # a reason beside layout's: the record is valid, but Arrow's 32-bit offsets do not reach its end
 MAX_VIEW = 2**31 - 1
@@ -75,14 +74,14 @@ def _fill(columns: Columns, row: int, record: int, key_len: int, span: Any, at: 
 
 
 @kernel
-def decode(source: Any, cursor: Cursor, wanted: Wanted, columns: Columns) -> Any:
+def decode(source: Input, cursor: Cursor, wanted: Wanted, columns: Columns) -> Any:
     """Validate records from the cursor on and fill `columns` until something stops it; return the fields of a Batch.
 
     source: uint8, the store from position 0, up to cursor.end at least. Records outside `wanted` are validated too.
     """
     base = address_of(source)
     position, expected, start = cursor.position, cursor.expected, cursor.position
-    spans, hashes = np.empty((GROUP, 2), np.int64), np.empty(GROUP, np.uint64)
+    spans, hashes = local_spans(), local_hashes()
     rows, headers, reason, stopped = 0, 0, OK, False
     while rows < columns.rows and position < cursor.end and reason == OK and not stopped:
         framed, after = frame(base, position, cursor.end, start + wanted.max_bytes, rows, spans, hashes)

@@ -19,8 +19,11 @@ from seglog.kernels.layout import (
     VALUE_BASE,
     MarksState,
 )
-from seglog.kernels.memory import address_of, copy_short, inlined, kernel, load_u32, store_i64, store_u64
+from seglog.kernels.memory import address_of, copy_short, inlined, kernel, load_u32, local_array, store_i64, store_u64
+from seglog.kernels.parameters import Int64Rows, Int64s, Uint8s, Uint64Rows, Word
 from seglog.kernels.rows import Rows, length_of, span_of, word_of
+
+local_hashes = local_array(np.uint64, GROUP)
 
 
 class Place(NamedTuple):
@@ -28,7 +31,7 @@ class Place(NamedTuple):
 
     relative: int
     position: int
-    salt: Any
+    salt: Word
 
 
 @inlined
@@ -85,22 +88,22 @@ def _write_group(record: int, start: int, stop: int, rows: Rows, place: Place, e
 @kernel
 def encode(
     rows: Rows,
-    ends: Any,
+    ends: Int64s,
     start: int,
     stop: int,
     place: Place,
     marks: MarksState,
-    out: Any,
+    out: Uint8s,
     room: int,
-    entries: Any,
-    found: Any,
+    entries: Uint64Rows,
+    found: Int64Rows,
 ) -> Any:
     """Encode rows start..stop into `out` (uint8); return (bytes, marks written, fields of MarksState, of Summary).
 
     ends: what `measure` filled. entries: uint64[rows, 2], filled as dense index entries; found: int64[*, 2], filled as
     marks, room for one per row. Nothing is written if the rows take more than `room` bytes.
     """
-    target, hashes = address_of(out), np.empty(GROUP, np.uint64)
+    target, hashes = address_of(out), local_hashes()
     position, offset = place.position, place.relative
     length = bytes_before(rows, ends, stop) - bytes_before(rows, ends, start)
     next_position, newest, count = marks.next_position, marks.max_timestamp, 0

@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import carray
 
 from seglog.kernels.layout import HEAD_BYTES
-from seglog.kernels.memory import inlined, kernel, pointer_to
+from seglog.kernels.memory import inlined, int32s_at, int64s_at, kernel, local_array
+from seglog.kernels.parameters import Int64Rows, Int64s
 from seglog.kernels.rows import Cells, Rows, word_of
 
 STEP = 256
+local_sizes = local_array(np.int64, STEP)
 
 
 @inlined
@@ -26,11 +27,11 @@ def _add_differences(offsets: Any, sizes: Any) -> None:
 @inlined
 def _add_lengths(cells: Cells, first: int, sizes: Any) -> None:
     """Add the lengths of the rows from `first` on to `sizes`; a column at a time, so that its layout is asked once."""
-    offsets = pointer_to(cells.starts + cells.width * first)
+    offsets = cells.starts + cells.width * first
     if cells.width == 4:
-        _add_differences(carray(offsets, sizes.size + 1, np.int32), sizes)
+        _add_differences(int32s_at(offsets, sizes.size + 1), sizes)
     elif cells.width == 8:
-        _add_differences(carray(offsets, sizes.size + 1, np.int64), sizes)
+        _add_differences(int64s_at(offsets, sizes.size + 1), sizes)
     elif cells.lengths.stride == 0:
         sizes += max(word_of(cells.lengths, first), 0)
     else:
@@ -39,13 +40,11 @@ def _add_lengths(cells: Cells, first: int, sizes: Any) -> None:
 
 
 @inlined
-def _sizes(rows: Rows, first: int, stop: int, room: Any) -> Any:
-    """Return the encoded bytes of rows first..stop, at most STEP, at the front of `room` (int64[STEP])."""
-    sizes = room[: stop - first]
+def _fill_sizes(rows: Rows, first: int, sizes: Any) -> None:
+    """Fill `sizes` (int64) with the encoded bytes of the rows from `first` on."""
     sizes[:] = HEAD_BYTES
     for cells in (rows.keys, rows.headers, rows.values):
         _add_lengths(cells, first, sizes)
-    return sizes
 
 
 @inlined
@@ -57,16 +56,17 @@ def _sum_and_most(sizes: Any) -> Any:
 
 
 @kernel
-def measure(rows: Rows, count: int, ends: Any) -> Any:
+def measure(rows: Rows, count: int, ends: Int64s) -> Any:
     """Fill `ends` (int64, one longer than the steps) for so many rows; return the first row that takes most bytes, and
     how many.
     """
-    room = np.empty(STEP, np.int64)
+    room = local_sizes()
     widest: Any = 0
     most, end = 0, 0
     for step in range(ends.size - 1):
         ends[step] = end
-        sizes = _sizes(rows, step * STEP, min((step + 1) * STEP, count), room)
+        sizes = room[: min(count - step * STEP, STEP)]
+        _fill_sizes(rows, step * STEP, sizes)
         total, longest = _sum_and_most(sizes)
         if longest > most:
             widest, most = step * STEP + sizes.argmax(), longest
@@ -76,24 +76,28 @@ def measure(rows: Rows, count: int, ends: Any) -> Any:
 
 
 @kernel
-def bytes_before(rows: Rows, ends: Any, row: int) -> int:
+def bytes_before(rows: Rows, ends: Int64s, row: int) -> int:
     """Return how many bytes the rows before `row` take."""
-    step, room = row // STEP, np.empty(STEP, np.int64)
-    return ends[step] + _sizes(rows, step * STEP, row, room).sum()  # type: ignore[no-any-return] # numba is untyped
+    step, room = row // STEP, local_sizes()
+    sizes = room[: row - step * STEP]
+    _fill_sizes(rows, step * STEP, sizes)
+    return ends[step] + sizes.sum()  # type: ignore[no-any-return] # numba is untyped
 
 
 @kernel
-def find_rows(rows: Rows, count: int, ends: Any, limits: Any, found: Any) -> None:
+def find_rows(rows: Rows, count: int, ends: Int64s, limits: Int64s, found: Int64Rows) -> None:
     """For each number of bytes say which rows take as many.
 
     limits: int64. found: int64[limits, 3], filled with the least number of first rows that take so many bytes, what
     they take, and where the last of them begins; with count + 1 rows where all of them take less.
     """
-    room = np.empty(STEP, np.int64)
+    room = local_sizes()
     for one in range(limits.size):
         step = max(np.searchsorted(ends[: ends.size - 1], limits[one]) - 1, 0)
         row, begin, end = step * STEP, ends[step], ends[step]
-        for size in _sizes(rows, row, min(row + STEP, count), room):
+        sizes = room[: min(count - row, STEP)]
+        _fill_sizes(rows, row, sizes)
+        for size in sizes:
             if end >= limits[one]:
                 break
             begin = end

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from seglog.kernels.memory import address_of, inlined, kernel, load_u8, load_u64
+from seglog.kernels.parameters import Input, Word
 
 V0, V1 = np.uint64(0x736F6D6570736575), np.uint64(0x646F72616E646F6D)
 V2, V3 = np.uint64(0x6C7967656E657261), np.uint64(0x7465646279746573)
@@ -73,6 +74,6 @@ def fingerprint_at(address: int, length: int, seed0: Any, seed1: Any) -> Any:
 
 
 @kernel
-def fingerprint(data: Any, seed0: Any, seed1: Any) -> Any:
+def fingerprint(data: Input, seed0: Word, seed1: Word) -> Any:
     """Return both words of the fingerprint of a contiguous uint8 array; the seed's words are np.uint64."""
     return fingerprint_at(address_of(data), data.size, seed0, seed1)

@@ -6,8 +6,11 @@ from typing import Any
 
 from seglog.kernels.layout import NULL
 from seglog.kernels.memory import address_of, copy_short, kernel, load_u8, load_u16, load_u32, store_u16, store_u32
+from seglog.kernels.parameters import Input, Int32s, Int64Rows, Int64s, Uint8s
 
 MAX_HEADER_KEY_BYTES = 0xFFFF
+Spans = tuple[Int64s, Int64s]  # addresses and lengths
+
 KEY_NULL, KEY_LONG, KEY_NOT_UTF8 = -1, -2, -3
 
 
@@ -68,11 +71,13 @@ def count_headers(address: int, end: int) -> int:
 
 
 @kernel
-def measure_headers(items: Any, keys: Any, values: Any, lengths: Any) -> Any:
+def measure_headers(items: Int64Rows, keys: Spans, values: Int64s, lengths: Int64s) -> Any:
     """Fill `lengths` with the encoded bytes of each row's headers; return (fault, row), fault 0 if there is none.
 
-    items: int64 (start, stop) of each row's headers; keys: (addresses, lengths); values: lengths (-1: null).
-    Faults: KEY_NULL, KEY_LONG (over 65535 bytes), KEY_NOT_UTF8.
+        items: int64 (start, stop) of each row's headers; keys: (addresses, lengths); values: lengths (-1: null).
+        Faults: Spans = tuple[Int64s, Int64s]  # addresses and lengths
+
+    KEY_NULL, KEY_LONG (over 65535 bytes), KEY_NOT_UTF8.
     """
     key_addresses, key_lengths = keys
     for row in range(lengths.size):
@@ -90,7 +95,7 @@ def measure_headers(items: Any, keys: Any, values: Any, lengths: Any) -> Any:
 
 
 @kernel
-def write_headers(items: Any, keys: Any, values: Any, out: Any, addresses: Any) -> None:
+def write_headers(items: Int64Rows, keys: Spans, values: Spans, out: Uint8s, addresses: Int64s) -> None:
     """Write the headers of all rows end to end into `out` (uint8) and fill `addresses` with where each row's start.
 
     items, keys as for measure_headers; values: (addresses, lengths).
@@ -110,7 +115,7 @@ def write_headers(items: Any, keys: Any, values: Any, out: Any, addresses: Any) 
 
 
 @kernel
-def locate_headers(source: Any, positions: Any, offsets: Any, keys: Any, values: Any) -> None:
+def locate_headers(source: Input, positions: Int64s, offsets: Int32s, keys: Spans, values: Spans) -> None:
     """Find the headers of validated records at `positions` of `source`.
 
     offsets: int32, rows + 1 long, filled as Arrow's list offsets; keys, values: (addresses, lengths), one per header.

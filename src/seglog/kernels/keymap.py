@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from seglog.kernels.memory import address_of, inlined, kernel, prefetch
+from seglog.kernels.parameters import Bools, Int64s, Uint8s, Uint64Rows, Word
 
 AHEAD = 12  # keys whose places in memory are asked for before they are needed, so that cache misses overlap
 EMPTY = np.uint64(0)  # both words of a free slot; no fingerprint has two
@@ -83,7 +84,7 @@ def _set_bit(bits: Any, number: int) -> int:
 
 
 @kernel
-def set_bits(chosen: Any, first: int, bits: Any) -> int:
+def set_bits(chosen: Bools, first: int, bits: Uint8s) -> int:
     """Set the bits of the records `first` and following where `chosen` (bool) is true; return how many were not set."""
     count = 0
     for row in range(chosen.size):
@@ -94,7 +95,15 @@ def set_bits(chosen: Any, first: int, bits: Any) -> int:
 
 @kernel
 def insert(
-    fingerprints: Any, keyed: Any, first: int, table: Any, numbers: Any, low: Any, high: Any, room: int, died: Any
+    fingerprints: Uint64Rows,
+    keyed: Uint8s,
+    first: int,
+    table: Uint64Rows,
+    numbers: Int64s,
+    low: Word,
+    high: Word,
+    room: int,
+    died: Uint8s,
 ) -> Any:
     """Note the latest records of the keys of a range, and in `died` those they supersede.
 
@@ -123,7 +132,7 @@ def insert(
 
 
 @kernel
-def look_up(fingerprints: Any, keyed: Any, table: Any, low: Any, high: Any, known: Any) -> None:
+def look_up(fingerprints: Uint64Rows, keyed: Uint8s, table: Uint64Rows, low: Word, high: Word, known: Bools) -> None:
     """Fill known (bool, one per row) with whether the map holds the row's key; arguments as for `insert`."""
     for row in range(keyed.size):
         _ask(row + AHEAD, fingerprints, table.shape[0], table, 16)
@@ -155,7 +164,7 @@ def _remove(hole: int, table: Any, numbers: Any) -> None:
 
 
 @kernel
-def evict(table: Any, numbers: Any, high: Any) -> int:
+def evict(table: Uint64Rows, numbers: Int64s, high: Word) -> int:
     """Remove every key whose first word is greater than `high`; return how many. At least one slot must be free."""
     removed, slot = 0, 0
     while slot < table.shape[0]:

@@ -21,6 +21,7 @@ from seglog.kernels.layout import (
     VALUE_BASE,
 )
 from seglog.kernels.memory import address_of, kernel, load_u32, prefetch
+from seglog.kernels.parameters import Input, Int64s, Uint8s, Uint64Rows, Word
 from seglog.kernels.validate import Cursor
 
 UNKEYED, KEYED, TOMBSTONE = 0, 1, 2  # kinds: a tombstone has a key and a null value
@@ -29,7 +30,14 @@ AHEAD = 4  # records of this one's length that the next heads are fetched ahead
 
 @kernel
 def read_keys(
-    window: Any, start: int, cursor: Cursor, seed0: Any, seed1: Any, fingerprints: Any, at: Any, kinds: Any
+    window: Input,
+    start: int,
+    cursor: Cursor,
+    seed0: Word,
+    seed1: Word,
+    fingerprints: Uint64Rows,
+    at: Int64s,
+    kinds: Uint8s,
 ) -> Any:
     """Fill one row for every record from the cursor on; return (rows, position, expected, reason).
 

@@ -2,6 +2,7 @@
 
 There a stripe of 32 bytes takes five instructions in place of 24, eight of them multiplications that wait for one unit.
 Elsewhere such a product is put together of many 32-bit ones and gains little: `SIDE_BY_SIDE` is False, see checksum.py.
+Loaded only where the kernels are compiled.
 """
 
 from __future__ import annotations
@@ -9,18 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 import llvmlite.binding as llvm
-import numpy as np
 from llvmlite import ir
 from numba.core import config, types
 from numba.extending import intrinsic
 
-P1 = np.uint64(0x9E3779B185EBCA87)
-P2 = np.uint64(0xC2B2AE3D27D4EB4F)
-P3 = np.uint64(0x165667B19E3779F9)
-P4 = np.uint64(0x85EBCA77C2B2AE63)
-P5 = np.uint64(0x27D4EB2F165667C5)
+from seglog.kernels.layout import P1, P2, P4, STRIPE_BYTES
 
-STRIPE_BYTES = 32
 WORD, HALF = ir.IntType(64), ir.IntType(32)
 LANES = ir.VectorType(WORD, 4)
 

@@ -16,6 +16,14 @@ VALUE_BASE = 12  # a record is 12 + metadata_len + value_len long
 
 GROUP = 32  # records that are hashed side by side, see validate
 
+# XXH64
+P1 = np.uint64(0x9E3779B185EBCA87)
+P2 = np.uint64(0xC2B2AE3D27D4EB4F)
+P3 = np.uint64(0x165667B19E3779F9)
+P4 = np.uint64(0x85EBCA77C2B2AE63)
+P5 = np.uint64(0x27D4EB2F165667C5)
+STRIPE_BYTES = 32
+
 NO_TIMESTAMP = index.NO_TIMESTAMP
 NO_LOW, NO_HIGH = 2**63 - 1, -(2**63)  # the bounds of no timestamps
 

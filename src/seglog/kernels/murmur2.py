@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from seglog.kernels.memory import address_of, kernel, load_u8, load_u32
+from seglog.kernels.parameters import Input, Int32s, Int64s
 
 SEED = 0x9747B28C
 M = 0x5BD1E995
@@ -31,14 +30,14 @@ def murmur2_at(address: int, length: int) -> int:
 
 
 @kernel
-def murmur2(key: Any) -> int:
+def murmur2(key: Input) -> int:
     """Return the hash of a contiguous uint8 array, signed 32 bit as in Kafka: that of b"21" is -973932308."""
     digest = murmur2_at(address_of(key), key.size)
     return digest - (1 << 32) if digest >= 1 << 31 else digest
 
 
 @kernel
-def partition_keys(addresses: Any, lengths: Any, partitions: int, out: Any) -> None:
+def partition_keys(addresses: Int64s, lengths: Int64s, partitions: int, out: Int32s) -> None:
     """out[i] = (murmur2(key i) & 0x7fffffff) % partitions, or -1 for a null key (length -1).
 
     addresses, lengths: int64, one per row; out: int32. `partitions` is at least 1.

@@ -10,7 +10,6 @@ import numpy as np
 
 from seglog.kernels.layout import (
     ENTRY,
-    GROUP,
     HEAD_BYTES,
     MARK,
     NO_HIGH,
@@ -22,14 +21,15 @@ from seglog.kernels.layout import (
     Summary,
 )
 from seglog.kernels.memory import address_of, kernel, load_i64, load_u32, load_u64
-from seglog.kernels.validate import Cursor, check, frame
+from seglog.kernels.parameters import Input, Int64Rows, Uint64Rows
+from seglog.kernels.validate import Cursor, check, frame, local_hashes, local_spans
 
 CHUNK_RECORDS = 65536
 CHUNK_BYTES = 16 * 1024 * 1024
 
 
 @kernel
-def scan(source: Any, cursor: Cursor, marks: MarksState, room: int, entries: Any, found: Any) -> Any:
+def scan(source: Input, cursor: Cursor, marks: MarksState, room: int, entries: Uint64Rows, found: Int64Rows) -> Any:
     """Validate up to `room` records from the cursor on.
 
     Returns (records, marks found, position, expected, reason, fields of MarksState, of Summary); fills entries
@@ -38,7 +38,7 @@ def scan(source: Any, cursor: Cursor, marks: MarksState, room: int, entries: Any
     base = address_of(source)
     position, expected, reason = cursor.position, cursor.expected, OK
     next_position, newest = marks.next_position, marks.max_timestamp
-    spans, hashes = np.empty((GROUP, 2), np.int64), np.empty(GROUP, np.uint64)
+    spans, hashes = local_spans(), local_hashes()
     records, count, tombstones = 0, 0, 0
     low, high = NO_LOW, NO_HIGH
     soft_end = cursor.position + CHUNK_BYTES

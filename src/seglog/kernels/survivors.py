@@ -12,7 +12,6 @@ import numpy as np
 
 from seglog.kernels.encode import seal
 from seglog.kernels.layout import (
-    GROUP,
     NO_HIGH,
     NO_LOW,
     NULL,
@@ -30,7 +29,8 @@ from seglog.kernels.memory import (
     load_u32,
     store_i64,
 )
-from seglog.kernels.validate import Cursor, check, frame
+from seglog.kernels.parameters import Input, Int64Rows, Int64s, Uint8s, Uint64Rows, Word
+from seglog.kernels.validate import Cursor, check, frame, local_hashes, local_spans
 
 MAX_RELATIVE = 2**32 - 1
 
@@ -43,7 +43,7 @@ class Target(NamedTuple):
     """
 
     shift: int
-    salt: Any
+    salt: Word
     records: int
     room: int
 
@@ -92,15 +92,15 @@ def _seal_all(room: int, entries: Any, first: int, last: int, hashes: Any, salt:
 
 @kernel
 def copy_survivors(
-    window: Any,
+    window: Input,
     start: int,
     cursor: Cursor,
-    dead: Any,
+    dead: Uint8s,
     ordinal: int,
     target: Target,
-    out: Any,
-    entries: Any,
-    newest: Any,
+    out: Uint8s,
+    entries: Uint64Rows,
+    newest: Int64s,
 ) -> Any:
     """Verify the records from the cursor on and copy those that live to `out`; return the fields of a Copied.
 
@@ -111,7 +111,7 @@ def copy_survivors(
     """
     base, room = address_of(window) - start, address_of(out)
     position, expected, reason, blocked = cursor.position, cursor.expected, OK, -1
-    spans, hashes, moved = np.empty((GROUP, 2), np.int64), np.empty(GROUP, np.uint64), np.empty(GROUP, np.uint64)
+    spans, hashes, moved = local_spans(), local_hashes(), local_hashes()
     rows, length, tombstones, low, high = 0, 0, 0, NO_LOW, NO_HIGH
     while position < cursor.end and reason == OK and blocked < 0:
         framed, after = frame(base, position, cursor.end, cursor.end, 1, spans, hashes)
@@ -145,7 +145,9 @@ def copy_survivors(
 
 
 @kernel
-def place_survivors(position: int, out: Any, entries: Any, newest: Any, marks: MarksState, found: Any) -> Any:
+def place_survivors(
+    position: int, out: Uint8s, entries: Uint64Rows, newest: Int64s, marks: MarksState, found: Int64Rows
+) -> Any:
     """Give copied records their place, from `position` on in their store; return (marks found, next marked position).
 
     out, entries, newest: what `copy_survivors` filled, a row for every record; entries are given positions in the

@@ -28,9 +28,12 @@ from seglog.kernels.layout import (
     SHORT,
     VALUE_BASE,
 )
-from seglog.kernels.memory import inlined, load_u32, load_u64, prefetch
+from seglog.kernels.memory import inlined, load_u32, load_u64, local_array, prefetch
+from seglog.kernels.parameters import Word
 
 AHEAD = 1024  # bytes fetched ahead of a record: the processor's own fetching ends with each page
+
+local_spans, local_hashes = local_array(np.int64, GROUP, 2), local_array(np.uint64, GROUP)  # for `frame`
 
 
 class Cursor(NamedTuple):
@@ -43,7 +46,7 @@ class Cursor(NamedTuple):
     end: int
     expected: int
     dense: bool
-    salt: Any
+    salt: Word
 
 
 @inlined

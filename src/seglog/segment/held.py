@@ -7,11 +7,11 @@ would wait for the locks of its imports for ever.
 
 from __future__ import annotations
 
-import sys
 from typing import Any, NamedTuple
 
 from seglog.format.codec import NATIVE
 from seglog.format.index import DENSE_ENTRY, MarkBuilder
+from seglog.segment.loaded import loaded_kernel
 from seglog.segment.survey import Block, Tally
 
 Row = tuple[int, bytes | None, bytes | None, bytes]  # its cells: timestamp, key, value, packed headers
@@ -29,14 +29,9 @@ class Place(NamedTuple):
     salt: int
 
 
-def _kernels_are_compiled() -> bool:
-    encode = getattr(sys.modules.get("seglog.kernels.encode"), "encode", None)
-    return bool(getattr(encode, "signatures", ()))
-
-
 def encode_rows(cells: list[Any], place: Place, marks: MarkBuilder) -> tuple[bytes | memoryview, Block]:
     """Return the bytes of the rows and what they are; `marks` gives where marks go on from, and is not changed."""
-    if len(cells) >= CELLS * KERNELS_FROM_ROWS and _kernels_are_compiled():
+    if len(cells) >= CELLS * KERNELS_FROM_ROWS and loaded_kernel("encode", "encode"):
         from seglog.segment.held_by_kernels import encode_by_kernels  # noqa: PLC0415 - it loads them
 
         return encode_by_kernels(columns_of(cells), place, marks)

@@ -6,17 +6,19 @@ What it does not find as it must be, whatever the reason, is left to the reader,
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from seglog.format.codec import InvalidRecord, decode_headers
 from seglog.format.index import ENTRY_BYTES
 from seglog.record import Record
+from seglog.segment.loaded import loaded_kernel
 from seglog.segment.lookup import BLOCK_ENTRIES, Lookup
 from seglog.segment.scan import Rules
 from seglog.storage import File
 from seglog.storage.local import LocalFile
+
+BYTES_DATA = bytes.__basicsize__ - 1  # where the data of a bytes object begins: its last byte is the closing zero
 
 _kernel: Callable[..., Any] | None = None
 _made = tuple.__new__  # a named tuple of its fields, in half the time that the class takes
@@ -25,8 +27,7 @@ _made = tuple.__new__  # a named tuple of its fields, in half the time that the 
 def _loaded_kernel() -> Callable[..., Any] | None:
     """Return the kernel once somebody has had it compiled, and note that for good."""
     global _kernel  # noqa: PLW0603 - looked up once, not with each read
-    kernel = getattr(sys.modules.get("seglog.kernels.point"), "read_point", None)
-    _kernel = kernel if getattr(kernel, "signatures", ()) else None
+    _kernel = loaded_kernel("point", "read_point")
     return _kernel
 
 
@@ -49,7 +50,7 @@ class PointReader:
         entries, number = lookup.held(relative), relative % BLOCK_ENTRIES
         if len(entries) < (number + 1) * ENTRY_BYTES:
             return None
-        cells = kernel(self._store.descriptor, id(entries), number, size, offset, relative, self._salt)
+        cells = kernel(self._store.descriptor, id(entries) + BYTES_DATA, number, size, offset, relative, self._salt)
         if cells is None:
             return None
         headers = cells[4]

@@ -18,8 +18,8 @@ from seglog.errors import ConfigError
 from seglog.server.app import app_of, services_of
 from seglog.server.protocol import bounded
 from seglog.server.refusals import Refusals
-from seglog.server.warm import compile_kernels
 from seglog.topic.broker import Broker
+from seglog.topic.warm import warm_batches
 
 if TYPE_CHECKING:
     import os
@@ -39,7 +39,7 @@ def serve(root: str | os.PathLike[str], settings: Settings, say: Callable[[str],
     _allow_files()
     listener = _listener(settings)
     try:
-        compile_kernels()
+        warm_batches()
         broker = Broker(root)
         for event in broker.recovered:
             say(f"recovery: {event}")

@@ -99,12 +99,12 @@ def _fork(request: dict[str, Any], out: int, heard: int, inherited: socket.socke
 
 def _warm() -> None:
     from seglog.log.opening import open_log  # noqa: PLC0415 - a test that imports this module needs none of it
-    from seglog.server.warm import compile_kernels  # noqa: PLC0415 - as above
     from seglog.storage import MemoryStorage  # noqa: PLC0415 - as above
     from seglog.topic.broker import Broker  # noqa: F401, PLC0415 - loaded, so that children need not
+    from seglog.topic.warm import warm_batches  # noqa: PLC0415 - as above
     from tests.crash.programs import broker_writer, log_reader, log_story, log_writer, tokens  # noqa: F401, PLC0415 - as above
 
-    compile_kernels()
+    warm_batches()
     with open_log(MemoryStorage(), log_writer.config_of({"segment_bytes": 1024, "keys": 3})) as log:
         for first in range(0, 200, 20):
             log.append_batch(tokens.table_of(range(first, first + 20), 3))

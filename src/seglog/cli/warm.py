@@ -1,0 +1,35 @@
+"""`warm`: has the kernels loaded or compiled ahead of the first batch, when a container image is built."""
+
+from __future__ import annotations
+
+from seglog.cli.frame import Args, Command
+from seglog.terminal import output
+
+
+def _warm(args: Args) -> int:
+    from seglog.topic.warm import warm
+
+    warmed = warm()
+    if args.json:
+        output.say_json({"kernels": warmed.kind, "path": warmed.path})
+    elif warmed.path is None:
+        output.say(f"kernels {warmed.kind}; no directory can be written: every process will compile them")
+    else:
+        output.say(f"kernels {warmed.kind}: {warmed.path}")
+    return 0
+
+
+COMMANDS = (
+    Command(
+        "warm",
+        _warm,
+        [],
+        story=(
+            "A wheel for this platform has compiled kernels, and this only checks that they load. Where numba compiles "
+            "them, it compiles all of them now and caches the code: beside the package if that can be written, else in "
+            "SEGLOG_CACHE_DIR, the user's cache directory or the temporary directory. Run it as the user that will use "
+            "seglog, when a container image is built, so that the first batch does not wait."
+        ),
+        examples=["seglog warm", "seglog warm --json"],
+    ),
+)

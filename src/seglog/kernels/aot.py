@@ -1,0 +1,114 @@
+"""Compiles the kernels ahead of time: `python -m seglog.kernels.aot` writes the libraries that `native` loads.
+
+Needs numba, and a linker. For every level of processor one process compiles all kernels, since numba takes the
+processor from the environment. What is linked has no other dependencies than CPython and the C library, by names that
+all of their versions have: one library serves every version of Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
+
+from seglog.errors import MissingExtra
+from seglog.kernels.native import DIRECTORY, levels, path_of
+from seglog.kernels.sources import HERE, source_hash
+
+FEATURES = {"x86-64": "", "x86-64-v3": "", "x86-64-v4": "+avx512dq,+avx512vl"}  # named for `lanes`, implied anyway
+LINKERS = (("cc", "-nostdlib"), ("gcc", "-nostdlib"), ("clang", "-nostdlib"), ("ld",), ("ld.lld",))
+
+
+def main(arguments: list[str]) -> None:
+    """Write the library for this processor into the package; with --all those for every processor of this kind."""
+    parser = argparse.ArgumentParser(prog="python -m seglog.kernels.aot", description=main.__doc__)
+    parser.add_argument("--all", action="store_true", help="for every processor of this kind, as in a wheel")
+    parser.add_argument("directory", nargs="?", type=Path, default=DIRECTORY, help="by default that of the package")
+    options = parser.parse_args(arguments)
+    try:
+        compile_levels(levels_of_machine() if options.all else levels()[:1], options.directory)
+    except MissingExtra as error:
+        print(f"seglog: {error}; numba will compile the kernels when they are first used", file=sys.stderr)
+
+
+def levels_of_machine() -> list[str]:
+    """Return the levels that a wheel for this kind of machine holds libraries for."""
+    machine = platform.machine().lower()
+    return list(FEATURES) if machine in ("x86_64", "amd64") else [machine]
+
+
+def compile_levels(wanted: list[str], directory: Path) -> list[Path]:
+    """Compile the libraries for these levels, side by side; return their paths.
+
+    What the directory has already is kept, and what was compiled from other sources removed. MissingExtra where there
+    is no linker; RuntimeError, with the compiler's output, where compiling fails.
+    """
+    _linker()
+    directory.mkdir(parents=True, exist_ok=True)
+    for old in directory.glob("*.so"):
+        if not old.name.startswith(source_hash()):
+            old.unlink(missing_ok=True)
+    paths = {level: path_of(level, directory) for level in wanted}
+    running = [(level, _start(level, directory)) for level, path in paths.items() if not path.exists()]
+    for level, process in running:
+        _, errors = process.communicate()
+        if process.returncode:
+            raise RuntimeError(f"compiling the kernels for {level} failed:\n{errors}")
+    return list(paths.values())
+
+
+def _start(level: str, directory: Path) -> subprocess.Popen[str]:
+    wanted = {
+        "NUMBA_CPU_NAME": level if level in FEATURES else "generic",
+        "NUMBA_CPU_FEATURES": FEATURES.get(level, ""),
+    }
+    environment = {**os.environ, **wanted, "SEGLOG_KERNELS": "jit", "PYTHONPATH": str(HERE.parent.parent)}
+    program = "import sys; from seglog.kernels.aot import compile_one; compile_one(*sys.argv[1:])"
+    command = [sys.executable, "-c", program, level, str(directory)]
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)  # noqa: S603 - this Python
+
+
+def compile_one(level: str, directory: str) -> None:
+    """Compile the library for the processors of a level: those that the environment names to numba."""
+    from seglog.kernels import jit  # noqa: PLC0415 - numba: only here
+    from seglog.kernels.entry import Linked  # noqa: PLC0415 - as above
+    from seglog.kernels.memory import KERNELS  # noqa: PLC0415 - as above
+
+    jit.compile_everything()
+    for module in iter_modules([str(HERE)]):
+        if module.name != "aot":
+            import_module(f"seglog.kernels.{module.name}")
+    linked = Linked()
+    for function in KERNELS:
+        linked.add(function)
+    target = path_of(level, Path(directory))
+    with tempfile.TemporaryDirectory(dir=directory) as scratch:
+        part = Path(scratch) / "kernels.o"
+        part.write_bytes(linked.object_code())
+        library = Path(scratch) / "kernels.so"
+        options: Any = ["-shared", "-o", str(library), str(part)]
+        subprocess.run([*_linker(), *options], check=True)  # noqa: S603 - as above
+        library.chmod(0o755)
+        library.rename(target)  # no process finds half of it
+
+
+def _linker() -> list[str]:
+    for name, *options in LINKERS:
+        path = shutil.which(name)
+        if path:
+            return [path, *options]
+    raise MissingExtra(
+        f"compiling the kernels ahead of time needs a linker: one of {', '.join(one[0] for one in LINKERS)}"
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
