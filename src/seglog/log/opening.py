@@ -45,6 +45,8 @@ from seglog.storage import LocalStorage, Lock, Storage, must_sync
 
 Mode = Literal["a", "r"]
 Expose = Literal["appended", "durable"]
+Home = tuple[str, int]
+"""The id of a topic, and the number of one of its partitions."""
 
 
 def storage_at(place: str | os.PathLike[str] | Storage) -> Storage:
@@ -76,6 +78,23 @@ def open_log(
     NotALog for a file or a directory of something else, FormatVersionError for a newer format, CorruptLog for a
     structure that cannot be used; all of them leave everything as it is.
     """
+    return open_partition(place, None, config, mode=mode, expose=expose, clock=clock)
+
+
+def open_partition(
+    place: str | os.PathLike[str] | Storage,
+    home: Home | None,
+    config: LogConfig | None = None,
+    *,
+    mode: Mode = "a",
+    expose: Expose = "appended",
+    clock: Clock = system_clock,
+) -> Log:
+    """Open the log of a partition as `open_log` does; home: topic id and number, None for a log alone.
+
+    A log that is created keeps it; one of an earlier version, which has none, takes it. CorruptLog if the log is
+    another partition's: directories were exchanged or copied, and its records would be read as those of this one.
+    """
     if mode not in ("a", "r"):
         raise InvalidArgument(f'mode is {mode!r}; it must be "a" (read and write) or "r" (read only)')
     if expose not in ("appended", "durable"):
@@ -86,20 +105,39 @@ def open_log(
     if mode == "r":
         if config is not None:
             raise ConfigError("a reader takes the log's stored config; leave config out, or open with mode 'a'")
-        return _open_follower(storage, clock, durable=expose == "durable")
+        return _open_follower(storage, clock, home, durable=expose == "durable")
     if expose != "appended":
         raise InvalidArgument('expose="durable" is for readers: open with mode="r"')
-    return _open_writer(storage, config, clock)
+    return _open_writer(storage, config, clock, home)
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
 
 
-def _open_follower(storage: Storage, clock: Clock, *, durable: bool) -> LogFollower:
+def _open_follower(storage: Storage, clock: Clock, home: Home | None, *, durable: bool) -> LogFollower:
     existing(storage)
     manifest, event = read_or_rebuild(storage, clock)
+    check_home(manifest, home, storage.path)
     report = RecoveryReport(() if event is None else (event,))
     return LogFollower(storage, manifest, clock, report, durable=durable)
+
+
+def check_home(manifest: Manifest, home: Home | None, path: str) -> None:
+    """Raise CorruptLog for a manifest of another partition than `home`; None accepts every one."""
+    if home is not None and manifest.home not in (None, home):
+        raise CorruptLog(
+            f"{path}: {foreign_partition(manifest, home)}; put it back where it belongs, or accept it as it is with "
+            "`seglog repair`"
+        )
+
+
+def foreign_partition(manifest: Manifest, home: Home) -> str | None:
+    """Return as text which other partition a log was created as, None if it is this one or does not say."""
+    if manifest.home is None or manifest.home == home:
+        return None
+    topic, number = manifest.home
+    whose = "of this topic" if topic == home[0] else f"of another topic (id {topic})"
+    return f"this is partition {number} {whose}, in the directory of partition {home[1]}"
 
 
 def existing(storage: Storage) -> Storage:
@@ -133,7 +171,7 @@ def _refuse_foreign(storage: Storage) -> None:
 # --- writing ------------------------------------------------------------------------------------------------------
 
 
-def _open_writer(storage: Storage, config: LogConfig | None, clock: Clock) -> LogWriter:
+def _open_writer(storage: Storage, config: LogConfig | None, clock: Clock, home: Home | None) -> LogWriter:
     seen = None
     if storage.exists():
         _refuse_foreign(storage)
@@ -146,7 +184,7 @@ def _open_writer(storage: Storage, config: LogConfig | None, clock: Clock) -> Lo
             errno.EWOULDBLOCK, "the log is open for writing already, here or in another process", storage.path
         )
     try:
-        return _Opening(storage, config, clock, seen).run(lock)
+        return _Opening(storage, config, clock, seen, home).run(lock)
     except BaseException:
         lock.release()
         raise
@@ -155,8 +193,11 @@ def _open_writer(storage: Storage, config: LogConfig | None, clock: Clock) -> Lo
 class _Opening:
     """The steps of opening for writing, in their order; `events` fills on the way."""
 
-    def __init__(self, storage: Storage, config: LogConfig | None, clock: Clock, seen: Manifest | None) -> None:
+    def __init__(
+        self, storage: Storage, config: LogConfig | None, clock: Clock, seen: Manifest | None, home: Home | None
+    ) -> None:
         """seen: the manifest before the lock was taken; another process may have changed it since."""
+        self.home = home
         self.storage = storage
         self.config = config
         self.clock = clock
@@ -192,6 +233,8 @@ class _Opening:
         if self._never_written():
             return self._create()
         manifest, event = read_or_rebuild(self.storage, self.clock, self.config, like=self.seen, names=self.names)
+        check_home(manifest, self.home, self.storage.path)
+        manifest = manifest if self.home is None else replace(manifest, home=self.home)
         if event is not None:
             self.events.append(event)
             write_manifest(self.storage, manifest, replaces_damaged=True)
@@ -228,6 +271,7 @@ class _Opening:
             config=config,
             segments=(entry,),
             boot=boot_id(),
+            home=self.home,
         )
         write_manifest(self.storage, manifest)
         return manifest

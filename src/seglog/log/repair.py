@@ -18,7 +18,7 @@ from seglog.format import filename
 from seglog.format.codec import HEAD_BYTES, ZERO_HEAD, encode_headers
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES
-from seglog.log.catalog import Catalog, write_manifest
+from seglog.log.catalog import Catalog, read_manifest, write_manifest
 from seglog.log.check import Progress, verify_storage
 from seglog.log.findings import Problem, VerifyReport
 from seglog.log.quarantine import copy_aside, link_aside
@@ -82,6 +82,23 @@ def repair_storage(
         return repair.run()
     finally:
         lock.release()
+
+
+def accept_home(storage: Storage, home: tuple[str, int], *, is_held: bool) -> None:
+    """Make a log the partition `home` (topic id and number), whatever it was created as; LogLocked while it is open.
+
+    is_held: whether the caller holds its lock.
+    """
+    lock = None if is_held else storage.try_lock(filename.LOCK)
+    if lock is None and not is_held:
+        raise LogLocked(errno.EWOULDBLOCK, "the log is open for writing; close it, then repair again", storage.path)
+    try:
+        manifest = read_manifest(storage)
+        if manifest is not None:
+            write_manifest(storage, replace(manifest, version=manifest.version + 1, home=home))
+    finally:
+        if lock is not None:
+            lock.release()
 
 
 def plan(report: VerifyReport) -> tuple[tuple[RepairAction, ...], int]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from seglog.clock import system_clock
 from seglog.errors import InvalidArgument
-from seglog.log.opening import open_log, storage_at
+from seglog.log.opening import open_partition, storage_at
 from seglog.record import checked_offset
 from seglog.storage import Storage, Subdirectory
 from seglog.topic import creation
@@ -100,13 +100,15 @@ class Topic(Uncopied):
         is_made = creation.claim_directory(root)
         try:
             with ExitStack() as resources:
+                description = topic_json.Description.new(name or shown.resolve().name, partitions)
                 logs = [
-                    resources.enter_context(open_log(Subdirectory(root, str(partition)), config, mode="a", clock=clock))
-                    for partition in range(partitions)
+                    resources.enter_context(
+                        open_partition(Subdirectory(root, str(number)), (description.id, number), config, clock=clock)
+                    )
+                    for number in range(partitions)
                 ]
                 # The locks are held by now, so of two that create at once only one comes here.
                 creation.check_is_new(root)
-                description = topic_json.Description.new(name or shown.resolve().name, partitions)
                 _commit(root, description)
                 return cls(shown, root, description, logs, resources.pop_all(), clock, once_window=once_window)
         except Exception as error:
@@ -125,7 +127,7 @@ class Topic(Uncopied):
         """Open an existing topic at a path or in a Storage; it is never created. mode "a": for writing (takes every
         partition's lock), "r".
 
-        Raises LogNotFound, NotALog, FormatVersionError, CorruptLog (damaged, a partition is missing),
+        Raises LogNotFound, NotALog, FormatVersionError, CorruptLog (damaged, a partition is missing or is another's),
         LogLocked.
         """
         root, clock = storage_at(path), clock or system_clock
@@ -133,8 +135,12 @@ class Topic(Uncopied):
         description = topic_json.read(root)
         with ExitStack() as resources:
             logs = [
-                resources.enter_context(open_log(creation.existing_partition(root, partition), mode=mode, clock=clock))
-                for partition in range(description.partitions)
+                resources.enter_context(
+                    open_partition(
+                        creation.existing_partition(root, number), (description.id, number), mode=mode, clock=clock
+                    )
+                )
+                for number in range(description.partitions)
             ]
             topic = cls(
                 shown, root, description, logs, resources, clock, unfinished=mode == "a", once_window=once_window

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from seglog.clock import Clock, system_clock
@@ -16,8 +17,8 @@ from seglog.errors import CorruptLog, LogLocked, SeglogError
 from seglog.format import filename
 from seglog.log.opening import storage_at
 from seglog.log.quarantine import link_aside
-from seglog.log.repair import RepairAction, RepairReport, repair_storage
-from seglog.storage import must_sync
+from seglog.log.repair import RepairAction, RepairReport, accept_home, repair_storage
+from seglog.storage import Subdirectory, must_sync
 from seglog.topic import description
 from seglog.topic.care.freeing import free_name, name_problems, rename
 from seglog.topic.care.site import Site, logs_of, partition_numbers, site_at, writer_at
@@ -26,7 +27,9 @@ from seglog.topic.care.verifying import (
     batch_problems,
     description_of,
     description_problems,
+    home_problems,
     logs_at,
+    manifests_of,
     mended_batch,
     partition_problems,
     shares,
@@ -144,6 +147,8 @@ def _steps(topic: Storage) -> Iterator[_Step]:
             f"`seglog append {problem.path} --lines < /dev/null` with the config options of the other partitions"
         )
         yield _Step(RepairAction(kind="leave", path=problem.path, detail=problem.detail, outcome=by_hand))
+    for problem in home_problems(topic):
+        yield _home_step(topic, problem)
     for problem in batch_problems(topic):
         yield _batch_step(topic, problem)
 
@@ -173,13 +178,40 @@ def _description_step(topic: Storage, problem: Problem, missing: list[Problem]) 
     if missing or not count or _partitions_in_batches(topic) > count:
         how = f"nobody knows how many partitions there were; restore {FILE_NAME}, or their directories, from a backup"
         return _step("leave", problem, f"{how}, and repair again", None)
-    new = Description.new(topic.path.rpartition("/")[2], count)
+    new, told_id = Description.new(topic.path.rpartition("/")[2], count), _told_id(topic)
+    if told_id is not None:
+        new = replace(new, id=told_id)
     how = (
-        f"it is made anew as {new.name!r} with {count} partitions, as there are directories (were there more? then "
-        "restore theirs first: keys go to partitions by their number) and a new id, to which nothing refers that is "
-        "stored; what is left of the old file goes to quarantine/"
+        f"it is written again as {new.name!r} with {count} partitions, as there are directories (were there more? then "
+        "restore theirs first: keys go to partitions by their number) and "
+        + ("the id that they have" if told_id else "a new id, to which nothing refers that is stored")
+        + "; what is left of the old file goes to quarantine/"
     )
     return _step("rebuild", problem, how, lambda: _describe(topic, new))
+
+
+def _home_step(topic: Storage, problem: Problem) -> _Step:
+    """Accept a partition where it is."""
+    number = int(problem.path.rpartition("/")[2])
+    how = (
+        f"it is accepted as partition {number} with its records; were directories exchanged, then exchange them again "
+        "instead: keys go to partitions by their number"
+    )
+
+    def accept() -> list[str]:
+        known = description_of(topic)
+        if known is not None:
+            is_held = number == min(partition_numbers(topic))  # by the caller
+            accept_home(Subdirectory(topic, str(number)), (known.id, number), is_held=is_held)
+        return []
+
+    return _step("accept", problem, how, accept)
+
+
+def _told_id(topic: Storage) -> str | None:
+    """Return the id of the topic that all partitions were created in, None where they do not agree on one."""
+    ids = {manifest.home[0] for manifest in manifests_of(topic).values() if manifest.home is not None}
+    return ids.pop() if len(ids) == 1 else None
 
 
 def _partitions_in_batches(topic: Storage) -> int:

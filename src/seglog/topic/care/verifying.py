@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from seglog.errors import CorruptLog, FormatVersionError, NotALog, SeglogError
+from seglog.log.catalog import read_manifest
 from seglog.log.check import verify_storage
 from seglog.log.findings import Problem
-from seglog.log.opening import storage_at
+from seglog.log.opening import foreign_partition, storage_at
+from seglog.storage import Subdirectory
 from seglog.topic import description
 from seglog.topic.care.freeing import name_problems
 from seglog.topic.care.mending import mended_description, told_partitions, turned_back
@@ -20,6 +23,7 @@ from seglog.topic.transaction import DIRECTORY, Transaction
 if TYPE_CHECKING:
     import os
 
+    from seglog.format.manifest import Manifest
     from seglog.log.check import Progress
     from seglog.storage import Storage
     from seglog.topic.description import Description
@@ -90,6 +94,7 @@ def _topic(site: Site, storage: Storage, name: str) -> TopicTold:
             *name_problems(site, name),
             *description_problems(storage),
             *partition_problems(storage),
+            *home_problems(storage),
             *batch_problems(storage),
         ]
         return TopicTold(name=name, path=storage.path, problems=tuple(problems), unfinished=tuple(_unfinished(storage)))
@@ -145,6 +150,27 @@ def partition_problems(topic: Storage) -> Iterator[Problem]:
             path = f"{topic.path}/{number}"
             detail = f"partition {number} is missing with its records, so that the topic cannot be opened"
             yield Problem(kind="partition", path=path, detail=detail)
+
+
+def home_problems(topic: Storage) -> Iterator[Problem]:
+    """Yield the partitions that were created as others: their directories were exchanged or copied."""
+    known = description_of(topic)
+    for number, manifest in manifests_of(topic).items() if known else ():
+        detail = foreign_partition(manifest, (known.id, number)) if known else None
+        if detail is not None:
+            path = f"{topic.path}/{number}"
+            yield Problem(kind="exchanged", path=path, detail=f"{detail}, so that the topic cannot be opened")
+
+
+def manifests_of(topic: Storage) -> dict[int, Manifest]:
+    """Return the manifests of the partitions that are there, as far as they can be read."""
+    found = {}
+    for number in partition_numbers(topic):
+        with suppress(SeglogError):
+            manifest = read_manifest(Subdirectory(topic, str(number)))
+            if manifest is not None:
+                found[number] = manifest
+    return found
 
 
 # --- batches ----------------------------------------------------------------------------------------------------------
