@@ -5,7 +5,7 @@
     ├── InvalidType (TypeError)            a type the call does not accept
     ├── ConfigError (ValueError)           a configuration that cannot be
     ├── MissingExtra (ImportError)         an optional dependency is not installed
-    ├── OffsetError (IndexError)           OffsetOutOfRange, OffsetCompacted, OffsetConflict
+    ├── OffsetError (IndexError)           OffsetOutOfRange, OffsetCompacted, OffsetConflict, NotDurableYet
     ├── RecordTooLarge (ValueError)        refused before a byte was written
     ├── KeyRequired (ValueError)           a log compacted by key takes no record without one
     ├── StreamOverflow (ValueError)        rolled back
@@ -19,6 +19,7 @@
     ├── LogLocked (OSError)                another writer; retriable
     ├── LogPoisoned (OSError)              a sync failed
     ├── LogClosed (ValueError)
+    ├── ReentrantCall (RuntimeError)       a signal handler or callback changes the log that it has interrupted
     ├── LogReadOnly (OSError)
     ├── StorageError (OSError)             the operating system said no; retriable
     ├── TopicNotFound (LookupError)
@@ -159,6 +160,24 @@ class StreamOverflow(SeglogError, ValueError):
         self.limit = limit
 
 
+class NotDurableYet(OffsetError):
+    """The record was appended, but not synced yet, and this reader shows only what survives power loss.
+
+    `next_offset` is one past the last durable record. The same read succeeds once the writer has synced.
+    """
+
+    retriable = True
+
+    def __init__(self, offset: int, lowest_offset: int, next_offset: int) -> None:
+        super().__init__(
+            f"offset {offset} was appended but is not synced yet: what survives power loss ends before {next_offset}; "
+            'wait for the writer to sync, or read with expose="appended"',
+            offset=offset,
+            lowest_offset=lowest_offset,
+            next_offset=next_offset,
+        )
+
+
 class CorruptRecord(SeglogError, ValueError):
     """Bytes that were once acknowledged no longer verify; neighbours stay readable."""
 
@@ -218,6 +237,19 @@ class LogPoisoned(SeglogError, OSError):
 
 class LogClosed(SeglogError, ValueError):
     """The log was closed."""
+
+
+class ReentrantCall(SeglogError, RuntimeError):
+    """A signal handler, callback or iterable tried to change a log in the middle of a call of the same thread.
+
+    Nothing was changed. Reading works there, and so does `close`, which takes effect as the interrupted call ends.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path}: this thread is in the middle of another call on this log, which a signal handler, a callback or "
+            "an iterable must not change; set a flag there and make the change after the call, or call close()"
+        )
 
 
 class LogReadOnly(SeglogError, OSError):

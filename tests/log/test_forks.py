@@ -34,7 +34,7 @@ log = writer if mode == "a" else seglog.open(path, mode="r")
 log.next_offset
 view = log._live.present if mode == "a" else log._present
 views = log._live.catalog.views if mode == "a" else log._views
-guards = [view.cache._guard, views._guard, log._mutex]
+guards = [views._guard, log._mutex]
 def hold():
     for guard in guards:
         guard.acquire()

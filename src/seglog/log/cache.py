@@ -1,13 +1,16 @@
 """Open sealed segments, the most recently used ones: file descriptors and lookups stay bounded however long the log is.
 
 An evicted segment is only forgotten; its files close when the last reader that still uses it lets go.
+
+Without a lock, since every step on the dictionary is one call: a signal handler that waits for the log's mutex may have
+interrupted a reader here. Two threads that open the same segment at once both do so, and one reader is kept.
 """
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Iterable
+from contextlib import suppress
 
 from seglog.format.manifest import SegmentEntry
 from seglog.segment.reader import SegmentReader
@@ -23,35 +26,29 @@ class SegmentCache:
         self._limit = limit
         self._interval = interval
         self._heal = heal
-        self._guard = threading.Lock()
         self._open: OrderedDict[int, SegmentReader] = OrderedDict()
 
     def get(self, entry: SegmentEntry) -> SegmentReader:
         """Return the reader of a sealed segment, opening it where needed."""
-        with self._guard:
-            reader = self._open.get(entry.file)
-            if reader is None or reader.size != entry.bytes:
-                reader = open_sealed(self._storage, entry, interval=self._interval, heal=self._heal)
-                self._open[entry.file] = reader
-                if len(self._open) > self._limit:
+        reader = self._open.get(entry.file)
+        if reader is None or reader.size != entry.bytes:
+            reader = open_sealed(self._storage, entry, interval=self._interval, heal=self._heal)
+            self._open[entry.file] = reader
+            if len(self._open) > self._limit:
+                with suppress(KeyError):
                     self._open.popitem(last=False)
+        with suppress(KeyError):  # another thread may have evicted or dropped it meanwhile
             self._open.move_to_end(entry.file)
-            return reader
-
-    def renew_guard(self) -> None:
-        """In a forked child: another thread of the parent may have held the guard."""
-        self._guard = threading.Lock()
+        return reader
 
     def __len__(self) -> int:
         return len(self._open)
 
     def drop(self, entries: Iterable[SegmentEntry]) -> None:
         """Forget segments that left the log."""
-        with self._guard:
-            for entry in entries:
-                self._open.pop(entry.file, None)
+        for entry in entries:
+            self._open.pop(entry.file, None)
 
     def clear(self) -> None:
         """Forget all."""
-        with self._guard:
-            self._open.clear()
+        self._open.clear()

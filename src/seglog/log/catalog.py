@@ -50,22 +50,17 @@ class Catalog:
         self._next_file += 1
         return number
 
-    def install(
+    def following(
         self, segments: Iterable[SegmentEntry], *, retire: Iterable[SegmentEntry] = (), **changes: object
-    ) -> None:
-        """Make `segments` (and other changed fields) the log's structure, in one step that survives a crash.
-
-        StorageError: nothing changed. LogPoisoned: the medium may hold either state, or the directory is no longer
-        this log's; the writer must stop.
-        """
-        self.ownership.check()  # before tmp/ is written to
+    ) -> Manifest:
+        """Return the next manifest, with these segments and other changed fields. Changes nothing; asks the clock."""
         old = self.current
         version = old.version + 1
         names = tuple(entry.name(kind) for entry in retire for kind in filename.KINDS)
         retired = tuple(waiting for waiting in old.retired if waiting.version not in self._unlinked)
         if names:
             retired += (Retired(version=version, retired_at=self._clock(), names=names),)
-        new = replace(
+        return replace(
             old,
             version=version,
             next_file=self._next_file,
@@ -74,6 +69,15 @@ class Catalog:
             boot=boot_id(),
             **changes,  # type: ignore[arg-type] # fields of Manifest, named by the callers in this package
         )
+
+    def install(self, new: Manifest) -> None:
+        """Make a manifest of `following` the log's structure, in one step that survives a crash.
+
+        StorageError: nothing changed. LogPoisoned: the disk may hold either state, or the directory is no longer this
+        log's; the writer must stop.
+        """
+        self.ownership.check()  # before tmp/ is written to
+        old = self.current
         new.take_blocks(old)
         write_manifest(self._storage, new, check=lambda: self._check_manifest(old))
         self.current = new

@@ -26,7 +26,7 @@ from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.keyed.plan import CompactionPlan, make_plan
 from seglog.keyed.schedule import Standing, least_pin, scheduled_plan, standing
 from seglog.log.live import LiveSegments
-from seglog.log.locked import LockedLog
+from seglog.log.locked import LockedLog, change
 from seglog.log.pins import read_pins
 from seglog.log.staging import StagedSegment, compaction_batch, remove_stages, stage_directory
 from seglog.record import checked_callable, checked_text
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from seglog.config import Retention
     from seglog.keyed.pace import Progress
     from seglog.keyed.rewrite import Outcome
+    from seglog.log.view import View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,28 +148,30 @@ class CompactingLog(LockedLog):
         self._keyed = self._live.config.retention.compact
         self._needs_keys = self._live.config.retention.needs_keys
 
+    @change
     def alter_retention(self, retention: Retention) -> None:
         """Keep records by another retention from now on; see Log.alter_retention."""
-        with self._writing():
-            config = replace(self._live.config, retention=retention)
-            if config != self._live.config:
-                self._live.configure(config)
-                self._take_retention()
+        config = replace(self._live.config, retention=retention)
+        if config != self._live.config:
+            self._live.configure(config)
+            self._take_retention()
 
     def plan_compaction(self, *, generational: bool = False) -> CompactionPlan:
         """Return what a compaction would do now; see Log.plan_compaction."""
-        with self._writing():
-            if not self._keyed:
-                raise ConfigError("the log is not compacted by key: open it with Retention(compact=True)")
-            manifest, durable = self._live.catalog.current, self._durability.durable_offset
+        manifest, durable = self._compactable()
         make = scheduled_plan if generational else make_plan  # of 10,000 segments: not under the mutex
         return make(manifest, self._clock(), durable=durable, pinned=least_pin(read_pins(self._storage)))
 
+    @change
+    def _compactable(self) -> tuple[Manifest, int]:
+        """Return manifest and durable offset of one moment; ConfigError if the log is not compacted by key."""
+        if not self._keyed:
+            raise ConfigError("the log is not compacted by key: open it with Retention(compact=True)")
+        return self._live.catalog.current, self._durability.durable_offset
+
     def standing(self) -> Standing:
         """Return where the log stands with compaction; see Log.standing."""
-        with self._writing():
-            manifest, durable = self._live.catalog.current, self._durability.durable_offset
-            size, records = self._live.active.size, self._live.active.records
+        manifest, durable, size, records = self._figures()
         return standing(
             manifest,
             self._clock(),
@@ -178,6 +181,12 @@ class CompactingLog(LockedLog):
             pins=read_pins(self._storage),
         )
 
+    @change
+    def _figures(self) -> tuple[Manifest, int, int, int]:
+        """Return manifest, durable offset, and size and records of the active segment, of one moment."""
+        active = self._live.active
+        return self._live.catalog.current, self._durability.durable_offset, active.size, active.records
+
     def finish_compaction(self, plan: CompactionPlan, outcome: Outcome, directory: str) -> CompactionReport:
         """Swap in what `rewrite` made of a plan; see Log.finish_compaction."""
         from seglog.keyed.rewrite import Outcome  # noqa: PLC0415 - whoever has an outcome has loaded it
@@ -185,15 +194,17 @@ class CompactingLog(LockedLog):
         for thing, kind in ((plan, CompactionPlan), (outcome, Outcome)):
             if not isinstance(thing, kind):
                 raise InvalidType(f"finish_compaction takes a {kind.__name__}, not {type(thing).__name__}")
-        checked_text(directory, "directory")
-        with self._writing():
-            if outcome.tombstones and least_pin(read_pins(self._storage)) < min(plan.pinned, plan.end):
-                raise PlanStale("a follower registered meanwhile that may not have read the tombstones; plan anew")
-            catalog = self._live.catalog
-            swap = make_swap(catalog.current, plan, outcome, directory, catalog.new_file_number)
-            if swap.segments != catalog.current.segments[:-1]:
-                self._live.swap(swap.segments, swap.joining, retire=swap.retired)
+        self._swap_in(plan, outcome, checked_text(directory, "directory"))
         return full_report(plan, outcome)
+
+    @change
+    def _swap_in(self, plan: CompactionPlan, outcome: Outcome, directory: str) -> None:
+        if outcome.tombstones and least_pin(read_pins(self._storage)) < min(plan.pinned, plan.end):
+            raise PlanStale("a follower registered meanwhile that may not have read the tombstones; plan anew")
+        catalog = self._live.catalog
+        swap = make_swap(catalog.current, plan, outcome, directory, catalog.new_file_number)
+        if swap.segments != catalog.current.segments[:-1]:
+            self._live.swap(swap.segments, swap.joining, retire=swap.retired)
 
     def compact(
         self,
@@ -223,11 +234,11 @@ class CompactingLog(LockedLog):
         finally:
             self._compacting.release()
 
+    @change
     def _end_active(self) -> None:
-        """Let the active segment end here, if it holds records."""
-        with self._writing():
-            if self._keyed and not self._live.active.empty:
-                self._live.roll()
+        """End the active segment here, if it holds records."""
+        if self._keyed and not self._live.active.empty:
+            self._live.roll()
 
     def _carry_out(
         self,
@@ -262,30 +273,31 @@ class CompactingLog(LockedLog):
             return abort is not None and abort()
 
         output = Subdirectory(self._storage, directory)
-        with self._writing():  # not closed, nor removed
-            view = self._live.present  # so that the sources are not unlinked while they are read
-            output.make([])
+        view = self._view_to_compact(output)  # so that the sources are not unlinked while they are read
         outcome = rewrite(
             plan, self._storage, output, progress=progress, abort=stopped, bytes_per_second=bytes_per_second
         )
         del view
         return outcome
 
+    @change
+    def _view_to_compact(self, output: Subdirectory) -> View:
+        """Make the directory of the output and return the present view, of a log neither closed nor removed."""
+        output.make([])
+        return self._live.present
+
     def _remove_stage(self, batch: str) -> None:
         """Remove what a pass wrote; by what stays the next opening knows files that were linked but never named."""
-        live = getattr(self, "_live", None)  # none once the log is closed
-        if live is None or live.settled:
+        if self._closed or self._live.settled:
             with suppress(StorageError):  # it goes when it has aged
                 remove_stages(self._storage, batch)
 
     def _refuse_if_gone(self, plan: CompactionPlan) -> None:
         """Raise where the log was closed or its segments have changed, so that the pass is for nothing."""
-        live = getattr(self, "_live", None)  # closing takes it away at any moment, behind the refusal
         if self._refusal is not None:
             raise self._refusal()
-        if live is not None:
-            live.catalog.ownership.check()
-        if live is not None and not is_current(live.catalog.current, plan):
+        self._live.catalog.ownership.check()
+        if not is_current(self._live.catalog.current, plan):
             raise PlanStale(
                 "the log was truncated, expired, repaired or altered while it was compacted; it is as that left it"
             )

@@ -61,13 +61,16 @@ class Durability:
 
         sync_written: syncs, and returns up to where the log was written then; called by one thread at a time.
         Returns as well if the log was cut below it meanwhile: what it waits for is no longer part of the log.
-        Not for signal handlers: what it waits for may be held by what the signal has interrupted.
+        Not for signal handlers: it may wait for what the signal has interrupted. The log refuses them.
         """
         me = _Waiter(next_offset)
         try:
             while self.durable_offset < next_offset:
                 if self._takes(me) and self._lead(sync_written) < next_offset:
                     return
+        except SeglogError:
+            if self.durable_offset < next_offset:  # else another thread, which closed the log, has synced it meanwhile
+                raise
         finally:
             led = self._leader is me
             if led:  # first and without a call, so that no second interrupt comes between

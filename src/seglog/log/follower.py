@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 from weakref import WeakSet
 
 from seglog.clock import Clock
-from seglog.errors import CorruptLog, LogNotFound, LogReplaced
+from seglog.errors import CorruptLog, LogNotFound, LogReplaced, NotDurableYet
 from seglog.format import filename
 from seglog.format.manifest import Manifest
 from seglog.log.cache import SegmentCache
@@ -39,6 +39,7 @@ class LogFollower(Log):
         super().__init__(storage, clock, recovery)
         self._durable = durable
         self._mutex = threading.RLock()
+        self._closing = False  # `close` was called in the middle of a call, which closes the log as it ends
         self._lease = Lease(storage)
         self._views = Views()
         self._identity: object = None
@@ -94,26 +95,64 @@ class LogFollower(Log):
         self._hold_oldest()
 
     def view(self) -> View:
-        """Return the present view; see Log.view."""
-        with self._mutex:
+        """Return the present view; see Log.view. In the middle of a call of this thread: as it was found last."""
+        return self._looked()[0]
+
+    def _looked(self) -> tuple[View, ActiveFollower]:
+        """Look at what has changed, and return the present view and its active segment."""
+        if self._reentered():
             self._check_open()
-            if self._storage.identity(filename.MANIFEST) != self._identity:
-                self._fallback = None  # a writer has rebuilt the manifest
-                self._reload()
-            else:
-                self._active.refresh()
-                if self._lease.version != self._present.manifest.version:  # an older view may be out of use by now
-                    self._hold_oldest()
-            return self._present
+            return self._present, self._active
+        try:
+            with self._mutex:
+                self._check_open()
+                self._look()
+                return self._present, self._active
+        finally:
+            if self._closing:
+                self.close()
+
+    def _look(self) -> None:
+        if self._storage.identity(filename.MANIFEST) != self._identity:
+            self._fallback = None  # a writer has rebuilt the manifest
+            self._reload()
+        else:
+            self._active.refresh()
+            if self._lease.version != self._present.manifest.version:  # an older view may be out of use by now
+                self._hold_oldest()
 
     def _view_at(self, offset: int) -> View:
         """Return the present view; what was appended since matters only to an offset it does not reach."""
-        with self._mutex:
-            self._check_open()
-            known = offset < self._present.next_offset
-            if known and self._storage.identity(filename.MANIFEST) == self._identity:
-                return self._present
+        if self._reentered():
+            return self.view()
+        try:
+            with self._mutex:
+                self._check_open()
+                known = offset < self._present.next_offset
+                if known and self._storage.identity(filename.MANIFEST) == self._identity:
+                    return self._present
+        finally:
+            if self._closing:
+                self.close()
         return self.view()
+
+    def _refuse_to_read(self, view: View, offset: int) -> NoReturn:
+        if self._durable and offset >= view.next_offset and offset < self._followed(durable=False):
+            raise NotDurableYet(offset, view.lowest_offset, view.next_offset)
+        super()._refuse_to_read(view, offset)
+
+    def _followed(self, *, durable: bool) -> int:
+        """Return the next offset as the writer's files tell it now: of all records, or of the synced ones."""
+        manifest = self.view().manifest
+        active = ActiveFollower(
+            self._storage, manifest.active, interval=manifest.config.index_interval_bytes, durable=durable
+        )
+        active.refresh()
+        return active.reader.next_offset
+
+    def _reentered(self) -> bool:
+        """Whether this thread is in the middle of a call on this log already: a signal handler, say, interrupts it."""
+        return self._mutex._is_owned()  # type: ignore[attr-defined,no-any-return] # as Condition asks it
 
     def _hold_oldest(self) -> None:
         self._lease.hold(self._views.oldest_version() or 0)
@@ -122,25 +161,25 @@ class LogFollower(Log):
     def durable_offset(self) -> int:
         """What the writer is known to have synced, as far as its index tells."""
         self._check_open()
-        manifest = self.view().manifest
-        synced = ActiveFollower(
-            self._storage, manifest.active, interval=manifest.config.index_interval_bytes, durable=True
-        )
-        synced.refresh()
-        return synced.reader.next_offset
+        return self._followed(durable=True)
 
     @property
     def segments(self) -> tuple[SegmentInfo, ...]:
         """Figures of every segment; those of the active one are counted now."""
-        with self._mutex:
-            view, active = self.view(), self._active
+        view, active = self._looked()
         return (
             *[sealed_info(entry) for entry in view.manifest.segments[:-1]],
             active_info(active.entry, active.reader, active.tally()),
         )
 
     def close(self) -> None:
-        """Let go of lease and files, which close once nobody reads by them. A second call does nothing."""
+        """Release lease and files, which close once no reader uses them any more. A second call does nothing.
+
+        In the middle of a call of this thread it takes effect as that call ends.
+        """
+        if self._reentered():
+            self._closing = True
+            return
         with self._mutex:
             if not self._closed:
                 self._closed = True

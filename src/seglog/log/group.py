@@ -73,39 +73,46 @@ Wanted = tuple[Row, int | None]  # a row, and the offset that its caller expects
 
 def checked_rows(drafts: Iterable[Draft], *, needs_keys: bool, clock: Clock) -> list[Wanted | Exception]:
     """Return the row of each and what it expects, or what is wrong with it."""
-    rows: list[Wanted | Exception] = []
-    for value, key, timestamp, headers, expected in checked_all(drafts, Draft, "drafts"):
-        try:
-            row = checked_row(value, key, timestamp, headers, needs_keys, clock)
-            rows.append((row, None if expected is None else checked_offset(expected, "expected_offset")))
-        except Exception as error:  # noqa: BLE001 - each goes to the caller whose draft it is
-            rows.append(error)
-    return rows
+    return [_checked(draft, needs_keys, clock) for draft in checked_all(drafts, Draft, "drafts")]
+
+
+def _checked(draft: Draft, needs_keys: bool, clock: Clock) -> Wanted | Exception:
+    value, key, timestamp, headers, expected = draft
+    try:
+        row = checked_row(value, key, timestamp, headers, needs_keys, clock)
+        return row, None if expected is None else checked_offset(expected, "expected_offset")
+    except Exception as error:  # noqa: BLE001 - it goes to the caller whose draft it is
+        return error
 
 
 class Group:
-    """Appends rows to a log whose mutex is held, and keeps what became of each: its offset, or an error."""
+    """Appends rows to a log whose mutex is held, and keeps what became of each: its offset, or an error.
+
+    By the row's number: an error that a signal handler raises comes at any moment, and must not shift the others.
+    """
 
     def __init__(self, live: LiveSegments) -> None:
-        self.outcomes: list[Appended] = []
+        self._outcomes: list[Appended] = []
         self._live = live
-        self._run: list[Row] = []
+        self._run: list[tuple[int, Row]] = []
         self._bytes = 0
 
-    def append(self, rows: Sequence[Wanted | Exception]) -> None:
-        """Append what is a row. Raises only what ends all writing: nothing is acknowledged then."""
-        for row in rows:
+    def append(self, rows: Sequence[Wanted | Exception]) -> list[Appended]:
+        """Append what is a row; return the outcomes. Raises only what ends all writing: none is acknowledged then."""
+        self._outcomes = [-1] * len(rows)
+        for number, row in enumerate(rows):
             if isinstance(row, Exception):
-                self._end(row)
+                self._end(number, row)
                 continue
             try:
-                self._take(*row)
+                self._take(number, *row)
             except SeglogError as error:
                 self._raise_if_final(error)
-                self._end(error)
+                self._end(number, error)
         self._write()
+        return self._outcomes
 
-    def _take(self, row: Row, expected_offset: int | None) -> None:
+    def _take(self, number: int, row: Row, expected_offset: int | None) -> None:
         live, (_, key, value, headers) = self._live, row
         length = record_length(key, headers, value)
         total = self._bytes + length
@@ -118,25 +125,37 @@ class Group:
             raise OffsetOutOfRange(offset, live.start, offset)
         if not self._run:
             live.make_room(length)
-        self._run.append(row)
         self._bytes += length
-        self.outcomes.append(offset)
+        self._run.append((number, row))
 
-    def _end(self, error: Exception) -> None:
-        """Note the outcome of one that adds nothing to the run; those of the run stand together before it."""
+    def _end(self, number: int, error: Exception) -> None:
+        """Note the outcome of a row that adds nothing to the run; the run ends before it."""
+        self._run = [one for one in self._run if one[0] != number]
         self._write()
-        self.outcomes.append(error)
+        self._outcomes[number] = error
 
     def _write(self) -> None:
         """Write what is in the run."""
         run, self._run, self._bytes = self._run, [], 0
         if not run:
             return
+        active = self._live.active
+        first = active.next_offset
         try:
-            self._live.active.append_run(run)
+            active.append_run([row for _, row in run])
         except SeglogError as error:
             self._raise_if_final(error)
-            self.outcomes[-len(run) :] = [error] * len(run)
+            if active.next_offset != first:  # a signal handler's: the records are stored
+                self._note(run, first)
+                raise
+            for number, _ in run:
+                self._outcomes[number] = error
+        else:
+            self._note(run, first)
+
+    def _note(self, run: Sequence[tuple[int, Row]], first: int) -> None:
+        for offset, (number, _) in enumerate(run, first):
+            self._outcomes[number] = offset
 
     def _raise_if_final(self, error: SeglogError) -> None:
         if isinstance(error, LogPoisoned) or not self._live.settled:

@@ -48,7 +48,6 @@ class LiveSegments:
         self.cache = cache
         self.active = active
         self.last_append = clock()
-        self._changing = False
         self.durability = Durability(active.next_offset)
         self._storage = storage
         self._clock = clock
@@ -61,7 +60,7 @@ class LiveSegments:
 
     def configure(self, config: LogConfig) -> None:
         """Make this the stored config; of one that is open only the retention may change."""
-        self.catalog.install(self.catalog.current.segments, config=config)
+        self.catalog.install(self.catalog.following(self.catalog.current.segments, config=config))
         self._take(config)
         self._show()
 
@@ -75,7 +74,7 @@ class LiveSegments:
     def settled(self) -> bool:
         """Whether memory and medium agree: False if an interrupt came in the middle of a change."""
         current = self.catalog.current.active == self.active.entry  # a repair installs before `refresh` follows
-        return self.active.settled and not self._changing and current
+        return self.active.settled and current
 
     # --- facts --------------------------------------------------------------------------------------------------
 
@@ -174,20 +173,21 @@ class LiveSegments:
     ) -> None:
         """Let staged segments take the place of sealed ones, in one manifest; the active segment stays."""
         self.catalog.ownership.check()
-        self._changing = True
+        manifest = self.catalog.following([*sealed, self.active.entry], retire=retire)
+        self.active.settled = False
         try:
             for staged, entry in joining:
                 adopt(self._storage, staged, entry)
             must_sync(self._storage.sync_directory)
-            self.catalog.install([*sealed, self.active.entry], retire=retire)
+            self.catalog.install(manifest)
         except (StorageError, CorruptLog, FormatVersionError):
             for _, entry in joining:
                 self._forget(entry)
-            self._changing = False
+            self.active.settled = True
             raise
         self.cache.drop(retire)
         self._show()
-        self._changing = False
+        self.active.settled = True
 
     def truncate(self, offset: int) -> None:
         """Remove the records from `offset` on: the segment that holds it ends earlier, later ones go."""
@@ -226,7 +226,8 @@ class LiveSegments:
         segments = self.catalog.current.segments
         count = select_expired(segments[:-1], self.active.size, self.config.retention, now)
         if count:
-            self.catalog.install(segments[count:], retire=segments[:count], start=segments[count].base_offset)
+            start = segments[count].base_offset
+            self.catalog.install(self.catalog.following(segments[count:], retire=segments[:count], start=start))
             self.cache.drop(segments[:count])
             self._show()
         return count
@@ -255,7 +256,8 @@ class LiveSegments:
         **changes: object,
     ) -> None:
         """Begin a new active segment behind `sealed`: store, directory, manifest, and only then memory."""
-        self._changing = True
+        manifest, old = self.catalog.following([*sealed, entry], retire=retire, **changes), self.active
+        old.settled = False
         try:
             store = create_segment(self._storage, entry, self.catalog.current.log_id)
             active = ActiveSegment.start(
@@ -267,14 +269,12 @@ class LiveSegments:
                 segment_bytes=self.segment_bytes,
             )
             must_sync(self._storage.sync_directory)
-            self.catalog.install([*sealed, entry], retire=retire, **changes)
+            self.catalog.install(manifest)
         except StorageError:
             self._forget(entry)
-            self._changing = False
+            old.settled = True
             raise
-        self.active = active
-        self._show()
-        self._changing = False
+        self._show(active)
 
     def _forget(self, entry: SegmentEntry) -> None:
         """Remove the files of a segment that did not come to be; what stays is set aside by the next opening."""
@@ -285,7 +285,12 @@ class LiveSegments:
             except StorageError:
                 return
 
-    def _show(self) -> None:
-        """Let readers of this process see the present structure, and let go of what nobody reads any more."""
-        self.present = self.catalog.views.add(View(self.catalog.current, self.active.reader, self.cache))
+    def _show(self, active: ActiveSegment | None = None) -> None:
+        """Let readers of this process see the present structure, and release what no reader uses any more.
+
+        active: the segment to append to from now on. It and its view change together: no interrupt comes between.
+        """
+        active = active or self.active
+        view = self.catalog.views.add(View(self.catalog.current, active.reader, self.cache))
+        self.active, self.present = active, view
         self.catalog.collect()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, NoReturn, Self
 
 from seglog.clock import Clock
 from seglog.config import LogConfig
@@ -156,7 +156,7 @@ class ReadableLog(ABC, Uncopied):
             offset = checked_offset(offset)
         view = self._view_at(offset)
         if not view.manifest.start <= offset < view.active.next_offset:
-            raise OffsetOutOfRange(offset, view.lowest_offset, view.next_offset)
+            self._refuse_to_read(view, offset)
         reader = view.reader_of(offset)
         if offset >= reader.next_offset:  # a gap between two segments
             raise OffsetCompacted(offset, view.next_record(offset))
@@ -166,6 +166,10 @@ class ReadableLog(ABC, Uncopied):
             if error.next_offset < reader.next_offset:
                 raise
             raise OffsetCompacted(offset, view.next_record(offset)) from None  # it stands in a later segment
+
+    def _refuse_to_read(self, view: View, offset: int) -> NoReturn:
+        """Raise why an offset outside a view cannot be read."""
+        raise OffsetOutOfRange(offset, view.lowest_offset, view.next_offset)
 
     def scan(
         self, start: int | None = None, stop: int | None = None, *, on_corrupt: OnCorrupt | None = None

@@ -205,5 +205,3 @@ class Views:
     def renew_guards(self) -> None:
         """In a forked child: another thread of the parent may have held what guards these views."""
         self._guard = threading.Lock()
-        for view in self._held:
-            view.cache.renew_guard()

@@ -5,7 +5,7 @@ Who holds the lock, what is durable and when writing is over is the business of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from seglog.config import MAX_OFFSET
@@ -13,15 +13,18 @@ from seglog.errors import (
     InvalidArgument,
     InvalidType,
     KeyRequired,
+    LogClosed,
     LogPoisoned,
     OffsetConflict,
     OffsetOutOfRange,
+    ReentrantCall,
     StorageError,
 )
 from seglog.format.codec import HEAD_BYTES, encode_headers, record_length
 from seglog.log.compaction import CompactingLog
 from seglog.log.fill import check_widest, fill
-from seglog.log.group import Appended, Draft, Group, checked_row, checked_rows
+from seglog.log.group import Appended, Draft, Group, Wanted, checked_row, checked_rows
+from seglog.log.locked import change
 from seglog.log.pins import pull_back_pins
 from seglog.log.staging import (
     StagedSegment,
@@ -33,6 +36,7 @@ from seglog.log.staging import (
 )
 from seglog.record import (
     Header,
+    Headers,
     Record,
     checked_all,
     checked_bytes,
@@ -54,7 +58,7 @@ class LogWriter(CompactingLog):
 
     # --- appending ----------------------------------------------------------------------------------------------
 
-    def append(
+    def append(  # noqa: PLR0912 - the one call that must be fast: nothing of it is a function of its own
         self,
         value: bytes | None,
         *,
@@ -70,23 +74,34 @@ class LogWriter(CompactingLog):
             length += len(key)
         if value is not None:
             length += len(value)
-        with self._mutex:
-            if self._refusal is not None or self._streaming:
-                self._check_writable()
-            live = self._live
-            active = live.active
-            offset = active.next_offset
-            if expected_offset is not None and checked_offset(expected_offset, "expected_offset") != offset:
-                raise OffsetConflict(expected_offset, offset)
-            try:
-                if live.may_wait and active.hold(row, length):
-                    return offset
-                if offset >= MAX_OFFSET:
-                    self._refuse_offset(offset)
-                self._append(offset, row, length)
-            except BaseException as error:
-                self._after_failure(error)
-                raise
+        if self._flush_records is not None or self._busy:
+            self._refuse_reentry()
+        try:
+            with self._mutex:  # as in `_change`, spelled out: calls take longer
+                if self._inside:
+                    raise ReentrantCall(self.path)
+                self._inside = True
+                try:
+                    live = self._live
+                    active = live.active
+                    if self._refusal is not None or not active.settled:
+                        self._check_writable()
+                    offset = active.next_offset
+                    if expected_offset is not None and checked_offset(expected_offset, "expected_offset") != offset:
+                        raise OffsetConflict(expected_offset, offset)
+                    if live.may_wait and active.hold(row, length):
+                        return offset
+                    if offset >= MAX_OFFSET:
+                        self._refuse_offset(offset)
+                    self._append(offset, row, length)
+                except BaseException as error:
+                    self._after_failure(error)
+                    raise
+                finally:
+                    self._inside = False
+        finally:
+            if self._closing:
+                self._close_now()
         if self._flush_records is not None:
             self._flush_if_due(offset + 1)
         return offset
@@ -94,15 +109,20 @@ class LogWriter(CompactingLog):
     def append_each(self, drafts: Sequence[Draft]) -> list[Appended]:
         """Append what many callers want; see Log.append_each."""
         rows = checked_rows(drafts, needs_keys=self._needs_keys, clock=self._clock)
-        with self._writing():
-            group, before = Group(self._live), self._live.active.next_offset
-            group.append(rows)
-            end = self._live.active.next_offset
-            if self._live.ages and end > before:
-                self._live.note_append()
+        outcomes, before, end = self._append_rows(rows)
         if self._flush_records is not None and end > before:
             self._flush_if_due(end)
-        return group.outcomes
+        return outcomes
+
+    @change
+    def _append_rows(self, rows: list[Wanted | Exception]) -> tuple[list[Appended], int, int]:
+        """Append rows; return what became of each, and the next offsets before and after."""
+        live, before = self._live, self._live.active.next_offset
+        outcomes = Group(live).append(rows)
+        end = live.active.next_offset
+        if live.ages and end > before:
+            live.note_append()
+        return outcomes, before, end
 
     def is_ready(self, length: int) -> bool:
         """Whether an append could begin at once, and would neither roll nor sync; see Log.is_ready."""
@@ -110,7 +130,7 @@ class LogWriter(CompactingLog):
         if self._flush_records is not None or not self._mutex.acquire(blocking=False):
             return False
         try:
-            if self._refusal is not None or self._streaming:
+            if self._refusal is not None or self._inside:
                 return False
             live = self._live
             return live.active.size + length <= self._segment_bytes and not (live.ages and live.age_is_due())
@@ -125,19 +145,23 @@ class LogWriter(CompactingLog):
         value = None if record.value is None else checked_bytes(record.value, "value")
         key, timestamp = checked_key(record.key), checked_timestamp(record.timestamp)
         packed = encode_headers(checked_headers(record.headers))
-        with self._writing():
-            if offset < self._live.active.next_offset:
-                raise OffsetConflict(offset, self._live.active.next_offset)
-            if offset >= MAX_OFFSET:
-                self._refuse_offset(offset)
-            length = record_length(key, packed, value)
-            self._live.check_size(length)
-            if offset > self._live.active.next_offset:
-                self._live.admit_gap(offset)
-            self._append(offset, (timestamp, key, value, packed), length)
+        self._append_at(offset, (timestamp, key, value, packed))
         if self._flush_records is not None:
             self._flush_if_due(offset + 1)
         return offset
+
+    @change
+    def _append_at(self, offset: int, row: Row) -> None:
+        _, key, value, packed = row
+        if offset < self._live.active.next_offset:
+            raise OffsetConflict(offset, self._live.active.next_offset)
+        if offset >= MAX_OFFSET:
+            self._refuse_offset(offset)
+        length = record_length(key, packed, value)
+        self._live.check_size(length)
+        if offset > self._live.active.next_offset:
+            self._live.admit_gap(offset)
+        self._append(offset, row, length)
 
     def _append(self, offset: int, row: Row, length: int) -> None:
         active = self._live.active
@@ -172,31 +196,46 @@ class LogWriter(CompactingLog):
         pairs = checked_headers(headers)
         if limit is not None and checked_offset(limit, "limit") < 0:
             raise InvalidArgument(f"limit is {limit}; it must be a number of bytes, 0 or more")
-        head = record_length(key, encode_headers(pairs), None)
-        with self._writing():
-            self._live.check_size(head)
-            if self._live.active.next_offset >= MAX_OFFSET:
-                self._refuse_offset(self._live.active.next_offset)
-            if self._live.active.size >= self._segment_bytes or self._live.age_is_due():
-                self._live.roll()
-            if self._live.active.size + head > self._live.config.store_limit:
-                self._live.roll()
-            self._streaming = True
-            try:
-                offset = self._live.active.next_offset
-                self._live.active.append_stream(
-                    chunks,
-                    timestamp,
-                    key,
-                    pairs,
-                    record_limit=self._live.config.store_limit - self._live.active.size,
-                    value_limit=limit,
-                )
-            finally:
-                self._streaming = False
-            self._live.note_append()
+        offset = self._append_stream(chunks, timestamp, key, pairs, limit)
         self._flush_if_due(offset + 1)
         return offset
+
+    @change
+    def _append_stream(
+        self, chunks: Iterable[bytes], timestamp: int, key: bytes | None, headers: Headers, limit: int | None
+    ) -> int:
+        head, live = record_length(key, encode_headers(headers), None), self._live
+        live.check_size(head)
+        if live.active.next_offset >= MAX_OFFSET:
+            self._refuse_offset(live.active.next_offset)
+        if live.active.size >= self._segment_bytes or live.age_is_due():
+            live.roll()
+        if live.active.size + head > live.config.store_limit:
+            live.roll()
+        offset = live.active.next_offset
+        live.active.append_stream(
+            self._until_closed(chunks),
+            timestamp,
+            key,
+            headers,
+            record_limit=live.config.store_limit - live.active.size,
+            value_limit=limit,
+        )
+        live.note_append()
+        return offset
+
+    def _until_closed(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the chunks; LogClosed, so that nothing is stored, once this thread has closed the log meanwhile."""
+        for chunk in chunks:
+            self._refuse_closing()
+            yield chunk
+        self._refuse_closing()
+
+    def _refuse_closing(self) -> None:
+        if self._closing:
+            raise LogClosed(f"{self.path}: the log was closed while append_stream took chunks; nothing was stored")
+        if self._refusal is not None:  # in a child that was forked meanwhile
+            raise self._refusal()
 
     def append_batch(self, data: Any) -> range:
         """Append an Arrow table or record batch; see Log.append_batch."""
@@ -207,22 +246,25 @@ class LogWriter(CompactingLog):
         check_widest(self._live, batch)
         if self._needs_keys:
             batch.check_keys()
-        with self._writing():
-            first = self._live.active.next_offset
-            if first + batch.rows > MAX_OFFSET:
-                self._refuse_offset(first + batch.rows - 1)
-            try:
-                fill(self._live, batch)
-            except LogPoisoned:
-                raise
-            except BaseException:
-                if self._live.settled and self._live.active.next_offset != first:
-                    self._undo(first)
-                raise
-            self._live.note_append()
-            offsets = range(first, first + batch.rows)
+        offsets = self._append_batch(batch)
         self._flush_if_due(offsets.stop)
         return offsets
+
+    @change
+    def _append_batch(self, batch: Any) -> range:
+        first = self._live.active.next_offset
+        if first + batch.rows > MAX_OFFSET:
+            self._refuse_offset(first + batch.rows - 1)
+        try:
+            fill(self._live, batch)
+        except LogPoisoned:
+            raise
+        except BaseException:
+            if self._live.settled and self._live.active.next_offset != first:
+                self._undo(first)
+            raise
+        self._live.note_append()
+        return range(first, first + batch.rows)
 
     def _undo(self, first: int) -> None:
         """Take back the segments that a batch had committed before it failed."""
@@ -236,23 +278,27 @@ class LogWriter(CompactingLog):
 
     def publish(self, staged: Sequence[StagedSegment], *, query: str, batch: int) -> range | None:
         """Add whole staged segments to the log in one step; see Log.publish."""
-        query, batch = checked_name(query, "query"), checked_batch(batch)
         staged = checked_all(staged, StagedSegment, "staged")
-        with self._writing():
-            manifest = self._live.catalog.current
-            if manifest.published.get(query, -1) >= batch:
-                must_sync(self._storage.sync_directory)  # who published it may have died just before this
-                return None
-            self._check_admits(staged)
-            return self._live.publish(staged, after_batch(manifest.published, query, batch))
+        return self._publish(staged, checked_name(query, "query"), checked_batch(batch))
+
+    @change
+    def _publish(self, staged: Sequence[StagedSegment], query: str, batch: int) -> range | None:
+        manifest = self._live.catalog.current
+        if manifest.published.get(query, -1) >= batch:
+            must_sync(self._storage.sync_directory)  # a process that published it may have died just before this
+            return None
+        self._check_admits(staged)
+        return self._live.publish(staged, after_batch(manifest.published, query, batch))
 
     def check_staged(self, staged: Sequence[StagedSegment]) -> None:
         """Raise where a segment could not be published; see Log.check_staged."""
-        staged = checked_all(staged, StagedSegment, "staged")
-        with self._writing():
-            self._check_admits(staged)
-            for one in staged:
-                check_staged(self._storage, one)
+        self._check_staged(checked_all(staged, StagedSegment, "staged"))
+
+    @change
+    def _check_staged(self, staged: Sequence[StagedSegment]) -> None:
+        self._check_admits(staged)
+        for one in staged:
+            check_staged(self._storage, one)
 
     def _check_admits(self, staged: Sequence[StagedSegment]) -> None:
         """Raise where the log, whatever the state of the stages, takes no batch or not so many records."""
@@ -263,12 +309,14 @@ class LogWriter(CompactingLog):
 
     def truncate(self, offset: int) -> None:
         """Remove the records from `offset` on; see Log.truncate."""
-        offset = checked_offset(offset)
-        with self._writing():
-            if not self._live.start <= offset <= self._live.active.next_offset:
-                raise OffsetOutOfRange(offset, self._live.start, self._live.active.next_offset)
-            if offset < self._live.active.next_offset:
-                self._truncate(offset)
+        self._truncate_to(checked_offset(offset))
+
+    @change
+    def _truncate_to(self, offset: int) -> None:
+        if not self._live.start <= offset <= self._live.active.next_offset:
+            raise OffsetOutOfRange(offset, self._live.start, self._live.active.next_offset)
+        if offset < self._live.active.next_offset:
+            self._truncate(offset)
 
     def _truncate(self, offset: int) -> None:
         self._live.catalog.ownership.check()
@@ -282,22 +330,22 @@ class LogWriter(CompactingLog):
             raise
         self._durability.advance(offset)
 
+    @change
     def expire(self) -> int:
-        """Let go of what retention no longer keeps; see Log.expire."""
-        with self._writing():
-            return self._live.expire()
+        """Delete what retention no longer keeps; see Log.expire."""
+        return self._live.expire()
 
+    @change
     def repair(self, progress: Progress | None = None) -> RepairReport:
         """Set damage aside and go on with all that is readable; see Log.repair."""
         from seglog.log.check import verify_storage  # noqa: PLC0415 - an operator's call
         from seglog.log.repair import Repair  # noqa: PLC0415 - as above
 
-        with self._writing():
-            self._live.catalog.ownership.check()
-            if not self._live.active.empty:
-                self._live.roll()  # so that damage in it can be salvaged like that of any sealed segment
-            before = self._live.catalog.current.segments
-            report = verify_storage(self._storage, progress)
-            repair = Repair(self._storage, self._live.catalog, self._clock, report).run()
-            self._live.refresh(before)
-            return repair
+        self._live.catalog.ownership.check()
+        if not self._live.active.empty:
+            self._live.roll()  # so that damage in it can be salvaged like that of any sealed segment
+        before = self._live.catalog.current.segments
+        report = verify_storage(self._storage, progress)
+        repair = Repair(self._storage, self._live.catalog, self._clock, report).run()
+        self._live.refresh(before)
+        return repair

@@ -6,17 +6,18 @@ because a record's bytes are written before its entry, and its entry before `nex
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NoReturn, cast
 
 from xxhash import xxh64
 
 from seglog.config import MAX_OFFSET, MAX_STORE_BYTES
-from seglog.errors import LogPoisoned, StorageError
+from seglog.errors import LogPoisoned, LogReadOnly, StorageError
 from seglog.format import filename
 from seglog.format.codec import HEAD_BYTES, NATIVE, encode_headers, record_length, seal_head
 from seglog.format.index import (
@@ -61,6 +62,16 @@ def create_segment(storage: Storage, entry: SegmentEntry, log_id: int, *, span: 
     store.pwrite(StoreHeader(entry.salt, log_id, entry.created, span).encode(), 0)
     must_sync(store.datasync)
     return store
+
+
+class _ParentsFile:
+    """Stands for a file that only the parent process writes."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise LogReadOnly(errno.EPERM, "this file belongs to the process that this one was forked from", self.path)
 
 
 class ActiveSegment:
@@ -440,6 +451,10 @@ class ActiveSegment:
         if self._held:
             self._store.pwrite(self._encoded(self._held)[0], self.reader.size)
         self.datasync()
+
+    def leave_to_parent(self) -> None:
+        """Refuse every write from now on: in a forked child, which shares the files' descriptors with its parent."""
+        self._store = self._index = cast("File", _ParentsFile(self._store.path))
 
     def write_marks(self) -> None:
         """Write the sparse lookups that a sealed segment has; marks behind its end, after a cut, lead nowhere."""

@@ -47,7 +47,7 @@ class SegmentReader:
         self.counted = 0
         self._marks = marks
         self._mend = mend
-        self._mending = threading.Lock()
+        self._mending = threading.RLock()  # a signal handler may read while this thread mends
         self._point = PointReader(store, rules)
         self._decode = rules.codec.decode
         self._salt = rules.salt
