@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import opcode
 import os
-import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -15,46 +13,24 @@ from seglog import LogConfig
 from seglog.testing.crash_states import present
 from seglog.testing.disk import Disk
 from seglog.testing.disk_storage import DiskStorage
+from tests.log.moments import at_moments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Behind these CPython looks whether a signal has come.
-LOOKS = {opcode.opmap[name] for name in ("CALL", "CALL_FUNCTION_EX", "RESUME", "JUMP_BACKWARD")}
 PATIENCE_SECONDS = 5.0
 
 
 def interrupt(call: Callable[[], object], moment: int, within: str = "durability.py") -> bool:
     """Call, and raise KeyboardInterrupt at the given moment within a module; return whether there was one."""
-    seen, struck = 0, False
 
-    def watch(frame: Any, event: str, _: object) -> Any:
-        if event == "call" and not frame.f_code.co_filename.endswith(within):
-            return None
-        frame.f_trace_opcodes = True
-        before = None
+    def handle() -> None:
+        raise KeyboardInterrupt
 
-        def at(frame: Any, event: str, _: object) -> Any:
-            nonlocal seen, before, struck
-            if event == "opcode":
-                looked, before = before in LOOKS, frame.f_code.co_code[frame.f_lasti]
-                seen += looked
-                if looked and seen == moment:
-                    struck = True
-                    raise KeyboardInterrupt
-            return at
-
-        return at
-
-    old = sys.gettrace()
-    sys.settrace(watch)
     try:
-        call()
+        return at_moments(call, {moment}, (within,), handle, raises=True) >= moment
     except KeyboardInterrupt:
-        pass
-    finally:
-        sys.settrace(old)
-    return struck
+        return True
 
 
 def test_an_interrupt_at_any_moment_of_a_sync_leaves_a_log_that_syncs() -> None:

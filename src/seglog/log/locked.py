@@ -221,11 +221,12 @@ class LockedLog(Log):
     def _wait_for(self, next_offset: int) -> None:
         """Return once the records before `next_offset` survive power loss."""
         self._refuse_reentry()
+        me = get_ident()
         try:
-            self._busy.add(get_ident())
+            self._busy.add(me)
             self._durability.wait(next_offset, self._sync_written)
         finally:
-            self._busy.discard(get_ident())
+            self._busy.discard(me)
             if self._closing:
                 self._close_now()
 
@@ -284,15 +285,16 @@ class LockedLog(Log):
         """Close, unless this thread is still in the middle of a call: the outermost one does it."""
         if self._reentered():
             return
+        me = get_ident()
         try:
-            self._busy.add(get_ident())
+            self._busy.add(me)
             with self._mutex:
                 if not self._closed:
                     self._end(self._live)
             if self._interval_sync is not None:
                 self._interval_sync.stop()  # without the mutex, for which it may wait
         finally:
-            self._busy.discard(get_ident())
+            self._busy.discard(me)
 
     def _end(self, live: LiveSegments) -> None:
         try:
@@ -323,13 +325,13 @@ class LockedLog(Log):
 
     def _release(self, live: LiveSegments) -> None:
         """Release the lock, and the files, which close once no reader uses them any more."""
-        self._closed = True
         path = self.path
         self._refusal = lambda: LogClosed(f"{path}: the log is closed; open it again")
         LockedLog._open_writers.discard(self)
         live.cache.clear()
-        self._live = cast("LiveSegments", _Closed(self._refusal))
+        closed = cast("LiveSegments", _Closed(self._refusal))
         self._lock.release()
+        self._live, self._closed = closed, True  # last, so that a call that is interrupted here can be repeated
 
     def remove(self) -> None:
         """Close the log and remove its directory."""

@@ -1,0 +1,98 @@
+"""A signal handler closes a broker, or a topic, in the middle of a call on it: the process ends and nothing is lost."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import seglog
+from seglog import Broker, LogConfig
+from tests.log.moments import at_moments
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MODULES = ("topic/broker.py", "topic/topic.py", "appending.py", "once.py", "groups.py", "consumer.py", "locked.py")
+PATIENCE_SECONDS = 60.0
+
+
+def in_time(work: Callable[[], None]) -> None:
+    """Run in a thread, so that a deadlock fails the test."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_SECONDS)
+    assert not thread.is_alive(), "it hangs"
+    for error in errors:
+        raise error
+
+
+def serve(broker: Broker, acknowledged: list[bytes]) -> None:
+    """Do what a small service does with a broker."""
+    for number in range(2):
+        name = f"topic-{number}"
+        topic = broker.create_topic(name, config=LogConfig(flush_records=1))
+        for turn in range(2):
+            value = b"%d %d" % (number, turn)
+            topic.append(value, once=f"key-{turn}")
+            acknowledged.append(value)
+        with broker.consumer("group", [name]) as consumer:
+            consumer.poll(timeout=0)
+            consumer.commit()
+    broker.delete_topic("topic-0")
+    acknowledged[:] = [value for value in acknowledged if not value.startswith(b"0")]
+    broker.sync()
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["closes and exits", "closes"])
+def test_a_handler_closes_a_broker_at_any_moment(ends: bool) -> None:
+    def story() -> None:
+        last = at_moments(lambda: serve(Broker(seglog.MemoryStorage()), []), (), MODULES, lambda: None)
+        for moment in range(1, last, 5):
+            storage = seglog.MemoryStorage()
+            broker = Broker(storage)
+            acknowledged: list[bytes] = []
+
+            def handle(broker: Broker = broker) -> None:
+                broker.close()
+                if ends:
+                    raise SystemExit
+
+            try:
+                at_moments(lambda b=broker, a=acknowledged: serve(b, a), {moment}, MODULES, handle, raises=ends)  # type: ignore[misc]
+            except (SystemExit, seglog.LogClosed):
+                pass
+            with Broker(storage) as again:
+                names = again.topics()
+                kept = [record.value for name in names for record in again.topic(name).scan()]
+                assert not again.failed
+            gone = [value for value in acknowledged if b"topic-%c" % value[0] not in [n.encode() for n in names]]
+            assert set(kept) >= set(acknowledged) - set(gone), f"at moment {moment}"
+            assert len(kept) <= len(acknowledged) + 1
+
+    in_time(story)
+
+
+def test_an_append_from_within_the_append_of_the_same_key_is_refused() -> None:
+    with Broker(seglog.MemoryStorage()) as broker:
+        topic = broker.create_topic("orders")
+
+        def headers() -> Any:
+            topic.append(b"inner", once="key")
+            yield "a", b"b"
+
+        def story() -> None:
+            with pytest.raises(seglog.ReentrantCall):
+                topic.append_stream((bytes([topic.append(b"inner", once="key").offset]) for _ in range(1)), once="key")
+
+        in_time(story)
+        assert list(topic.scan()) == []
