@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from weakref import WeakMethod
 
-from seglog.errors import LogPoisoned, SeglogError
+from seglog.errors import LogClosed, LogPoisoned, SeglogError
 
 LOOK_AGAIN_SECONDS = 1.0  # an interrupt may keep one from waking the next
 
@@ -68,7 +68,7 @@ class Durability:
             while self.durable_offset < next_offset:
                 if self._takes(me) and self._lead(sync_written) < next_offset:
                     return
-        except SeglogError:
+        except LogClosed:
             if self.durable_offset < next_offset:  # else another thread, which closed the log, has synced it meanwhile
                 raise
         finally:

@@ -312,8 +312,9 @@ class LockedLog(Log):
         """Put everything that was appended on the disk."""
         if self._refusal is None and live.settled:
             try:
-                live.active.write_buffer()
-                live.active.datasync()
+                if live.active.next_offset > self._durability.durable_offset:
+                    live.active.write_buffer()
+                    live.active.datasync()
                 live.catalog.ownership.check()
             except LogPoisoned as error:
                 self._poison(error)

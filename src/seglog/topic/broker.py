@@ -14,10 +14,11 @@ Locks, in the order in which they are taken: `_structure` (creating, altering, d
 from __future__ import annotations
 
 import errno
+import functools
 import threading
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from seglog.clock import Clock, system_clock
 from seglog.errors import (
@@ -41,7 +42,7 @@ from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
     from seglog.config import LogConfig, Retention
@@ -49,6 +50,25 @@ if TYPE_CHECKING:
     from seglog.log.log import Log
     from seglog.storage import Storage
     from seglog.topic.groups.consumer import Consumer, Start
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def _closes(
+    method: Callable[Concatenate[Broker, Arguments], Result],
+) -> Callable[Concatenate[Broker, Arguments], Result]:
+    """Let a method that takes the broker's locks close the broker as it ends, if `close` was called meanwhile."""
+
+    @functools.wraps(method)
+    def call(broker: Broker, /, *args: Arguments.args, **options: Arguments.kwargs) -> Result:
+        try:
+            return method(broker, *args, **options)
+        finally:
+            if broker._closing:
+                broker.close()
+
+    return call
 
 
 class Broker(Inheritable, Uncopied):
@@ -80,6 +100,7 @@ class Broker(Inheritable, Uncopied):
         self._failed: dict[str, SeglogError] = {}
         self._coming: str | None = None  # what is being created: nobody's yet, though it may be there already
         self._closed = False
+        self._closing = False  # `close` was called in the middle of a call, which closes the broker as it ends
         refuse_other(self._storage, mode)
         with ExitStack() as resources:
             open_offsets = open_to_write if mode == "a" else open_to_read
@@ -102,6 +123,7 @@ class Broker(Inheritable, Uncopied):
         self._check_open()
         return [name for name in description.below(self._storage) if is_name(name) and name != self._coming]
 
+    @_closes
     def topic(self, name: str) -> Topic:
         """Return a topic, opened as the broker is; the same object until it is closed or deleted.
 
@@ -122,6 +144,7 @@ class Broker(Inheritable, Uncopied):
         topic = self._open.get(checked_text(name, "name"))
         return None if topic is None or topic.closed or self._mode == "r" else topic
 
+    @_closes
     def create_topic(self, name: str, *, partitions: int = 1, config: LogConfig | None = None) -> Topic:
         """Create a topic, durably, and return it. TopicExists, and what `Topic.create` raises.
 
@@ -142,12 +165,14 @@ class Broker(Inheritable, Uncopied):
                 self._coming = None
             return created
 
+    @_closes
     def alter_retention(self, name: str, retention: Retention) -> None:
         """Give every partition of a topic another retention, for good; see Topic.alter_retention. TopicNotFound."""
         with self._structure:
             self._check_writable("alter_retention")
             self.topic(name).alter_retention(retention)
 
+    @_closes
     def delete_topic(self, name: str) -> None:
         """Delete a topic with its records and its committed offsets; durable when it returns. TopicNotFound.
 
@@ -284,19 +309,17 @@ class Broker(Inheritable, Uncopied):
     @property
     def failed(self) -> dict[str, SeglogError]:
         """The topics that could not be opened when last tried, and why."""
-        with self._guard:
-            return dict(self._failed)
+        return dict(self._failed)
 
     @property
     def poisoned(self) -> dict[str, LogPoisoned]:
         """The logs that take nothing more until they are opened anew, by the names of `logs`, and why."""
         found = {OFFSETS: self._offsets.failure}
-        with self._guard:
-            topics = [*self._open.items()]
-        for name, topic in topics:
+        for name, topic in [*self._open.items()]:
             found |= {f"{name}/{number}": topic.partition(number).failure for number in range(topic.partitions)}
         return {name: failure for name, failure in found.items() if failure is not None}
 
+    @_closes
     def sync(self) -> None:
         """Make everything that was appended and committed so far durable."""
         with self._guard:
@@ -308,6 +331,9 @@ class Broker(Inheritable, Uncopied):
 
     def close(self) -> None:
         """Close every topic and the groups (each syncs); all are closed even if one fails. Twice is harmless."""
+        if self._structure._is_owned() or self._guard._is_owned():  # type: ignore[attr-defined] # as Condition asks it
+            self._closing = True  # a signal handler's: the call that it interrupts closes the broker as it ends
+            return
         with self._structure:
             with self._guard:
                 self._closed = True

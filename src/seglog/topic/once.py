@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xxhash import xxh64_intdigest
 
-from seglog.errors import InvalidArgument, InvalidType, OnceConflict, SeglogError
+from seglog.errors import InvalidArgument, InvalidType, OnceConflict, ReentrantCall, SeglogError
 from seglog.forks import Inheritable
 from seglog.record import checked_headers
 
@@ -192,16 +192,18 @@ class OnceMemory(Inheritable):
     def _enter_child(self) -> None:
         self._guard = threading.RLock()
         self._freed = threading.Condition(self._guard)
-        self._busy: set[str] = set()  # of threads of this process
+        self._busy: dict[str, int] = {}  # key -> the thread of this process that is at work with it
 
     @contextmanager
     def alone(self, once: str) -> Iterator[tuple[Share, ...]]:
         """Wait until nobody else is at work with this key, keep others out, and give what is stored of it."""
         with self._guard:
             while once in self._busy:
+                if self._busy[once] == threading.get_ident():  # a signal handler, or an iterable of chunks
+                    raise ReentrantCall(f"the append with once={once!r}")
                 self._freed.wait()
             stored = self._stored(once)
-            self._busy.add(once)
+            self._busy[once] = threading.get_ident()
         try:
             yield stored
         except Exception:
@@ -211,7 +213,7 @@ class OnceMemory(Inheritable):
             raise
         finally:
             with self._guard:
-                self._busy.discard(once)
+                self._busy.pop(once, None)
                 self._freed.notify_all()
 
     def is_ready(self, once: str) -> bool:
