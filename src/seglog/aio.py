@@ -1,8 +1,11 @@
 """The same log for asyncio: `async with await seglog.aio.open(path) as log`.
 
 Appends of many tasks are written together by one thread, and under a flush policy share one sync, so that a task
-waits about as long as the medium takes, not as long as all the others. Reading runs on threads; the event loop is
+waits about as long as the disk takes, not as long as all the others. Reading runs on threads; the event loop is
 never held.
+
+What writes and what closes are callbacks, no tasks: a program that cancels all tasks, as asyncio.run does at its end,
+does not cancel them.
 """
 
 from __future__ import annotations
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
+Waiting = tuple[Draft, asyncio.Future[int]]
+"""What is to be appended, and the future of the task that waits for its offset."""
+
 SPOOL_BYTES = 1024 * 1024
 SCAN_RECORDS = 256
 
@@ -55,10 +61,10 @@ class AsyncLog(Uncopied):
     def __init__(self, log: Log) -> None:
         self.log = log
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="seglog-append")
-        self._waiting: list[tuple[Draft, asyncio.Future[int]]] = []
-        self._task: asyncio.Task[None] | None = None
+        self._waiting: list[Waiting] = []
+        self._loop: asyncio.AbstractEventLoop | None = None  # the one in which writing is under way
         self._closed = False
-        self._closing: asyncio.Task[None] | None = None
+        self._closing: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -83,31 +89,39 @@ class AsyncLog(Uncopied):
         self._check_open()
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append((Draft(value, key, timestamp, headers, expected_offset), future))
-        if self._task is None:
-            self._task = asyncio.create_task(self._write_waiting())
+        if not self._is_writing():
+            self._loop = asyncio.get_running_loop()
+            self._loop.call_soon(self._write_waiting)  # together with what other tasks append by then
         return await future
 
     def _check_open(self) -> None:
         if self._closed:
             raise LogClosed(f"{self.log.path}: the log is closed; open it again")
 
-    async def _write_waiting(self) -> None:
-        """Hand everything that waits to the writing thread, again and again until nothing does."""
-        try:
-            while self._waiting:
-                batch, self._waiting = [one for one in self._waiting if not one[1].cancelled()], []
-                results = await asyncio.get_running_loop().run_in_executor(
-                    self._writer, self._append_each, [draft for draft, _ in batch]
-                )
-                for (_, future), result in zip(batch, results, strict=True):
-                    if future.cancelled():
-                        continue
-                    if isinstance(result, BaseException):
-                        future.set_exception(result)
-                    else:
-                        future.set_result(result)
-        finally:
-            self._task = None
+    def _is_writing(self) -> bool:
+        return self._loop is not None and not self._loop.is_closed()
+
+    def _write_waiting(self) -> None:
+        """Give everything that waits to the writing thread; called again when that is written, until nothing waits."""
+        waiting, self._waiting, self._loop = self._waiting, [], None
+        batch = [one for one in waiting if not one[1].done() and not one[1].get_loop().is_closed()]
+        if batch:
+            self._loop = asyncio.get_running_loop()
+            drafts = [draft for draft, _ in batch]
+            writing = self._loop.run_in_executor(self._writer, self._append_each, drafts)
+            writing.add_done_callback(partial(self._written, batch))
+        elif self._closing is not None:
+            self._close_log(self._closing)
+
+    def _written(self, batch: list[Waiting], writing: asyncio.Future[Sequence[Appended | BaseException]]) -> None:
+        for (_, future), result in zip(batch, writing.result(), strict=True):
+            if future.done():  # its task was cancelled
+                continue
+            if isinstance(result, BaseException):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+        self._write_waiting()
 
     def _append_each(self, drafts: list[Draft]) -> Sequence[Appended | BaseException]:
         try:
@@ -222,17 +236,23 @@ class AsyncLog(Uncopied):
         A cancelled call stops waiting; the log is closed all the same.
         """
         self._closed = True
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close())
+        if self._closing is None or self._closing.get_loop().is_closed():
+            self._closing = asyncio.get_running_loop().create_future()
+            if not self._is_writing():
+                self._write_waiting()
         await asyncio.shield(self._closing)
 
-    async def _close(self) -> None:
-        if self._task is not None:
-            await asyncio.wait([self._task])
-        try:
-            await asyncio.get_running_loop().run_in_executor(self._writer, self.log.close)
-        finally:
-            self._writer.shutdown(wait=False)
+    def _close_log(self, closing: asyncio.Future[None]) -> None:
+        ended = asyncio.get_running_loop().run_in_executor(self._writer, self.log.close)
+        ended.add_done_callback(partial(self._ended, closing))
+
+    def _ended(self, closing: asyncio.Future[None], ended: asyncio.Future[None]) -> None:
+        self._writer.shutdown(wait=False)
+        error = ended.exception()
+        if error is None:
+            closing.set_result(None)
+        else:
+            closing.set_exception(error)
 
 
 def _take(records: Iterator[Record], most: int) -> list[Record]:

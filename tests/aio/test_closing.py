@@ -22,6 +22,16 @@ def run(story: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(story, DEADLINE_SECONDS))
 
 
+def run_alone(story: Coroutine[Any, Any, None]) -> None:
+    """As `run`, without a task around the story."""
+
+    async def timed() -> None:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            await story
+
+    asyncio.run(timed())
+
+
 async def several(*pieces: bytes) -> AsyncIterator[bytes]:
     for piece in pieces:
         await asyncio.sleep(0)
@@ -143,3 +153,66 @@ def test_a_cancelled_close_closes_all_the_same_and_the_next_one_waits_for_it(pla
             assert again.next_offset == 1
 
     run(story())
+
+
+async def cancel_all() -> None:
+    """Cancel every other task, as programs do that end, and wait for them."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+def test_a_program_that_cancels_all_its_tasks_can_close_the_log(place: Any) -> None:
+    async def story() -> None:
+        log = await seglog.aio.open(place)
+        slow = Slow(log)
+        appends = [asyncio.create_task(log.append(b"%d" % number)) for number in range(3)]
+        await asyncio.to_thread(slow.entered.wait)
+        closing = asyncio.create_task(log.close())
+        await asyncio.sleep(0)
+        await cancel_all()
+        assert closing.cancelled()
+        assert all(append.cancelled() for append in appends)
+        slow.go_on.set()
+        await log.close()
+        await log.close()
+        async with await seglog.aio.open(place) as again:
+            assert again.next_offset in (1, 3)
+
+    run_alone(story())
+
+
+def test_an_append_returns_whatever_other_tasks_are_cancelled(place: Any) -> None:
+    async def story() -> None:
+        async with await seglog.aio.open(place) as log:
+            slow = Slow(log)
+            append = asyncio.create_task(log.append(b"v"))
+            await asyncio.to_thread(slow.entered.wait)
+            for task in asyncio.all_tasks() - {asyncio.current_task(), append}:
+                task.cancel()
+            slow.go_on.set()
+            assert await append == 0
+
+    run_alone(story())
+
+
+def test_a_log_left_open_by_one_event_loop_can_be_used_and_closed_in_another(place: Any) -> None:
+    logs: list[Any] = []
+
+    async def leave() -> None:
+        logs.append(await seglog.aio.open(place))
+        logs.append(Slow(logs[0]))
+        tasks.extend(asyncio.create_task(logs[0].append(b"%d" % number)) for number in range(2))
+        await asyncio.to_thread(logs[1].entered.wait)
+
+    async def go_on() -> None:
+        logs[1].go_on.set()
+        assert await logs[0].append(b"later") in (1, 2)
+        await logs[0].close()
+
+    tasks: list[Any] = []
+    run_alone(leave())
+    run_alone(go_on())
+    with seglog.open(place) as log:
+        assert log.read(log.next_offset - 1).value == b"later"

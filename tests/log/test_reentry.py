@@ -116,7 +116,7 @@ def test_a_handler_that_calls_the_log_at_any_moment_of_a_change_destroys_nothing
             ledger.log.close()
             assert ledger.content() == ledger.acknowledged, f"at moment {moment}"
             refused += ledger.refused
-            moment += 3
+            moment += 5
 
     in_time(story)
     assert refused, "no handler came in the middle of a change"
@@ -144,7 +144,7 @@ def test_a_handler_that_closes_and_exits_at_any_moment_loses_nothing(config: str
             assert kept.items() >= ledger.acknowledged.items(), f"at moment {moment}"
             assert list(kept) == list(range(len(kept)))
             assert len(kept) <= len(ledger.acknowledged) + 3, f"at moment {moment}"  # at most what was under way
-            moment += 2
+            moment += 5
         assert moment > 100, "nothing was interrupted at all"
 
     in_time(story)
@@ -155,7 +155,7 @@ def test_a_handler_that_only_closes_lets_the_interrupted_call_end(config: str) -
     def story() -> None:
         last = at_moments(Ledger(CONFIGS[config]).work, (), MODULES, lambda: None)
         assert last > 100
-        for moment in range(1, last, 3):
+        for moment in range(1, last, 5):
             ledger = Ledger(CONFIGS[config])
             with suppress(seglog.LogClosed):  # the next call
                 at_moments(ledger.work, {moment}, MODULES, ledger.log.close)

@@ -234,7 +234,7 @@ def test_26_a_durable_reader_never_sees_an_unsynced_record(scene: Any, step: str
             seen = [record.offset for record in reader.scan()]
             assert len(seen) <= log.durable_offset
             assert reader.next_offset <= log.durable_offset
-            with pytest.raises(seglog.OffsetOutOfRange):
+            with pytest.raises(seglog.NotDurableYet):
                 reader.read(log.durable_offset)
             if number % 3 == 2:
                 log.sync()

@@ -59,7 +59,7 @@ def serve(broker: Broker, acknowledged: list[bytes]) -> None:
 def test_a_handler_closes_a_broker_at_any_moment(ends: bool) -> None:
     def story() -> None:
         last = at_moments(lambda: serve(Broker(seglog.MemoryStorage()), []), (), MODULES, lambda: None)
-        for moment in range(1, last, 5):
+        for moment in range(1, last, 31):
             storage = seglog.MemoryStorage()
             broker = Broker(storage)
             acknowledged: list[bytes] = []

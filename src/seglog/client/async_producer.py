@@ -70,14 +70,19 @@ class AsyncProducer(Uncopied):
         self._tally.sent += 1
         if self._outbox.is_full:
             self._now.set()
-        if self._task is None:
-            self._task = asyncio.create_task(self._run())
+        self._begin()
         return future
+
+    def _begin(self) -> None:
+        """Have what waits sent, by a new task if there is none, or if a program has cancelled it with all others."""
+        if self._outbox and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._run())
 
     async def flush(self) -> None:
         """Wait until everything that was sent is stored or has failed; raise the first failure since the last flush."""
         self._hurry = goal = self._tally.sent
         self._now.set()
+        self._begin()
         async with self._settled:
             await self._settled.wait_for(lambda: self._tally.done >= goal)
         self._tally.raise_failure()

@@ -104,6 +104,10 @@ class Appends:
                     results = await self._writers.run(partial(_call_all, entries))
                 except Exception as error:  # noqa: BLE001 - no thread to be had: those who wait are told
                     results = [error] * len(entries)
+                except asyncio.CancelledError:
+                    _cancel(entry.future for entry in (*entries, *line.entries))
+                    line.entries.clear()
+                    raise
                 self._appended(place)
                 for entry, result in zip(entries, results, strict=True):
                     self._settle(line, entry, result)
@@ -139,6 +143,10 @@ class Appends:
                     failure = await self._syncers.run(partial(_failure_of, line.log.sync))
                 except Busy as error:
                     failure = error
+                except asyncio.CancelledError:
+                    _cancel(future for _, future in (*waiting, *line.unsynced))
+                    line.unsynced.clear()
+                    raise
                 self._appended(line.place)
                 for result, future in waiting:
                     if future.done():
@@ -154,6 +162,12 @@ class Appends:
         """Wait for what is under way."""
         for workers in (self._batches, self._writers, self._syncers):
             workers.close()
+
+
+def _cancel(futures: Iterable[asyncio.Future[Any]]) -> None:
+    """End the waits of requests whose outcome will not be known: the task that would settle them was cancelled."""
+    for future in futures:
+        future.cancel()
 
 
 def _call_all(entries: list[_Entry]) -> list[Any]:
