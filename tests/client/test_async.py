@@ -180,3 +180,19 @@ def test_closing_ends_the_tries(run: Callable[..., None]) -> None:
 def test_a_bad_argument_is_refused_at_once(kind: Any, wrong: dict[str, Any]) -> None:
     with pytest.raises(seglog.InvalidArgument):
         kind(**wrong)
+
+
+def test_a_producer_whose_task_was_cancelled_with_all_others_still_sends_what_waits(url: str, name: str) -> None:
+    async def story() -> None:
+        async with seglog.AsyncClient(url) as client, asyncio.timeout(30):
+            await client.create_topic(name)
+            producer = client.producer(name, linger=60)
+            sent = [await producer.send(b"%d" % number) for number in range(3)]
+            await asyncio.sleep(0)  # its task begins
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+            await asyncio.sleep(0)
+            await producer.close()
+            assert [(await one)[1] for one in sent] == [0, 1, 2]
+
+    asyncio.run(story())
