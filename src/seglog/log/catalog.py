@@ -90,7 +90,7 @@ class Catalog:
         """
         changes = self.current.after_cut(end)
         try:
-            self.install(self.current.segments, **changes)
+            self.install(self.following(self.current.segments, **changes))
         except StorageError:
             self.current = replace(self.current, **changes)
 
