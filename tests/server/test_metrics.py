@@ -42,9 +42,25 @@ def test_buffers_are_empty_when_nothing_is_under_way(http):
         assert found[name,] == 0
 
 
+def test_many_groups_make_neither_long_figures_nor_many_series(http, topic):
+    names = [topic(partitions=40) for _ in range(2)]
+    offsets = {"offsets": {name: {str(number): 0 for number in range(40)} for name in names}}
+    groups = [f"g-{names[0]}-{number}" for number in range(40)]
+    for group in groups:
+        assert http.post(f"/groups/{group}/offsets", json=offsets).status_code == 204
+    text = http.get("/metrics").text
+    assert 1000 < text.count("seglog_group_lag{") < 2200
+    assert int(float(text.partition("\nseglog_groups ")[2].split()[0])) >= len(groups)
+    assert int(float(text.partition("\nseglog_groups_left_out ")[2].split()[0])) > 0
+    for group in groups:
+        http.delete(f"/groups/{group}")
+
+
 def test_the_server_is_ready_and_well(http):
     assert http.get("/ready").json() == {"status": "ready"}
-    assert http.get("/health").json() == {"status": "ok", "failures": []}
+    health = http.get("/health").json()
+    assert health.pop("free_bytes") > 0
+    assert health == {"status": "ok", "failures": []}
 
 
 def test_a_topic_that_cannot_be_opened_is_named_and_the_others_are_served(serve_with):

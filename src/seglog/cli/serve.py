@@ -42,7 +42,11 @@ Prints the token on stdout, once: the file keeps only what it is recognised by. 
 TOPIC=admin (which includes the others); * stands for every topic. Start the server with --tokens FILE; it reads the
 file when it starts.
 
-    {"tokens": [{"name": "billing", "sha256": "<of the token>", "rights": {"orders": ["read"], "*": ["admin"]}}]}"""
+    {"tokens": [{"name": "billing", "sha256": "<of the token>", "rights": {"orders": ["read"], "*": ["admin"]},
+                 "groups": ["billing", "billing-*"]}]}
+
+"groups" may be left out. A consumer group that a token owns is used by its owners and by `*=admin` only; any other by
+all who may read the topics that it reads."""
 
 
 def _path(text: str | None) -> Path | None:
@@ -113,7 +117,7 @@ def _token(args: Args) -> int:
             checked_name(topic, "topic")
         rights.setdefault(topic, []).append(word)
     try:
-        token, entry = new_token(args.name, rights)
+        token, entry = new_token(args.name, rights, args.group or ())
     except ValueError as error:
         raise InvalidArgument(str(error)) from error
     entries = []
@@ -170,11 +174,18 @@ COMMANDS = (
             argument("file", type=File(), help="the file of tokens; created if it does not exist"),
             argument("name", help="whose token it is"),
             argument("rights", metavar="TOPIC=RIGHT", nargs=-1, help="what it allows"),
+            option(
+                "--group",
+                multiple=True,
+                metavar="NAME",
+                help="a consumer group that only this token may use; NAME* for all that begin so; repeatable",
+            ),
         ],
         story=_TOKENS_STORY,
         examples=[
             "seglog token tokens.json billing orders=read invoices=write",
             "seglog token tokens.json ops '*=admin'",
+            "seglog token tokens.json search 'orders=read' --group 'search-*'",
         ],
     ),
 )

@@ -1,10 +1,12 @@
 """Who may do what: bearer tokens with rights per topic. Pure but for reading the file.
 
     {"tokens": [{"name": "billing", "sha256": "<64 hex digits of the token's SHA-256>",
-                 "rights": {"orders": ["read"], "invoices": ["read", "write"], "*": ["admin"]}}]}
+                 "rights": {"orders": ["read"], "invoices": ["read", "write"], "*": ["admin"]},
+                 "groups": ["billing", "billing-*"]}]}
 
 The file holds no token, only what one can be recognised by. "*" means every topic; admin includes write and read,
-write does not include read.
+write does not include read. "groups" may be left out: names of consumer groups that the token owns, or what they begin
+with, before a "*". A group that some token owns is used by its owners only.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any, Literal
 
 from seglog.errors import ConfigError, Forbidden, Unauthorized
 from seglog.format.foreign import UNREADABLE
+from seglog.topic.names import is_name
 
 Right = Literal["read", "write", "admin"]
 RIGHTS: tuple[Right, ...] = ("read", "write", "admin")
@@ -29,10 +32,15 @@ TOKEN_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody who may do some things. rights: topic, or "*", -> what."""
+    """Who sends a request. rights: topic, or "*", -> what it may do; groups: the names of the groups that it owns."""
 
     name: str
     rights: Mapping[str, frozenset[Right]]
+    groups: tuple[str, ...] = ()
+
+    def owns(self, group: str) -> bool:
+        """Whether a consumer group belongs to this caller."""
+        return any(_names(pattern, group) for pattern in self.groups)
 
     def may(self, right: Right, topic: str) -> bool:
         """Whether the caller has a right on a topic."""
@@ -73,6 +81,10 @@ class Access:
         except UNREADABLE as error:
             raise ConfigError(f"{path} is no file of tokens ({error}); `seglog token --help` shows one") from error
 
+    def is_owned(self, group: str) -> bool:
+        """Whether a consumer group belongs to some token."""
+        return any(caller.owns(group) for caller in (self._callers or {}).values())
+
     @property
     def asks(self) -> bool:
         """Whether a token is needed."""
@@ -92,24 +104,38 @@ class Access:
         return found[0]
 
 
-def new_token(name: str, rights: Mapping[str, Iterable[str]]) -> tuple[str, dict[str, Any]]:
-    """Return a new token, and the entry that goes into the file."""
+def new_token(name: str, rights: Mapping[str, Iterable[str]], groups: Iterable[str] = ()) -> tuple[str, dict[str, Any]]:
+    """Return a new token, and the entry that goes into the file; ValueError for rights or groups that are none."""
     token = secrets.token_urlsafe(TOKEN_BYTES)
     given = {topic: sorted(words) for topic, words in rights.items()}
     _rights(given)  # so that nothing is made that cannot be read
-    return token, {"name": name, "sha256": hashlib.sha256(token.encode()).hexdigest(), "rights": given}
+    entry = {"name": name, "sha256": hashlib.sha256(token.encode()).hexdigest(), "rights": given}
+    owned = _groups(list(groups))
+    return token, {**entry, "groups": list(owned)} if owned else entry
 
 
 def _callers(values: Any) -> Iterable[tuple[bytes, Caller]]:
     if set(values) != {"tokens"}:
         raise ValueError('it must hold "tokens" and nothing else')
     for entry in values["tokens"]:
-        if set(entry) != {"name", "sha256", "rights"}:
-            raise ValueError('an entry has "name", "sha256" and "rights"')
+        if set(entry) - {"groups"} != {"name", "sha256", "rights"}:
+            raise ValueError('an entry has "name", "sha256", "rights" and, if it owns groups, "groups"')
         digest = bytes.fromhex(entry["sha256"])
         if len(digest) != hashlib.sha256().digest_size:
             raise ValueError(f"the sha256 of {entry['name']!r} is not 64 hex digits")
-        yield digest, Caller(str(entry["name"]), _rights(entry["rights"]))
+        yield digest, Caller(str(entry["name"]), _rights(entry["rights"]), _groups(entry.get("groups", [])))
+
+
+def _groups(values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list) or not all(
+        isinstance(one, str) and is_name(one.removesuffix("*")) for one in values
+    ):
+        raise ValueError('"groups" must be a list of names of groups, or of what they begin with before a *')
+    return tuple(values)
+
+
+def _names(pattern: str, group: str) -> bool:
+    return group.startswith(pattern[:-1]) if pattern.endswith("*") else group == pattern
 
 
 def _rights(values: Mapping[str, Iterable[str]]) -> dict[str, frozenset[Right]]:

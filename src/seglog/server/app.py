@@ -14,11 +14,12 @@ from seglog.server.answers import Budget
 from seglog.server.appends import Appends
 from seglog.server.guard import Guard
 from seglog.server.metrics import Metrics
-from seglog.server.operations import Endpoint, Operation
+from seglog.server.operations import PROTECTING, Endpoint, Operation
 from seglog.server.problems import HttpProblem, problem
 from seglog.server.routes import OPERATIONS
 from seglog.server.services import DEFAULT_TOPIC, Services
 from seglog.server.settings import Settings
+from seglog.server.space import Space
 from seglog.server.spool import Spool
 from seglog.server.waiting import Waiting
 from seglog.server.workers import Workers
@@ -57,6 +58,7 @@ def services_of(broker: Broker, settings: Settings) -> Services:
         groups=Workers("group", SLOW_THREADS, limits.connections),
         care=Workers("care", SLOW_THREADS, limits.calls),
         metrics=Metrics(),
+        space=Space(broker.free_bytes),
     )
     services.metrics.watch(services)
     return services
@@ -80,4 +82,5 @@ def app_of(services: Services) -> ASGIApp:
 async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
     """Tell of a path that leads nowhere."""
     answer = problem(HttpProblem(404, "there is nothing at this path; /openapi.json tells what there is"))
+    answer.raw_headers.extend(PROTECTING)
     await answer(scope, receive, send)

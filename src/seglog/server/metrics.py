@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from seglog.errors import SeglogError
 if TYPE_CHECKING:
     from seglog.server.services import Services
 
+MOST_GROUP_SERIES = 2000  # callers choose the names of groups, and each series takes memory of Prometheus as well
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 
 
@@ -23,6 +24,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._services: Services | None = None
         self._requests = Counter(
             "seglog_requests", "Requests answered.", ["operation", "status"], registry=self.registry
         )
@@ -40,10 +42,11 @@ class Metrics:
         self._bytes = Counter("seglog_appended_bytes", "Bytes of bodies appended.", ["topic"], registry=self.registry)
         # A figure of some labels is looked up once: that takes longer than to count.
         self._requests_of, self._seconds_of = cache(self._requests.labels), cache(self._seconds.labels)
-        self._records_of, self._bytes_of = cache(self._records.labels), cache(self._bytes.labels)
+        self._appended_of: dict[str, tuple[Counter, Counter]] = {}
 
     def watch(self, services: Services) -> None:
         """Let the figures of logs and buffers be told as well."""
+        self._services = services
         self.registry.register(_Standing(services))
 
     def answered(self, operation: str, status: int, seconds: float) -> None:
@@ -57,11 +60,23 @@ class Metrics:
 
     def appended(self, topic: str, records: int, size: int) -> None:
         """Count what was appended."""
-        self._records_of(topic).inc(records)
-        self._bytes_of(topic).inc(size)
+        found = self._appended_of.get(topic)
+        if found is None:
+            found = self._appended_of[topic] = self._records.labels(topic), self._bytes.labels(topic)
+        found[0].inc(records)
+        found[1].inc(size)
+
+    def forget_all_but(self, topics: Iterable[str]) -> None:
+        """Drop the figures of topics that were deleted: each new name would else add some for good."""
+        for topic in set(self._appended_of).difference(topics):
+            self._appended_of.pop(topic, None)
+            self._records.remove(topic)
+            self._bytes.remove(topic)
 
     def text(self) -> bytes:
         """Return all figures in Prometheus' text format; looks at every log."""
+        if self._services is not None:
+            self.forget_all_but(self._services.broker.topics())
         return generate_latest(self.registry)
 
 
@@ -82,6 +97,7 @@ class _Standing:
             "seglog_spool_disk_bytes": ("Bytes of bodies under way in files.", services.spool.disk),
             "seglog_answer_bytes": ("Bytes of answers under way.", services.answers.held),
             "seglog_tails": ("Live tails.", services.tails),
+            "seglog_free_bytes": ("Bytes that are free where the topics are.", services.space.free_bytes()),
         }
         for name, (about, value) in gauges.items():
             yield GaugeMetricFamily(name, about, value=value)
@@ -112,13 +128,22 @@ class _Standing:
         )
         members = GaugeMetricFamily("seglog_group_members", "Members of a group.", labels=["group"])
         groups = self._services.broker.groups
-        for name in groups.names():
+        names, series, left_out = groups.names(), 0, 0
+        for name in names:
+            if series >= MOST_GROUP_SERIES:
+                left_out += 1
+                continue
             with suppress(SeglogError):
                 state = groups.describe(name)
                 members.add_metric([name], len(state.members))
                 for (topic, number), records in state.lag.items():
                     lag.add_metric([name, topic, str(number)], records)
+                series += 1 + len(state.lag)
         yield from (lag, members)
+        yield GaugeMetricFamily("seglog_groups", "Consumer groups.", value=len(names))
+        yield GaugeMetricFamily(
+            "seglog_groups_left_out", "Groups without figures here: there are too many.", value=left_out
+        )
 
     def _housekeeping(self) -> Iterator[Metric]:
         failures = GaugeMetricFamily(

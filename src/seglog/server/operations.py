@@ -23,6 +23,7 @@ from seglog.server.access import EVERY, NOBODY, RIGHTS, Caller
 from seglog.server.parameters import Parameter, read_query
 from seglog.server.problems import HttpProblem, problem, status_of
 from seglog.server.spool import Body
+from seglog.topic.root import OFFSETS
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("seglog.server")
 
 JSON_BYTES = 1024 * 1024
+# A record's value is whatever its writer chose: no browser may guess what it is, nor load it into a page of others.
+PROTECTING = ((b"x-content-type-options", b"nosniff"), (b"cross-origin-resource-policy", b"same-origin"))
+PAGES = frozenset({"page", "console"})  # the only operations that a link on a page of others may open
+GROUP_WRITES = frozenset({"join", "commit"})
 ANYTHING = "*/*"
 Needs = Literal["nothing", "token", "read", "write", "admin"]
 Model = TypeVar("Model", bound=BaseModel)
@@ -146,6 +151,7 @@ class Endpoint:
             response = problem(error)
         if scope["method"] == "HEAD" and isinstance(response, StreamingResponse):
             response = Response(None, response.status_code, response.headers)  # the body that is left out has no end
+        response.raw_headers.extend(PROTECTING)
         try:
             await response(scope, receive, send)
         finally:
@@ -157,18 +163,25 @@ class Endpoint:
         operation = self._operation(scope["method"])
         services = self._services
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        services.guard.check(headers)
+        services.guard.check(headers, is_page=operation.name in PAGES)
         caller = NOBODY  # who it is comes first: a stranger learns nothing, not even which parameters there are
         if operation.needs != "nothing":
             caller = services.access.caller(headers.get("authorization"))
             services.check_running()
+        _refuse_codings(scope, headers)
         call = Call(scope, receive, headers, operation, services, caller)  # reads the parameters, before the body
         if operation.needs in RIGHTS:
             call.caller.require(operation.needs, operation.topic or call.values.get("topic", EVERY))
+        place = _place_written(call)
         try:
-            return await operation.handler(call)
+            response = await operation.handler(call)
         except Exception as error:
+            if place is not None:
+                services.space.failed(place, error)
             raise await true_cause(call, error) from error
+        if place is not None:
+            services.space.worked(place)
+        return response
 
     def _operation(self, method: str) -> Operation:
         operation = self._by_method.get("GET" if method == "HEAD" else method)
@@ -176,6 +189,30 @@ class Endpoint:
             allowed = ", ".join(sorted({*self._by_method, *(["HEAD"] if "GET" in self._by_method else [])}))
             raise HttpProblem(405, f"{method} is not known here; there is {allowed}", headers={"Allow": allowed})
         return operation
+
+
+def _place_written(call: Call) -> str | None:
+    """Return the topic that a request writes to, ".groups" for what groups keep, None where it only reads."""
+    operation = call.operation
+    if operation.needs == "write":
+        return str(operation.topic or call.values["topic"])
+    return OFFSETS if operation.name in GROUP_WRITES else None
+
+
+def _refuse_codings(scope: Scope, headers: Mapping[str, str]) -> None:
+    """Refuse a body that is coded: stored as it comes, its coded bytes would be taken for the value."""
+    if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+        raise HttpProblem(
+            415,
+            f"a body in Content-Encoding {headers['content-encoding'][:80]!r} is not decoded here; send it as it is",
+            headers={"Accept-Encoding": "identity"},
+        )
+    if "transfer-encoding" in headers:
+        codings = [value.strip().lower() for name, value in scope["headers"] if name == b"transfer-encoding"]
+        if codings != [b"chunked"]:
+            raise HttpProblem(
+                501, "the only Transfer-Encoding that is known here is chunked", headers={"Connection": "close"}
+            )
 
 
 async def true_cause(call: Call, error: Exception) -> Exception:

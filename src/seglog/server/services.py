@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from seglog.server.problems import HttpProblem
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from seglog.server.guard import Guard
     from seglog.server.metrics import Metrics
     from seglog.server.settings import Settings
+    from seglog.server.space import Space
     from seglog.server.spool import Spool
     from seglog.server.waiting import Waiting
     from seglog.server.workers import Workers
@@ -28,7 +29,8 @@ class Services:
     """The parts of a running server.
 
     Threads, apart from one another so that none waits for what is slower: reads: a bounded piece of a log; scans: a
-    whole partition; groups: members and commits; care: compaction and the like. tails: live ones now.
+    whole partition; groups: members and commits; care: compaction and the like. tails: live ones now. groups_made: the
+    names of the groups that each token has created.
     """
 
     settings: Settings
@@ -45,7 +47,9 @@ class Services:
     groups: Workers
     care: Workers
     metrics: Metrics
+    space: Space
     tails: int = 0
+    groups_made: dict[str, set[str]] = field(default_factory=dict)
 
     def check_running(self) -> None:
         """Refuse what comes while the server stops."""

@@ -19,6 +19,7 @@ class Limits:
     records. partitions: of one topic. memory_bytes: of all bodies that are under way in memory (what is more goes to
     files), and of all answers. spool_bytes: of those files. connections: open at a time. waiting: appends that wait for
     one partition. calls: reads, batches and commands that wait for a thread, of each kind. tails: live tails at a time.
+    groups: consumer groups that one token has created, but for those that it owns.
     read_bytes: of one answer, but for a record that is longer. shown_bytes: of a value in JSON. head_seconds: for a
     request's head. idle_seconds: without a byte of a body, or of an answer that nobody takes. body_rate: bytes per
     second that a body must bring on average. wait_seconds: of a long poll. keep_seconds: of a connection between two
@@ -34,6 +35,7 @@ class Limits:
     waiting: int = 4096
     calls: int = 256
     tails: int = 256
+    groups: int = 1000
     read_bytes: int = 64 * MIB
     shown_bytes: int = MIB
     head_seconds: float = 10.0

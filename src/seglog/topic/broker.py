@@ -306,6 +306,10 @@ class Broker(Inheritable, Uncopied):
                 found |= {f"{name}/{number}": topic.partition(number) for number in range(topic.partitions)}
         return found
 
+    def free_bytes(self) -> int:
+        """Return the bytes that are left where the topics are."""
+        return self._storage.free_bytes()
+
     @property
     def failed(self) -> dict[str, SeglogError]:
         """The topics that could not be opened when last tried, and why."""

@@ -282,6 +282,36 @@ def test_a_partition_that_cannot_be_asked_keeps_its_offset_and_that_is_told(hall
     assert hall.groups.committed("billing") == {"orders": {0: 90}}
 
 
+def test_a_group_without_members_and_commits_is_forgotten_in_time(groups, hall, clock):
+    for group in ("left", "silent", "committed"):
+        groups.join(group, ["orders"], member="a", session_timeout=60)
+    groups.commit("committed", {"orders": {0: 5}}, member="a")
+    groups.leave("left", "a")
+    assert groups.names() == ["committed", "left", "silent"]
+    clock.advance(coordinator.SWEEP_SECONDS + 1)
+    assert groups.names() == ["committed", "left", "silent"]  # empty from now on
+    clock.advance(coordinator.EMPTY_SECONDS + 1)
+    assert groups.names() == ["committed"]
+    with pytest.raises(GroupNotFound):
+        groups.describe("silent")
+    assert hall.reopen().names() == ["committed"]
+    assert hall.groups.join("left", ["orders"]).generation == 1
+
+
+def test_there_are_so_many_groups_and_empty_ones_make_way_for_new_ones(groups, monkeypatch):
+    monkeypatch.setattr(coordinator, "MAX_GROUPS", 3)
+    for group in ("a", "b", "c"):
+        groups.join(group, ["orders"], member="m")
+    for refused in (lambda: groups.join("d", ["orders"]), lambda: groups.commit("d", {"orders": {0: 1}})):
+        with pytest.raises(GroupConflict, match="3 consumer groups already"):
+            refused()
+    groups.join("a", ["orders"], member="n")
+    groups.commit("a", {}, member="m")
+    groups.leave("b", "m")
+    groups.join("d", ["orders"])
+    assert groups.names() == ["a", "c", "d"]
+
+
 def test_a_group_takes_so_many_members_and_no_more(groups, monkeypatch):
     monkeypatch.setattr(coordinator, "MAX_MEMBERS", 2)
     groups.join("billing", ["orders"], member="a")

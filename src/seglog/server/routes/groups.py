@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from starlette.responses import Response
 
-from seglog.errors import GroupNotFound
-from seglog.server import shapes
-from seglog.server.access import EVERY
+from seglog.server import group_rights, shapes
 from seglog.server.models import NAME, Commit, Heartbeat, Join, Lag
 from seglog.server.operations import Call, Operation, json_answer
 from seglog.server.parameters import text
 from seglog.server.routes.common import EMPTY, json_of, partition_log, topic_of
+from seglog.topic.groups import Groups
 from seglog.topic.positions import from_values, nested
 
 if TYPE_CHECKING:
     from seglog.server.access import Right
-    from seglog.topic.groups import GroupState, Membership
+    from seglog.topic.groups import Membership
+
+Answered = TypeVar("Answered")
 
 GROUP = text("group", "A consumer group's name.", pattern=NAME)
 MEMBER = text("member", "A member's id, as joining gave it.", pattern=NAME)
@@ -32,76 +31,55 @@ def _require(call: Call, right: Right, topics: Iterable[str]) -> None:
         call.caller.require(right, topic)
 
 
-def _topics_of(state: GroupState) -> set[str]:
-    return {topic for member in state.members for topic in member.topics} | set(state.committed)
+async def _on_group(call: Call, ask: Callable[[Groups, str], Answered], right: Right = "read") -> Answered:
+    """Let `ask` work on the group in the path, on a thread, for a caller who may use it."""
 
+    def work() -> Answered:
+        group_rights.require(call, call.values["group"], right)
+        return ask(call.services.broker.groups, call.values["group"])
 
-async def _state(call: Call, right: Right) -> GroupState:
-    """Return the group, for a caller who has the right on all that it reads."""
-    state: GroupState = await call.services.groups.run(
-        partial(call.services.broker.groups.describe, call.values["group"])
-    )
-    _require(call, right, _topics_of(state))
-    return state
-
-
-async def _refuse_outsider(call: Call) -> None:
-    """Raise Forbidden unless the caller may read all that the group reads, if there is one of this name.
-
-    Else who may read one topic could bring it into a group of others, who would then lack a right on their own group.
-    """
-    if not call.caller.may("read", EVERY):
-        with suppress(GroupNotFound):
-            await _state(call, "read")
+    return await call.services.groups.run(work)
 
 
 async def _list(call: Call) -> Response:
     groups = call.services.broker.groups
 
     def names() -> list[str]:
-        return [name for name in groups.names() if _is_shown(call, groups.describe(name))]
+        return [name for name in groups.names() if group_rights.may_use(call, name)]
 
     return json_answer({"groups": await call.services.groups.run(names)})
 
 
-def _is_shown(call: Call, state: GroupState) -> bool:
-    return all(call.caller.may("read", topic) for topic in _topics_of(state))
-
-
 async def _get(call: Call) -> Response:
-    state = await _state(call, "read")
+    state = group_rights.shown(call, await _on_group(call, Groups.describe))
     members = [{**asdict(member), "assignment": [[*place] for place in member.assignment]} for member in state.members]
     shown = {"name": state.name, "generation": state.generation, "members": members}
     return json_answer({**shown, "committed": state.committed, "lag": nested(state.lag)})
 
 
 async def _delete(call: Call) -> Response:
-    await _state(call, "admin")
-    await call.services.care.run(partial(call.services.broker.groups.delete, call.values["group"]))
+    await _on_group(call, Groups.delete, "admin")
     return Response(status_code=204)
 
 
 async def _join(call: Call) -> Response:
     wanted = await call.json(Join)
     _require(call, "read", wanted.topics)
-    await _refuse_outsider(call)
-    join = partial(
-        call.services.broker.groups.join,
-        call.values["group"],
-        wanted.topics,
-        member=wanted.member,
-        session_timeout=wanted.session_timeout,
-    )
-    return _membership(await call.services.groups.run(join))
+
+    def join(groups: Groups, group: str) -> Membership:
+        group_rights.admit(call, group)
+        return groups.join(group, wanted.topics, member=wanted.member, session_timeout=wanted.session_timeout)
+
+    return _membership(await _on_group(call, join))
 
 
 async def _beat(call: Call) -> Response:
-    sign, values = await call.json(Heartbeat), call.values
-    if not call.caller.may("read", EVERY):
-        await _state(call, "read")  # before a session is renewed that is none of the caller's business
-    beat = partial(call.services.broker.groups.heartbeat, values["group"], values["member"], sign.generation)
-    membership: Membership = await call.services.groups.run(beat)
-    return _membership(membership)
+    sign, member = await call.json(Heartbeat), call.values["member"]
+
+    def beat(groups: Groups, group: str) -> Membership:
+        return groups.heartbeat(group, member, sign.generation)
+
+    return _membership(await _on_group(call, beat))
 
 
 def _membership(membership: Membership) -> Response:
@@ -110,17 +88,17 @@ def _membership(membership: Membership) -> Response:
 
 
 async def _leave(call: Call) -> Response:
-    await _state(call, "read")
-    await call.services.groups.run(
-        partial(call.services.broker.groups.leave, call.values["group"], call.values["member"])
-    )
+    def leave(groups: Groups, group: str) -> None:
+        groups.topics(group)  # GroupNotFound
+        groups.leave(group, call.values["member"])
+
+    await _on_group(call, leave)
     return Response(status_code=204)
 
 
 async def _offsets(call: Call) -> Response:
-    committed = await call.services.groups.run(partial(call.services.broker.groups.committed, call.values["group"]))
-    _require(call, "read", committed)
-    return json_answer({"offsets": committed})
+    committed = await _on_group(call, Groups.committed)
+    return json_answer({"offsets": {topic: of for topic, of in committed.items() if call.caller.may("read", topic)}})
 
 
 async def _lag(call: Call) -> Response:
@@ -144,19 +122,16 @@ async def _commit(call: Call) -> Response:
     wanted = await call.json(Commit)
     offsets = from_values(wanted.offsets)
     _require(call, "read", offsets)
-    await _refuse_outsider(call)
     for name, numbers in offsets.items():
         topic = await topic_of(call, name)
         for number in numbers:
             partition_log(topic, number)
-    commit = partial(
-        call.services.broker.groups.commit,
-        call.values["group"],
-        offsets,
-        member=wanted.member,
-        durable=wanted.ack == "durable",
-    )
-    await call.services.groups.run(commit)
+
+    def commit(groups: Groups, group: str) -> None:
+        group_rights.admit(call, group)
+        groups.commit(group, offsets, member=wanted.member, durable=wanted.ack == "durable")
+
+    await _on_group(call, commit)
     return Response(status_code=204)
 
 
@@ -166,7 +141,7 @@ OPERATIONS = (
         "GET",
         "/groups",
         "groups",
-        "List the consumer groups of topics that the token may read.",
+        "List the consumer groups that the token may use.",
         _list,
         "token",
         {200: json_of("Their names.", {"groups": shapes.list_of(shapes.STRING)})},

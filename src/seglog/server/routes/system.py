@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
+from seglog.errors import Unauthorized
+from seglog.server.access import NOBODY, Caller
 from seglog.server.operations import Answer, Call, Operation, json_answer
 from seglog.server.parameters import text
 from seglog.server.problems import HttpProblem
 from seglog.server.routes.common import json_of
-from seglog.server.shapes import FAILURE, STRING, list_of
+from seglog.server.shapes import COUNT, FAILURE, STRING, list_of
 
 if TYPE_CHECKING:
     from seglog.server.services import Services
@@ -27,14 +29,38 @@ PAGE = "index.html"
 
 
 async def _health(call: Call) -> Response:
-    """Tell of what does not work: housekeeping that fails, logs that are poisoned or cannot be opened."""
-    failing = await call.services.groups.run(partial(failures, call.services))
-    status = "failing" if failing else "ok"
-    return json_answer({"status": status, "failures": failing}, 503 if failing else 200)
+    """Tell of what does not work: housekeeping that fails, logs that are poisoned or cannot be opened, a full disk.
+
+    Where the server asks for tokens, names and errors are for callers who have a right on the topic.
+    """
+    services = call.services
+    caller = _known(call)
+    found = await services.groups.run(partial(failures, services))
+    shortages = await services.groups.run(services.space.shortages)
+    full = [{"log": one.what, "doing": "append", "error": one.error, "failures": one.times} for one in shortages]
+    failing = [_shown(caller, failure) for failure in (*found, *full)]
+    status = "failing" if found else "degraded" if full else "ok"
+    free = await services.groups.run(services.space.free_bytes)
+    return json_answer({"status": status, "failures": failing, "free_bytes": free}, 503 if failing else 200)
+
+
+def _known(call: Call) -> Caller:
+    """Return who asks; nobody without a token, as this answers everybody."""
+    try:
+        return call.services.access.caller(call.headers.get("authorization"))
+    except Unauthorized:
+        return NOBODY
+
+
+def _shown(caller: Caller, failure: dict[str, Any]) -> dict[str, Any]:
+    topic = str(failure["log"]).partition("/")[0]
+    if caller.may_anything(topic):
+        return failure
+    return {**failure, "log": "hidden", "error": "a token with a right on the topic shows what it is"}
 
 
 def failures(services: Services) -> list[dict[str, Any]]:
-    """Return what is wrong, one entry for each log; empty if all is well."""
+    """Return what is wrong but for want of space, one entry for each log; empty if all is well."""
     found = [
         {"log": state.name, "doing": state.doing, "error": state.error, "failures": state.failures}
         for state in services.cleaner.state()
@@ -88,7 +114,6 @@ def _file(call: Call, name: str) -> Response:
     media, content, etag = found
     headers = {
         "Content-Security-Policy": POLICY,
-        "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer",
         "Cache-Control": "no-cache",
         "ETag": etag,
@@ -98,7 +123,7 @@ def _file(call: Call, name: str) -> Response:
     return Response(content, headers=headers, media_type=media)
 
 
-HEALTH = {"status": STRING, "failures": list_of(FAILURE)}
+HEALTH = {"status": STRING, "failures": list_of(FAILURE), "free_bytes": COUNT}
 HTML = {200: Answer("The page.", {"text/html": STRING})}
 OPERATIONS = (
     Operation("GET", "/", "page", "The console.", _page, "nothing", HTML),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from seglog.errors import InvalidArgument, SeglogError, TopicNotFound
-from seglog.server import shapes
+from seglog.errors import GroupNotFound, InvalidArgument, SeglogError, TopicNotFound
+from seglog.server import group_rights, shapes
 from seglog.server.models import AlterTopic, CreateTopic, Truncate
 from seglog.server.operations import Call, Operation, json_answer
 from seglog.server.routes.common import EMPTY, PARTITION, TOPIC, json_of, log_of, topic_of
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from seglog.log.info import SegmentInfo
     from seglog.log.log import Log
     from seglog.log.view import View
+    from seglog.topic.groups import Groups
     from seglog.topic.places import Partition
     from seglog.topic.topic import Topic
 
@@ -112,7 +113,8 @@ def _drawn(call: Call, name: str, number: int, log: Log) -> dict[str, Any]:
     del compaction["segments"]
     cleaner = next((one for one in call.services.cleaner.state() if one.name == f"{name}/{number}"), None)
     groups = call.services.broker.groups
-    committed = {group: groups.committed(group).get(name, {}).get(number) for group in groups.names()}
+    usable = [group for group in groups.names() if group_rights.may_use(call, group)]
+    committed = {group: _committed(groups, group).get(name, {}).get(number) for group in usable}
     return {
         "topic": name,
         "partition": number,
@@ -122,6 +124,13 @@ def _drawn(call: Call, name: str, number: int, log: Log) -> dict[str, Any]:
         "cleaner": None if cleaner is None else cleaner.to_json(),
         "groups": {group: offset for group, offset in committed.items() if offset is not None},
     }
+
+
+def _committed(groups: Groups, group: str) -> dict[str, dict[int, int]]:
+    try:
+        return groups.committed(group)
+    except GroupNotFound:  # deleted in this moment
+        return {}
 
 
 def _one_moment(log: Log) -> tuple[View, tuple[SegmentInfo, ...]]:

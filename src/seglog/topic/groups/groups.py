@@ -43,6 +43,11 @@ if TYPE_CHECKING:
 
 MAX_MEMBERS = 1000
 """Members of one group; more than partitions are of no use, and each is written down with every change."""
+MAX_GROUPS = 10_000
+"""Groups with members, and groups with committed offsets, of one broker: all of them are kept in memory."""
+EMPTY_SECONDS = 600.0
+"""After which a group without members and committed offsets is forgotten; earlier where there are MAX_GROUPS."""
+SWEEP_SECONDS = 60.0
 
 
 class Groups(Inheritable, Uncopied):
@@ -79,6 +84,8 @@ class Groups(Inheritable, Uncopied):
         self._watch_forks()
         self._book = Book(log)
         self._sessions = Sessions()
+        self._empty_since: dict[str, int] = {}
+        self._swept_at = 0
         if not self._reads_only:
             self._begin_sessions()
 
@@ -105,7 +112,7 @@ class Groups(Inheritable, Uncopied):
         """Become a member, and return what is to be read at once; more may come with the next heartbeats.
 
         member: to come back under one's own id, or with other topics. session_timeout: seconds of silence until it is
-        dropped. local: it ends with this process. TopicNotFound; GroupConflict for more than MAX_MEMBERS.
+        dropped. local: it ends with this process. TopicNotFound; GroupConflict for more than MAX_MEMBERS or MAX_GROUPS.
         """
         checked_name(group, "group")
         said = Enrolled(checked_topics(topics), checked_timeout(session_timeout), bool(local))
@@ -113,6 +120,7 @@ class Groups(Inheritable, Uncopied):
         for topic in said.topics:
             self._partitions(topic)
         with self._lock:
+            self._admit(group)
             crew = self._present(group)
             if member not in crew.members and len(crew.members) >= MAX_MEMBERS:
                 raise GroupConflict(f"group {group!r} has {MAX_MEMBERS} members already; nobody was added")
@@ -192,6 +200,7 @@ class Groups(Inheritable, Uncopied):
         named = checked_offsets(offsets)
         with self._lock:
             self._check_committer(group, member, named)
+            self._admit(group)
             for partition, offset in named.items():
                 self._check_offset(partition, offset)
             entries = [self._record(group, one, offset) for one, offset in named.items()]
@@ -261,11 +270,48 @@ class Groups(Inheritable, Uncopied):
             error.add_note(f"partition {partition[1]} of topic {partition[0]!r}; nothing was committed")
             raise error
 
+    # --- bounds ---------------------------------------------------------------------------------------------------
+
+    def _admit(self, group: str) -> None:
+        """Forget empty groups from time to time; GroupConflict where a new group would be one too many."""
+        book, now = self._book, self._clock()
+        if not 0 <= now - self._swept_at < SWEEP_SECONDS * 1_000_000:
+            self._sweep(now, EMPTY_SECONDS)
+        if group in book.crews or group in book.offsets or max(len(book.crews), len(book.offsets)) < MAX_GROUPS:
+            return
+        self._sweep(now, 0.0)
+        if max(len(book.crews), len(book.offsets)) >= MAX_GROUPS:
+            raise GroupConflict(
+                f"there are {MAX_GROUPS} consumer groups already, so {group!r} was not created; delete groups that are "
+                "not used"
+            )
+
+    def _sweep(self, now: int, seconds: float) -> None:
+        """Forget the groups that have had neither members nor committed offsets for so long."""
+        self._swept_at = now
+        empty = [
+            one for one in list(self._book.crews) if not self._book.offsets.get(one) and not self._present(one).members
+        ]
+        self._empty_since = {one: min(self._empty_since.get(one, now), now) for one in empty}
+        gone = [one for one, since in self._empty_since.items() if now - since >= seconds * 1_000_000]
+        self._book.append([GroupRecord(one, None) for one in gone])
+        for one in gone:
+            del self._empty_since[one]
+
     # --- for operators --------------------------------------------------------------------------------------------
 
-    def names(self) -> list[str]:
-        """Return the names of all groups that have, or had, members or have committed something, in order."""
+    def topics(self, group: str) -> set[str]:
+        """Return the topics that a group's members read or that it has committed offsets of. GroupNotFound."""
         with self._lock:
+            self._check_known(group)
+            read = {topic for said in self._present(group).members.values() for topic in said.topics}
+            return read | {topic for topic, _ in self._book.offsets.get(group, {})}
+
+    def names(self) -> list[str]:
+        """Return the names of all groups that have members or committed offsets, or had members lately, in order."""
+        with self._lock:
+            if not self._reads_only and not 0 <= self._clock() - self._swept_at < SWEEP_SECONDS * 1_000_000:
+                self._sweep(self._clock(), EMPTY_SECONDS)
             return sorted(self._book.crews.keys() | self._book.offsets.keys())
 
     def describe(self, group: str) -> GroupState:

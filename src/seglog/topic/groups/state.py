@@ -142,24 +142,24 @@ class Sessions:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[str, str], int] = {}
-        self._told: dict[tuple[str, str], int] = {}
+        self._seen: dict[str, dict[str, int]] = {}  # group -> member -> when
+        self._told: dict[str, dict[str, int]] = {}  # group -> member -> generation
 
     def heard(self, group: str, member: str, now: int) -> None:
         """Note that a member was heard of at `now`, in microseconds."""
-        self._seen[group, member] = now
+        self._seen.setdefault(group, {})[member] = now
 
     def answered(self, group: str, answer: Membership) -> None:
         """Note what a member is being answered."""
-        self._told[group, answer.member] = answer.generation
+        self._told.setdefault(group, {})[answer.member] = answer.generation
 
     def told(self, group: str, member: str) -> int:
         """Return the latest generation that a member was answered, -1 where none was."""
-        return self._told.get((group, member), -1)
+        return self._told.get(group, {}).get(member, -1)
 
     def seen_at(self, group: str, member: str) -> int | None:
         """Return when a member was heard of last, None where it never was."""
-        return self._seen.get((group, member))
+        return self._seen.get(group, {}).get(member)
 
     def silent(self, group: str, crew: Crew, now: int) -> list[str]:
         """Return the members that were silent for longer than their session, and those never heard of here.
@@ -167,16 +167,17 @@ class Sessions:
         Where the clock went back since, a session begins anew: else a dead member would keep its partitions until the
         clock has come to where it was.
         """
-        for place in [(group, member) for member in crew.members if self._seen.get((group, member), now) > now]:
-            self._seen[place] = now
+        seen = self._seen.get(group, {})
+        seen.update({member: now for member in crew.members if seen.get(member, now) > now})
         return [
             member
             for member, said in crew.members.items()
-            if now - self._seen.get((group, member), -math.inf) > said.session_timeout * 1_000_000
+            if now - seen.get(member, -math.inf) > said.session_timeout * 1_000_000
         ]
 
     def forget(self, group: str, crew: Crew) -> None:
         """Forget the sessions of all but the members that the group has now."""
         for table in (self._seen, self._told):
-            for name, member in [one for one in table if one[0] == group and one[1] not in crew.members]:
-                del table[name, member]
+            kept = {member: value for member, value in table.pop(group, {}).items() if member in crew.members}
+            if kept:
+                table[group] = kept
