@@ -229,3 +229,30 @@ def test_the_page_on_the_command_line_is_what_the_parser_says() -> None:
     assert reference.PAGE.read_text() == reference.page(), "run `python -m tests.cli.reference`"
     for code in Exit:
         assert f"- {code.value}: {code.meaning}\n" in reference.PAGE.read_text()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["append", "LOG", "v", "--segment-age", "9999999999d"],
+        ["append", "LOG", "v", "--retention-age", "99999999999999999999h"],
+        ["append", "LOG", "v", "--flush-interval", "0.0000001s"],
+        ["append", "LOG", "v", "--flush-records", "9" * 29],
+        ["append", "LOG", "v", "--flush-records", "9" * 5000],
+        ["append", "LOG", "v", "--segment-bytes", "99999PiB"],
+        ["append", "LOG", "v", "--timestamp", "@" + "9" * 20],
+        ["read", "LOG", "-n", "9" * 29],
+        ["read", "LOG", "--start", "9" * 29],
+        ["tail", "LOG", "-n", "-1"],
+        ["serve", "LOG", "--port", "99999999"],
+        ["topics", "create", "LOG", "t", "--partitions", "99999999999"],
+    ],
+    ids=lambda words: " ".join(words)[:40],
+)
+def test_a_number_that_is_out_of_all_bounds_is_one_line_and_creates_nothing(
+    words: list[str], cli: Callable[..., Any], path: Any
+) -> None:
+    ended = cli(*(path if word == "LOG" else word for word in words))
+    assert ended.err.count("\n") == 1
+    assert (ended.code, ended.out) == (2, b"")
+    assert not path.exists()

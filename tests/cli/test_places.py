@@ -233,6 +233,7 @@ def test_a_server_that_is_not_there_is_exit_code_6_and_a_wrong_address_2(cli: Cl
     ended = cli("read", "http://127.0.0.1:1/orders")
     assert ended.code == 6
     assert "is the server running?" in ended.err
+    assert cli("read", "http://[::1/orders").code == 2
     for words in (["read", "http://127.0.0.1:1"], ["read", "http://127.0.0.1:1/orders", "--url", "http://127.0.0.1:1"]):
         assert cli(*words).code == 2
 

@@ -225,7 +225,7 @@ def test_what_opening_set_right_is_told(cli, billing):
         broker.topic("orders").partition(0).truncate(2)
     ended = cli("topics", "create", billing, "users")
     assert ended.code == 0
-    assert "offset 4 was committed, but the partition ends at 2" in ended.err
+    assert "offset 4 was committed, but the partition" in ended.err
 
 
 @pytest.mark.parametrize("words", [["groups", "reset", "shop", "g"], ["topics", "create", "shop"]])

@@ -12,7 +12,7 @@ from seglog.cli.waiting import WAIT
 from seglog.errors import InvalidArgument, OffsetOutOfRange
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
-from seglog.terminal.units import format_count, parse_count, parse_offset, parse_time
+from seglog.terminal.units import format_count, parse_count, parse_moment, parse_offset
 
 if TYPE_CHECKING:
     from seglog.log.log import Log
@@ -159,7 +159,10 @@ _WHERE = (
     option("--partition", metavar="P", type=parse_count, help="one partition; default: all"),
     option("--to", metavar="PLACE", type=_parse_place, help="earliest, latest or an offset"),
     option(
-        "--time", metavar="TIME", type=parse_time, help="the first record of this time or later (ISO or microseconds)"
+        "--time",
+        metavar="TIME",
+        type=parse_moment,
+        help="the first record of this time or later: ISO 8601, '1h ago', @seconds or microseconds",
     ),
 )
 

@@ -62,7 +62,10 @@ def locate(args: Args) -> Local | Remote:
             raise InvalidArgument(f"{place} is a URL: give no --url with it")
         return Remote(args.url, *_topic_and_partition(place, place))
     if is_url(place):
-        parts = urlsplit(place)
+        try:
+            parts = urlsplit(place)
+        except ValueError as error:
+            raise InvalidArgument(f"{place!r} is not a URL: {error}") from None
         before, _, words = parts.path.strip("/").rpartition("/")
         if words.isdecimal() and before:
             before, _, topic = before.rpartition("/")

@@ -63,8 +63,14 @@ def _row(facts: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _create(args: Args) -> int:
+    from seglog.topic.creation import check_partitions
+    from seglog.topic.names import checked_name
+
+    checked_name(args.name, "topic")  # what is wrong with the words leaves no directory of topics behind
+    check_partitions(args.partitions)
+    config = _config(args)
     with changing(args.root, "POST /topics", create=True, wait=args.wait) as broker:
-        facts = _facts(broker.create_topic(args.name, partitions=args.partitions, config=_config(args)))
+        facts = _facts(broker.create_topic(args.name, partitions=args.partitions, config=config))
     if args.json:
         output.say_json(facts)
     else:

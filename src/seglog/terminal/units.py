@@ -105,7 +105,12 @@ def parse_offset(text: str) -> int:
     return int(digits)
 
 
-parse_count = parse_offset
+def parse_count(text: str) -> int:
+    """Return a count: a whole number from 0 up that fits 63 bits."""
+    digits = text.strip()
+    if not re.fullmatch(r"\d{1,18}", digits):
+        raise ArgumentTypeError(f"{text!r} is not a count; write a whole number from 0 up, of 18 digits at most")
+    return int(digits)
 
 
 def parse_delimiter(text: str) -> bytes:

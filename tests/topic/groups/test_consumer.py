@@ -448,3 +448,18 @@ def test_after_kill_9_what_was_committed_is_there_and_the_local_members_are_not(
                 for one in records:
                     first.setdefault(one.partition, one.offset)
             assert all(offset == committed[number] for number, offset in first.items())
+
+
+@pytest.mark.parametrize(
+    "seconds", [1e305, 10**400, 10**5000, float("nan"), float("inf"), -1, "x", True, None], ids=range(9)
+)
+def test_a_session_or_a_wait_of_no_possible_length_is_refused(seconds, tmp_path):
+    with seglog.Broker(tmp_path) as broker:
+        broker.create_topic("orders")
+        with pytest.raises((seglog.InvalidArgument, seglog.InvalidType), match="session_timeout"):
+            broker.consumer("g", ["orders"], session_timeout=seconds)
+        with (
+            broker.consumer("g", ["orders"]) as consumer,
+            pytest.raises((seglog.InvalidArgument, seglog.InvalidType), match="timeout"),
+        ):
+            consumer.poll(timeout=seconds)

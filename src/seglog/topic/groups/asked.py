@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from seglog.config import MAX_SECONDS
 from seglog.errors import InvalidArgument, InvalidType
 from seglog.record import checked_offset
 from seglog.topic.names import checked_name
@@ -38,10 +39,10 @@ def checked_wait(seconds: float) -> float:
 def _checked_seconds(seconds: object, what: str, *, least: float) -> float:
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         raise InvalidType(f"{what} must be seconds, not {type(seconds).__name__}")
-    if not (math.isfinite(seconds) and seconds >= least):
-        raise InvalidArgument(
-            f"{what} is {seconds}; it must be a finite number of seconds, {'above' if least else 'from'} 0"
-        )
+    if not least <= seconds <= MAX_SECONDS:  # NaN is not
+        shown = f"an int of {seconds.bit_length()} bits" if isinstance(seconds, int) else seconds
+        bounds = f"{'above' if least else 'from'} 0 up to {MAX_SECONDS:.0f} (100 years)"
+        raise InvalidArgument(f"{what} is {shown}; it must be a finite number of seconds, {bounds}")
     return float(seconds)
 
 
