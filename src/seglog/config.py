@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from seglog.errors import ConfigError
 
@@ -67,9 +68,57 @@ def _settle(config: object, name: str, value: object) -> None:
     object.__setattr__(config, name, value)  # the one moment a frozen config is written: its own validation
 
 
+def _default_overflow(segment_bytes: int) -> int:
+    return min(segment_bytes // 2, MAX_STORE_BYTES - segment_bytes)
+
+
+class _Fields:
+    """A frozen dataclass that knows which of its fields were given; the others may be taken from a stored one."""
+
+    __slots__ = ("_given",)
+    _given: frozenset[str]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Keep what was given also in copies and in other processes."""
+        return _restored, (type(self), {name: getattr(self, name) for name in self.__slots__}, self._given)
+
+    def given(self) -> dict[str, Any]:
+        """Return the fields that were given, by name."""
+        return {name: getattr(self, name) for name in self.__slots__ if name in self._given}
+
+
+def _restored(kind: type[Config], values: dict[str, Any], given: frozenset[str]) -> Config:
+    config = kind(**values)
+    _settle(config, "_given", given)
+    return config
+
+
+Config = TypeVar("Config", bound=_Fields)
+
+
+def _noting(kind: type[Config]) -> type[Config]:
+    """Let a dataclass note which of its fields are given."""
+    init = kind.__init__
+
+    @functools.wraps(init)
+    def noting(self: Config, /, *args: Any, **fields: Any) -> None:
+        init(self, *args, **fields)
+        given = frozenset(fields) - (
+            {"segment_overflow_bytes"} if fields.get("segment_overflow_bytes", 0) is None else set()
+        )
+        _settle(self, "_given", given)  # an overflow of None stands for its default
+
+    kind.__init__ = noting  # type: ignore[method-assign,assignment] # it takes what the one before takes
+    return kind
+
+
+@_noting
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Retention:
-    """What a log lets go of. Policies combine; None means no limit.
+class Retention(_Fields):
+    """What a log deletes. Policies combine; None means no limit.
+
+    Of a log that exists, a field that is not given keeps its stored value.
+
 
     bytes: keep at most about this many bytes of stores (whole segments go, the oldest first).
     age: seconds after a segment was sealed (by the log's own clock) until it may go.
@@ -115,6 +164,10 @@ class Retention:
         if most is not None and most < self.min_compaction_lag_us:
             raise ConfigError("retention.max_compaction_lag is less than min_compaction_lag; raise it or lower that")
 
+    def over(self, stored: Retention) -> Retention:
+        """Return a stored retention with the fields that were given here."""
+        return dataclasses.replace(stored, **self.given())
+
     @property
     def needs_keys(self) -> bool:
         """Whether a record without a key is refused."""
@@ -141,9 +194,10 @@ class Retention:
         return _microseconds(self.max_compaction_lag)
 
 
+@_noting
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LogConfig:
-    """How a log is kept. The config is stored with the log; a log opened without one uses the stored one.
+class LogConfig(_Fields):
+    """How a log is kept. The config is stored with the log. Of a log that exists, what is not given keeps its value.
 
     segment_bytes: a segment rolls when the next record would pass this size (512 bytes up; default 1 GiB).
     segment_overflow_bytes: how far one record may pass it (default segment_bytes / 2).
@@ -169,11 +223,7 @@ class LogConfig:
     def __post_init__(self) -> None:
         _whole("segment_bytes", self.segment_bytes, least=MIN_SEGMENT_BYTES, most=MAX_STORE_BYTES)
         if self.segment_overflow_bytes is None:
-            _settle(
-                self,
-                "segment_overflow_bytes",
-                min(self.segment_bytes // 2, MAX_STORE_BYTES - self.segment_bytes),
-            )
+            _settle(self, "segment_overflow_bytes", _default_overflow(self.segment_bytes))
         overflow = _whole("segment_overflow_bytes", self.segment_overflow_bytes, least=0, most=MAX_STORE_BYTES)
         if self.segment_bytes + overflow > MAX_STORE_BYTES:
             raise ConfigError(
@@ -203,6 +253,20 @@ class LogConfig:
     def store_limit(self) -> int:
         """The greatest size of a store in bytes."""
         return self.segment_bytes + int(self.segment_overflow_bytes or 0)
+
+    def over(self, stored: LogConfig) -> LogConfig:
+        """Return a stored config with the fields that were given here, those of the retention one by one.
+
+        The overflow follows segment_bytes unless either config gives another one. initial_offset is the stored one.
+        """
+        changes = self.given()
+        changes.pop("initial_offset", None)
+        if "retention" in changes:
+            changes["retention"] = self.retention.over(stored.retention)
+        follows = stored.segment_overflow_bytes == _default_overflow(stored.segment_bytes)
+        if "segment_bytes" in changes and "segment_overflow_bytes" not in changes and follows:
+            changes["segment_overflow_bytes"] = None
+        return dataclasses.replace(stored, **changes)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for the manifest."""

@@ -29,7 +29,7 @@ def test_a_topic_is_made_shown_changed_and_deleted(client: seglog.Client, name: 
     assert (topic.info().partitions, topic.info().records) == (3, 0)
     assert name in [one.name for one in client.topics()]
 
-    assert client.alter_retention(name, Retention(age=3600.0)).retention == Retention(age=3600.0)
+    assert client.alter_retention(name, Retention(age=3600.0)).retention == Retention(bytes=100_000, age=3600.0)
     assert topic.info().config.retention.age == 3600.0
 
     client.delete_topic(name)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from tests.conftest import ManualClock
 
 SMALL = LogConfig(segment_bytes=512)
-OLD, NEW = Retention(age=60), Retention(bytes=600, compact=True, unkeyed="keep")
+OLD = Retention(age=60)
+NEW = Retention(bytes=600, age=None, compact=True, unkeyed="keep")
 HOUR = 3600.0
 
 
@@ -52,7 +53,7 @@ def test_a_log_that_is_compacted_from_now_on_takes_no_record_without_a_key(place
         log.alter_retention(Retention(compact=True))
         with pytest.raises(seglog.KeyRequired):
             log.append(b"v")
-        log.alter_retention(Retention())
+        log.alter_retention(Retention(compact=False))
         assert log.append(b"v") == 1
 
 
@@ -64,7 +65,7 @@ def test_a_log_is_compacted_as_soon_as_it_may_be_and_no_longer_than_that(place: 
         log.alter_retention(Retention(compact=True))
         assert log.compact(roll=True).records_after == 3
         fill(log)
-        log.alter_retention(Retention())
+        log.alter_retention(Retention(compact=False))
         with pytest.raises(seglog.ConfigError, match="not compacted by key"):
             log.compact(roll=True)
 
@@ -118,7 +119,7 @@ def test_a_reader_refuses(path: Path) -> None:
         log.alter_retention(NEW)
 
 
-@pytest.mark.parametrize("other", [Retention(), Retention(compact=True, delete_retention=2)])
+@pytest.mark.parametrize("other", [Retention(compact=False), Retention(compact=True, delete_retention=2)])
 def test_a_compaction_under_way_ends_where_it_began_by_other_rules(place: Any, other: Retention) -> None:
     with seglog.open(place, LogConfig(segment_bytes=512, retention=Retention(compact=True))) as log:
         fill(log)

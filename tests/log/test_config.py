@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import pickle
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -325,3 +327,35 @@ def test_a_log_whose_stored_durations_are_beyond_the_bounds_opens_and_rolls(
     for wrong in (None, 5, [], {"retention": None}, {"retention": 5}, {"retention": []}, {"nothing": 1}):
         with pytest.raises(ConfigError):
             LogConfig.from_json(wrong)  # type: ignore[arg-type]
+
+
+def test_opening_a_log_with_another_option_keeps_those_that_are_not_given(place: Any) -> None:
+    seglog.open(place, EVERYTHING).close()
+    with seglog.open(place, LogConfig(flush_records=1, retention=Retention(age=60))) as log:
+        kept = dataclasses.replace(EVERYTHING.retention, age=60)
+        assert log.config == dataclasses.replace(EVERYTHING, flush_records=1, retention=kept)
+    with seglog.open(place, LogConfig(retention=Retention(bytes=None, compact=False))) as log:
+        assert (log.config.retention.bytes, log.config.retention.compact) == (None, False)
+        assert log.config.flush_records == 1
+    with seglog.open(place, LogConfig()) as log:
+        assert log.config.retention.age == 60
+        log.alter_retention(Retention(bytes=5))
+        assert (log.config.retention.age, log.config.retention.bytes) == (60, 5)
+
+
+def test_the_overflow_follows_the_segment_size_unless_it_was_chosen(place: Any) -> None:
+    seglog.open(place, LogConfig(segment_bytes=1000)).close()
+    with seglog.open(place, LogConfig(segment_bytes=4000)) as log:
+        assert log.config.segment_overflow_bytes == 2000
+    seglog.open(place, LogConfig(segment_overflow_bytes=7)).close()
+    with seglog.open(place, LogConfig(segment_bytes=2000)) as log:
+        assert (log.config.segment_bytes, log.config.segment_overflow_bytes) == (2000, 7)
+
+
+def test_a_config_knows_what_was_given_in_copies_and_in_other_processes_too() -> None:
+    config = LogConfig(flush_records=1, retention=Retention(age=60))
+    for again in (pickle.loads(pickle.dumps(config)), copy.copy(config), copy.deepcopy(config)):  # noqa: S301 - our own bytes
+        assert (again, hash(again), repr(again)) == (config, hash(config), repr(config))
+        assert again.given().keys() == {"flush_records", "retention"}
+        assert again.retention.given() == {"age": 60.0}
+    assert LogConfig(flush_records=None).given() == {"flush_records": None}

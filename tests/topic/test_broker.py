@@ -373,7 +373,8 @@ class BrokerMachine(RuleBasedStateMachine):
     def alter(self, name: str, retention: Retention) -> None:
         with self._missing(name):
             self.broker.alter_retention(name, retention)
-            self.known[name] = retention, *self.known[name][1:]
+            old, *rest = self.known[name]
+            self.known[name] = retention.over(old), *rest
 
     @rule(name=NAMES, value=st.binary(max_size=300), key=st.none() | st.binary(max_size=4))
     def append(self, name: str, value: bytes, key: bytes | None) -> None:

@@ -6,7 +6,6 @@ append are in append_calls, those about groups in group_calls.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -160,8 +159,8 @@ def partition(name: str, number: int) -> Call[PartitionInfo]:
 
 
 def alter_retention(name: str, retention: Retention) -> Call[TopicInfo]:
-    """Give a topic another retention, as a whole."""
-    body = json_body({"retention": dataclasses.asdict(checked_kind(retention, Retention, "retention"))})
+    """Change the fields of a topic's retention that were given."""
+    body = json_body({"retention": checked_kind(retention, Retention, "retention").given()})
     content = fields(content=JSON.encode())
     return Call("PATCH", topic_path(name), lambda answer: TopicInfo.from_json(body_of(answer)), body, content)
 

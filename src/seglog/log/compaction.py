@@ -151,7 +151,9 @@ class CompactingLog(LockedLog):
     @change
     def alter_retention(self, retention: Retention) -> None:
         """Keep records by another retention from now on; see Log.alter_retention."""
-        config = replace(self._live.config, retention=retention)
+        stored = self._live.config
+        config = replace(stored, retention=retention)  # which refuses what is none
+        config = replace(stored, retention=retention.over(stored.retention))
         if config != self._live.config:
             self._live.configure(config)
             self._take_retention()

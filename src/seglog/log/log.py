@@ -190,6 +190,8 @@ class Log(ReadableLog):
     def alter_retention(self, retention: Retention) -> None:
         """Keep records by another retention from now on, also after the next opening; durable when it returns.
 
+        Fields that are not given keep their values: Retention(age=60) changes the age alone.
+
         What it lets go of goes at the next roll, `expire` or `compact`. A compaction under way, begun by another one,
         ends with PlanStale. StorageError: the retention is the old one.
         """

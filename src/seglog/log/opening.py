@@ -73,7 +73,7 @@ def open_log(
 
     mode "a": create it, or open it for writing; one process at a time (LogLocked). mode "r": read only, beside a
     writer; LogNotFound where there is none, and expose="durable" shows only what the writer has synced.
-    config: stored with the log, in place of the old one as a whole; None takes that. clock gives us since the epoch.
+    config: stored with the log; fields that are not given keep their stored values. clock gives us since the epoch.
 
     NotALog for a file or a directory of something else, FormatVersionError for a newer format, CorruptLog for a
     structure that cannot be used; all of them leave everything as it is.
@@ -284,7 +284,7 @@ class _Opening:
                 f"initial_offset is {self.config.initial_offset}, but the log began at {stored.initial_offset}; "
                 "it can be chosen only when a log is created"
             )
-        return replace(self.config, initial_offset=stored.initial_offset)
+        return self.config.over(stored)
 
     def _check_sealed(self, sealed: Iterable[SegmentEntry]) -> None:
         """Every sealed store must be there and long enough: neither is healed by renumbering."""
