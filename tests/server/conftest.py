@@ -24,7 +24,7 @@ from pathlib import Path
 from seglog.server.serving import serve
 from seglog.server.settings import Limits, Settings
 settings = json.loads(sys.argv[2])
-paths = {name: Path(settings.pop(name)) for name in ("tokens", "certificate", "key") if name in settings}
+paths = {name: Path(settings.pop(name)) for name in ("tokens", "certificate", "key", "spool") if name in settings}
 limits = Limits(**settings.pop("limits", {}))
 serve(sys.argv[1], Settings(**settings, **paths, limits=limits), lambda text: print(text, flush=True))
 """

@@ -17,6 +17,7 @@ from seglog.errors import Busy
 from seglog.log.opening import open_log
 from seglog.server.appends import Appends
 from seglog.server.settings import Limits
+from seglog.server.waiting import Waiting
 from tests.server.test_appending import ARROW, NDJSON, held, lines, once, stream, table
 from tests.server.test_metrics import figures
 from tests.server.test_stop import wait_for
@@ -259,7 +260,7 @@ def test_more_batches_than_may_wait_are_429(serve_with):
 
 def test_more_appends_than_may_wait_for_a_partition_are_refused(tmp_path):
     async def story():
-        appends, go = Appends(Limits(waiting=2), lambda _: None), threading.Event()
+        appends, go = Appends(Limits(waiting=2), Waiting()), threading.Event()
 
         def append():
             return appends.append(("t", 0), log, lambda: go.wait(20), durable=False, ready=lambda: False)
@@ -280,7 +281,7 @@ def test_more_appends_than_may_wait_for_a_partition_are_refused(tmp_path):
 
 
 def test_more_answers_than_there_is_memory_for_are_429(serve_with):
-    server = serve_with(limits={"memory_bytes": 8 * MIB})
+    server = serve_with(limits={"memory_bytes": 40 * MIB})  # of which answers have a half
     with server.client() as http:
         for _ in range(8):
             http.post("/records", content=b"x" * MIB)

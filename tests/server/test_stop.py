@@ -186,8 +186,8 @@ def syncs(trace):
     return len(re.findall(r"(?:fdatasync|fsync)\(\d+<[^>]*/t/0/[^>]*\.store>", trace.read_text()))
 
 
-def test_after_a_kill_what_was_acknowledged_is_there_and_the_spool_is_empty(serve_with):
-    server = serve_with()
+def test_after_a_kill_what_was_acknowledged_is_there_and_the_spool_is_empty(serve_with, tmp_path):
+    server = serve_with(spool=str(tmp_path))
     thread = Acknowledged(server, "/records", b"v")
     with server.connection() as wire:
         wire.send("POST /records HTTP/1.1\r\nHost: localhost\r\nContent-Length: 90000000\r\n\r\n", b"x" * 40_000_000)
@@ -196,7 +196,7 @@ def test_after_a_kill_what_was_acknowledged_is_there_and_the_spool_is_empty(serv
         server.kill()
     thread.join(20)
     server.start()
-    assert list((server.root / ".spool").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
     with server.client() as http:
         end = http.get("/index_bounds").json()["highest_index"]
         assert [answer["write_index"] for answer in thread.answers] == list(range(len(thread.answers)))

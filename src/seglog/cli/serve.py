@@ -26,11 +26,14 @@ _LIMITS: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
     ("--body-bytes", "body_bytes", parse_size, "SIZE", "largest value; default 1GiB"),
     ("--batch-bytes", "batch_bytes", parse_size, "SIZE", "largest batch, which is worked on in memory; default 64MiB"),
     ("--partitions", "partitions", parse_count, "N", "most partitions of a topic made over HTTP; default 1000"),
-    ("--memory-bytes", "memory_bytes", parse_size, "SIZE", "for bodies and answers under way, each; default 256MiB"),
+    ("--memory", "memory_bytes", parse_size, "SIZE", "for all that is held for clients; default 384MiB"),
+    ("--memory-bytes", "memory_bytes", parse_size, "SIZE", "the older name of --memory"),
+    ("--batch-records", "batch_records", parse_count, "N", "most records of a batch; default 1000000"),
     ("--spool-bytes", "spool_bytes", parse_size, "SIZE", "for files of bodies that memory does not hold; default 8GiB"),
     ("--shown-bytes", "shown_bytes", parse_size, "SIZE", "of a value in JSON, longer ones are cut; default 1MiB"),
     ("--connections", "connections", parse_count, "N", "open at a time; default 1000"),
     ("--tails", "tails", parse_count, "N", "live tails at a time; default 256"),
+    ("--sync-interval", "sync_seconds", parse_duration, "DURATION", "until records are synced unasked; default 1s"),
     ("--stop-time", "stop_seconds", parse_duration, "DURATION", "for requests under way at the end; default 30s"),
 )
 _STORY = """\
@@ -67,8 +70,8 @@ def _serve(args: Args) -> int:
     serving = _server_module()
     from seglog.server.settings import Limits, Settings  # comes with the server
 
-    given = {name: getattr(args, dest(opt)) for opt, name, *_ in _LIMITS}
-    named = {name: value for name, value in given.items() if value is not None}
+    given = [(name, getattr(args, dest(opt))) for opt, name, *_ in _LIMITS]
+    named = {name: value for name, value in given if value is not None}
     settings = Settings(
         host=args.host,
         port=args.port,
@@ -76,6 +79,7 @@ def _serve(args: Args) -> int:
         anonymous=args.anonymous,
         certificate=_path(args.tls_cert),
         key=_path(args.tls_key),
+        spool=_path(args.spool),
         limits=Limits(**named),
     )
 
@@ -150,6 +154,9 @@ COMMANDS = (
             flag("--anonymous", help="let other machines in without tokens: all may do everything"),
             option("--tls-cert", metavar="FILE", type=File(), help="the certificate chain, PEM"),
             option("--tls-key", metavar="FILE", type=File(), help="its private key, PEM"),
+            option(
+                "--spool", metavar="DIRECTORY", type=File(), help="for large bodies; default: that of temporary files"
+            ),
             *(
                 option(
                     name,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 RECORDS = record_schema("binary")
 PLACE = ("topic", "partition")
 PLACED = pa.schema([pa.field("topic", pa.string()), pa.field("partition", pa.int32()), *RECORDS])
+MOST_ROWS = 1_000_000
 HEADERS = RECORDS.field("headers").type
 
 
@@ -45,8 +46,11 @@ def table_of(data: Any) -> pa.Table:
 
 
 def pieces(table: pa.Table, most: int) -> Iterator[pa.Table]:
-    """Yield a table in pieces of at most `most` bytes, or of one row where that is more. An empty one is one piece."""
-    if table.nbytes <= most or table.num_rows <= 1:
+    """Yield a table in pieces of at most `most` bytes, or of one row where that is more. An empty one is one piece.
+
+    A piece has at most as many rows as a server takes at once by default.
+    """
+    if (table.nbytes <= most and table.num_rows <= MOST_ROWS) or table.num_rows <= 1:
         yield table
         return
     half = table.num_rows // 2

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from seglog.record import Headers, Record
 
+NAMES_SHOWN, NAME_CHARACTERS = 5, 80  # of unknown fields, in an error
 CHUNK_BYTES = 1024 * 1024
 _FIELDS = {"offset", "timestamp", "key", "value", "headers"}
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -85,7 +86,7 @@ def decode_record(line: bytes, number: int) -> Entry:
     if not isinstance(fields, dict):
         raise InvalidArgument(f"{where} is not a JSON object")
     if unknown := fields.keys() - _FIELDS:
-        raise InvalidArgument(f"{where} has unknown fields {sorted(unknown)}; known are {sorted(_FIELDS)}")
+        raise InvalidArgument(f"{where} has unknown fields {_named(unknown)}; known are {sorted(_FIELDS)}")
     if "value" not in fields:
         raise InvalidArgument(f'{where} has no "value"; a tombstone says null')
     timestamp = fields.get("timestamp")
@@ -101,6 +102,12 @@ def decode_record(line: bytes, number: int) -> Entry:
     )
 
 
+def _named(fields: set[str]) -> str:
+    """Name the first few fields, each cut, however many there are and whatever they are called."""
+    shown = [name[:NAME_CHARACTERS] for name in sorted(fields)[:NAMES_SHOWN]]
+    return f"{shown}" if len(fields) <= NAMES_SHOWN else f"{shown} and {len(fields) - NAMES_SHOWN} more"
+
+
 def _decode_headers(headers: Any, where: str) -> Headers:
     if not isinstance(headers, list):
         raise InvalidArgument(f"{where}: headers must be a list")
@@ -109,7 +116,9 @@ def _decode_headers(headers: Any, where: str) -> Headers:
         if not isinstance(header, dict) or header.keys() != {"key", "value"} or not isinstance(header["key"], str):
             raise InvalidArgument(f'{where}: a header must be {{"key": text, "value": ...}}')
         decode_bytes(header["key"], f"{where}: a header's key")  # refuses what UTF-8 cannot hold
-        decoded.append((header["key"], decode_bytes(header["value"], f"{where}: header {header['key']!r}")))
+        decoded.append(
+            (header["key"], decode_bytes(header["value"], f"{where}: header {header['key'][:NAME_CHARACTERS]!r}"))
+        )
     return tuple(decoded)
 
 

@@ -14,6 +14,7 @@ from seglog.record import Record, value_size
 FIRST_WAIT = 0.0005
 LONGEST_WAIT = 0.02
 POLL_RECORDS = 1024
+HEADER_BYTES = 32  # what a header counts: many empty ones take memory too
 
 
 class Tail:
@@ -86,6 +87,6 @@ class Tail:
 def _up_to(records: Iterator[Record], size: int) -> Iterator[Record]:
     for record in records:
         yield record
-        size -= len(record.key or b"") + value_size(record.value)
+        size -= len(record.key or b"") + value_size(record.value) + HEADER_BYTES * len(record.headers)
         if size <= 0:
             return

@@ -1,24 +1,20 @@
-"""Answers that a client takes at its own speed: in pieces, within a budget of memory."""
+"""Answers that a client takes at its own speed: in pieces, so that what is not taken is seen, and not held twice."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+import asyncio
+from typing import TYPE_CHECKING, Any
 
-from starlette.responses import Response
-
-from seglog.errors import Busy
+from seglog.errors import SeglogError
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from starlette.responses import Response
+    from starlette.types import Send
 
-    from seglog.server.workers import Workers
+    from seglog.server.memory import Claim
 
-Result = TypeVar("Result")
-
-PIECE = 256 * 1024
+PIECE = 64 * 1024
+STALL_SECONDS = 2.0  # without a byte taken, after which an answer is dropped if other requests need its memory
 
 
 class NeedsRoom(Exception):
@@ -29,53 +25,34 @@ class NeedsRoom(Exception):
         self.size = size
 
 
-class Budget:
-    """Bytes of memory that answers may hold together."""
+class SlowReader(SeglogError):
+    """A client that takes nothing of its answer while other requests wait for the memory that it holds."""
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.held = 0
 
-    @contextmanager
-    def reserved(self, size: int) -> Iterator[None]:
-        """Hold so much until the context ends; Busy where too much is held already. More than there is goes alone."""
-        if size and self.held and self.held + size > self.size:
-            raise Busy(f"answers of {self.held} bytes are on their way already; try again in a moment")
-        self.held += size
-        try:
-            yield
-        finally:
-            self.held -= size
+def watched(send: Send, claim: Claim, seconds: float = STALL_SECONDS) -> Send:
+    """Return `send`, which raises SlowReader when the client stalls for so long and the claim is wanted by others."""
 
-    async def read(self, workers: Workers, read: Callable[[int], Result], room: int, *, free: int = 0) -> Result:
-        """Let `read` work on a thread with room that is held meanwhile; where that does not do, with what it needs.
-
-        free: room that needs not be held, as what is read takes no more than the threads themselves.
-        """
+    async def sending(message: Any) -> None:
         while True:
             try:
-                with self.reserved(room if room > free else 0):
-                    return await workers.run(partial(read, room))
-            except NeedsRoom as error:
-                room = error.size
+                async with asyncio.timeout(seconds):
+                    await send(message)
+                return
+            except TimeoutError:  # while it waited for the transport: nothing of the message is written
+                if claim.is_wanted:
+                    raise SlowReader("the client does not take its answer") from None
+
+    return sending
 
 
-class LargeAnswer(Response):
-    """A body sent piece by piece, so that it is seen whether somebody takes it; counts in the budget till then."""
+async def send_in_pieces(response: Response, send: Send) -> None:
+    """Send a body piece by piece; returns once all but the last 64 KiB or so are with the system.
 
-    def __init__(self, body: bytes | memoryview, budget: Budget, headers: Mapping[str, str], media_type: str) -> None:
-        super().__init__(body, 200, headers, media_type)
-        self._budget = budget
-
-    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
-        """Send it."""
-        view = memoryview(self.body)
-        self._budget.held += len(view)
-        try:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            for position in range(0, len(view), PIECE):
-                piece = bytes(view[position : position + PIECE])
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-        finally:
-            self._budget.held -= len(view)
+    The last, empty piece waits until the transport has little left to write: an answer that ends earlier would keep its
+    memory in the transport, where nothing counts it.
+    """
+    view = memoryview(response.body)
+    await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
+    for position in range(0, len(view), PIECE):
+        await send({"type": "http.response.body", "body": bytes(view[position : position + PIECE]), "more_body": True})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,9 +10,9 @@ from starlette.routing import Route, Router
 
 from seglog.errors import TopicNotFound
 from seglog.server.access import Access
-from seglog.server.answers import Budget
 from seglog.server.appends import Appends
 from seglog.server.guard import Guard
+from seglog.server.memory import Memory
 from seglog.server.metrics import Metrics
 from seglog.server.operations import PROTECTING, Endpoint, Operation
 from seglog.server.problems import HttpProblem, problem
@@ -29,7 +29,6 @@ from seglog.topic.cleaning import Cleaner
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-SPOOL = ".spool"
 READ_THREADS = 8
 SLOW_THREADS = 2
 
@@ -42,16 +41,16 @@ def services_of(broker: Broker, settings: Settings) -> Services:
     except TopicNotFound:
         broker.create_topic(DEFAULT_TOPIC)
     broker.logs()  # opens every topic, so that no request waits for it
-    waiting = Waiting()
+    waiting, memory = Waiting(), Memory(limits.memory_bytes)
     services = Services(
         settings=settings,
         broker=broker,
         cleaner=Cleaner(broker.logs),
         access=Access.of_file(settings.tokens),
         guard=Guard(settings),
-        spool=Spool(_empty_directory(broker.root / SPOOL), limits),
-        appends=Appends(limits, waiting.appended),
-        answers=Budget(limits.memory_bytes),
+        spool=Spool(settings.spool or Path(tempfile.gettempdir()), limits, memory),
+        appends=Appends(limits, waiting),
+        memory=memory,
         waiting=waiting,
         reads=Workers("read", READ_THREADS, limits.calls + limits.tails),
         scans=Workers("scan", SLOW_THREADS, limits.calls),
@@ -62,12 +61,6 @@ def services_of(broker: Broker, settings: Settings) -> Services:
     )
     services.metrics.watch(services)
     return services
-
-
-def _empty_directory(path: Path) -> Path:
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir(exist_ok=True)
-    return path
 
 
 def app_of(services: Services) -> ASGIApp:

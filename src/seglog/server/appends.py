@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seglog.errors import Busy
+from seglog.server.syncing import Syncing
 from seglog.server.workers import Workers
 
 if TYPE_CHECKING:
     from seglog.log.log import Log
     from seglog.server.settings import Limits
+    from seglog.server.waiting import Waiting
     from seglog.topic.places import Partition
 
 THREADS = 4
@@ -48,14 +50,15 @@ class _Line:
 class Appends:
     """Appends to all partitions of all topics."""
 
-    def __init__(self, limits: Limits, appended: Callable[[Partition], None]) -> None:
-        """Take what is called, `appended`, in the event loop when a partition has got records, or durable ones."""
+    def __init__(self, limits: Limits, waiting: Waiting) -> None:
+        """Take the callers who wait: notified in the event loop when a partition has new records, or durable ones."""
         self._most = limits.waiting
-        self._appended = appended
+        self._appended = waiting.appended
         self._lines: dict[Partition, _Line] = {}
         self._writers = Workers("append", THREADS, limits.connections + limits.waiting)
         self._syncers = Workers("sync", SYNC_THREADS, limits.connections + limits.waiting)
         self._batches = Workers("batch", THREADS, limits.calls)
+        self.syncing = Syncing(limits.sync_seconds, self._syncers, waiting.appended)
 
     async def append(
         self, place: Partition, log: Log, call: Callable[[], Any], *, durable: bool, ready: Callable[[], bool]
@@ -70,6 +73,7 @@ class Appends:
         if line.draining is None and ready():
             result = call()
             self._appended(place)
+            self.syncing.appended(place, log)
             return await self._synced(line, result) if durable else result
         if len(line.entries) >= self._most:
             raise Busy(
@@ -82,13 +86,23 @@ class Appends:
         return await entry.future
 
     async def batch(
-        self, topic: str, logs: Callable[[Any], Iterable[tuple[int, Log]]], call: Callable[[], Any], *, durable: bool
+        self,
+        topic: str,
+        logs: Callable[[Any], Iterable[tuple[int, Log]]],
+        call: Callable[[], Any],
+        *,
+        durable: bool,
+        first: Callable[[], Awaitable[object]] | None = None,
     ) -> Any:
-        """Let `call` append on a thread of its own; logs(its result): number and log of the partitions it wrote to."""
-        result = await self._batches.run(call)
+        """Let `call` append on a thread of its own; logs(its result): number and log of the partitions it wrote to.
+
+        first: is awaited before.
+        """
+        result = await self._batches.run(call, first)
         written = list(logs(result))
-        for number, _ in written:
+        for number, log in written:
             self._appended((topic, number))
+            self.syncing.appended((topic, number), log)
         if durable:
             await asyncio.gather(*(self._syncers.run(log.sync) for _, log in written))
             for number, _ in written:
@@ -109,6 +123,7 @@ class Appends:
                     line.entries.clear()
                     raise
                 self._appended(place)
+                self.syncing.appended(place, line.log)
                 for entry, result in zip(entries, results, strict=True):
                     self._settle(line, entry, result)
         finally:

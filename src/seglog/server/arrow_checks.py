@@ -7,15 +7,19 @@ bytes again and again. The log looks once more at what it encodes; this is about
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types
 
 from seglog.errors import InvalidArgument
 from seglog.log.arrow_columns import byte_rows, is_bytes, is_text
 from seglog.log.arrow_in import ArrowBatch
 from seglog.server.problems import HttpProblem
+
+if TYPE_CHECKING:
+    from seglog.server.settings import Limits
 
 
 def check_schema(schema: pa.Schema) -> None:
@@ -29,13 +33,19 @@ def check_schema(schema: pa.Schema) -> None:
             raise InvalidArgument(f"column {field.name!r} cannot be of type {str(field.type)[:200]}")
 
 
-def checked_table(table: pa.Table, size: int, limit: int) -> pa.Table:
+def checked_table(table: pa.Table, size: int, limits: Limits) -> pa.Table:
     """Look at the data, and return it with its views made plain: a topic cannot deal those out.
 
-    size: bytes that it came in; limit: bytes of keys and values that it may stand for. ArrowInvalid or InvalidArgument
-    where it is damaged, HttpProblem (413) where it stands for more.
+    size: bytes that it came in. ArrowInvalid or InvalidArgument where it is damaged, HttpProblem (413) where it stands
+    for more rows, or bytes of keys and values, than a batch may have.
     """
+    if table.num_rows > limits.batch_records:
+        raise HttpProblem(
+            413, f"{table.num_rows} records; a batch may have {limits.batch_records}: send several batches"
+        )
     table.validate(full=True)
+    _check_headers(table, limits.record_headers)
+    limit = limits.batch_bytes
     if "headers" in table.schema.names:  # all of them before the first row is stored, in whichever partition
         ArrowBatch.prepare(table.select(["value", "headers"]), now=0)
     if table.num_rows > size:
@@ -48,6 +58,20 @@ def checked_table(table: pa.Table, size: int, limit: int) -> pa.Table:
         if plain is not None:
             table = table.set_column(position, field.name, table.column(position).cast(plain))
     return table
+
+
+def _check_headers(table: pa.Table, most: int) -> None:
+    """Refuse a record with too many headers: each becomes an object in whatever reads it."""
+    for chunk in table.column("headers").chunks if "headers" in table.schema.names else ():
+        if types.is_null(chunk.type) or not len(chunk):
+            continue
+        longest = pc.max(pc.list_value_length(chunk.cast(_as_list(chunk.type)))).as_py()
+        if longest is not None and longest > most:
+            raise InvalidArgument(f"a record has {longest} headers; a record may have {most}")
+
+
+def _as_list(kind: Any) -> Any:
+    return pa.list_(kind.field(0)) if types.is_map(kind) else kind
 
 
 def _plain_of(kind: Any) -> Any:

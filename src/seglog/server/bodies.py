@@ -4,54 +4,54 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from seglog.errors import InvalidArgument, SeglogError
-from seglog.format.lines import Entry, decode_record, encode_bytes
+from seglog.format.lines import encode_bytes
 from seglog.log.arrow import record_schema
 from seglog.record import value_size
 from seglog.server.arrow_checks import check_schema, checked_table
 from seglog.server.compressed import is_compressed
+from seglog.server.lines import SHORTEST_LINE, table_of_lines
 from seglog.server.problems import HttpProblem
 
 if TYPE_CHECKING:
     from seglog.record import Record
+    from seglog.server.settings import Limits
     from seglog.server.spool import Body
     from seglog.topic.places import Partition
 
 NDJSON = "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
 OCTETS = "application/octet-stream"
-ROWS = 16_384  # of a table that is made of lines at a time
 LONGEST_CHARACTER = 4  # bytes, in UTF-8
 GROWING_BYTES = 1024 * 1024  # a body up to here is written into memory that grows, a longer one into its own size
-HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
-LINES_SCHEMA = pa.schema(
-    [
-        pa.field("value", pa.large_binary()),
-        pa.field("key", pa.large_binary()),
-        pa.field("timestamp", pa.int64()),
-        pa.field("headers", HEADERS),
-    ]
-)
+ROW_BYTES = 160  # what a row of a batch takes on its way into the log, beside its own bytes; measured
+IN_JSON = 14  # times its bytes that a record may take while it is made JSON: a byte may be six, and they are copied
+COPIES = 2  # of the bytes: decoded, and dealt out to partitions
 
 
 # --- in ---------------------------------------------------------------------------------------------------------------
 
 
-def table_of(body: Body, media: str, limit: int) -> pa.Table:
+def table_of(body: Body, media: str, limits: Limits) -> pa.Table:
     """Return the records of a body as a table for `append_batch`; InvalidArgument where it is not what it says.
 
-    limit: bytes that they may stand for. Of an Arrow body nothing is copied: the table reads from the body, which must
-    stay open.
+    Of an Arrow body nothing is copied: the table reads from the body, which must stay open.
     """
-    return _arrow_table(body, limit) if media == ARROW else _lines_table(body)
+    return _arrow_table(body, limits) if media == ARROW else table_of_lines(body.view(), limits)
 
 
-def _arrow_table(body: Body, limit: int) -> pa.Table:
+def decoding_bytes(body: Body, media: str, limits: Limits) -> int:
+    """Return the most memory that a body may take as records, beside the body itself."""
+    rows = body.size if media == ARROW else body.size // SHORTEST_LINE + 1
+    return COPIES * body.size + ROW_BYTES * min(rows, limits.batch_records)
+
+
+def _arrow_table(body: Body, limits: Limits) -> pa.Table:
     if body.size == 0:
         raise InvalidArgument("the body is empty; an Arrow stream begins with its schema")
     source = pa.BufferReader(pa.py_buffer(body.view()))
@@ -63,7 +63,7 @@ def _arrow_table(body: Body, limit: int) -> pa.Table:
             check_schema(reader.schema)
             table = reader.read_all()
             _check_end(source)
-        return checked_table(table, body.size, limit)
+        return checked_table(table, body.size, limits)
     except SeglogError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -74,39 +74,6 @@ def _check_end(source: pa.BufferReader) -> None:
     left = source.size() - source.tell()
     if left:
         raise InvalidArgument(f"{left} bytes follow the end of the Arrow stream; send one stream")
-
-
-def _lines_table(body: Body) -> pa.Table:
-    batches = []
-    entries: list[Entry] = []
-    for number, line in enumerate(_lines(body.pieces()), 1):
-        if line.strip():
-            entries.append(decode_record(line, number))
-        if len(entries) == ROWS:
-            batches.append(_batch(entries))
-            entries = []
-    batches.append(_batch(entries))
-    return pa.Table.from_batches(batches)
-
-
-def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    held = b""
-    for piece in pieces:
-        *lines, held = (held + piece).split(b"\n")
-        yield from lines
-    if held:
-        yield held
-
-
-def _batch(entries: Sequence[Entry]) -> pa.RecordBatch:
-    columns = [
-        [entry.value for entry in entries],
-        [entry.key for entry in entries],
-        [entry.timestamp for entry in entries],
-        [[{"key": key, "value": value} for key, value in entry.headers] for entry in entries],
-    ]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, LINES_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=LINES_SCHEMA)
 
 
 # --- out --------------------------------------------------------------------------------------------------------------

@@ -28,7 +28,10 @@ class JoinedTransport:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Send, by the end of this turn."""
+        """Send, by the end of this turn; nothing once the connection is aborted."""
+        if self._transport.is_closing():
+            self._held = b""
+            return
         if self._held:
             held, self._held = self._held, b""
             self._transport.write(held + data)

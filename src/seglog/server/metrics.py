@@ -38,6 +38,11 @@ class Metrics:
         self._refused = Counter(
             "seglog_refused", "Refused before there was a request, or its end.", ["status"], registry=self.registry
         )
+        self._dropped = Counter(
+            "seglog_dropped_answers",
+            "Dropped as nobody took them and others needed the memory.",
+            registry=self.registry,
+        )
         self._records = Counter("seglog_appended_records", "Records appended.", ["topic"], registry=self.registry)
         self._bytes = Counter("seglog_appended_bytes", "Bytes of bodies appended.", ["topic"], registry=self.registry)
         # A figure of some labels is looked up once: that takes longer than to count.
@@ -53,6 +58,10 @@ class Metrics:
         """Count a request."""
         self._requests_of(operation, status).inc()
         self._seconds_of(operation).observe(seconds)
+
+    def dropped(self) -> None:
+        """Count an answer that was dropped because its client did not take it while others needed the memory."""
+        self._dropped.inc()
 
     def refused(self, status: int) -> None:
         """Count what a connection was refused: too many (503), a slow head (408), a large one (431), ..."""
@@ -93,14 +102,20 @@ class _Standing:
         yield from self._housekeeping()
         services = self._services
         gauges = {
-            "seglog_spool_memory_bytes": ("Bytes of bodies under way in memory.", services.spool.memory),
+            "seglog_spool_memory_bytes": ("Bytes of bodies under way in memory.", services.memory.held["bodies"]),
             "seglog_spool_disk_bytes": ("Bytes of bodies under way in files.", services.spool.disk),
-            "seglog_answer_bytes": ("Bytes of answers under way.", services.answers.held),
+            "seglog_answer_bytes": ("Bytes of answers under way.", services.memory.held["answers"]),
             "seglog_tails": ("Live tails.", services.tails),
             "seglog_free_bytes": ("Bytes that are free where the topics are.", services.space.free_bytes()),
+            "seglog_unsynced_partitions": ("With records to be synced soon.", services.appends.syncing.unsynced),
+            "seglog_memory_limit_bytes": ("The budget of memory for all requests.", services.memory.size),
         }
         for name, (about, value) in gauges.items():
             yield GaugeMetricFamily(name, about, value=value)
+        held = GaugeMetricFamily("seglog_memory_bytes", "Bytes of the budget in use, by kind.", labels=["kind"])
+        for kind, size in services.memory.held.items():
+            held.add_metric([kind], size)
+        yield held
 
     def _logs(self) -> Iterator[Metric]:
         labels = ["topic", "partition"]

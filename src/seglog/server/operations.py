@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
@@ -20,6 +21,8 @@ from starlette.responses import Response, StreamingResponse
 
 from seglog.errors import InvalidArgument, SeglogError, TopicNotFound
 from seglog.server.access import EVERY, NOBODY, RIGHTS, Caller
+from seglog.server.answers import PIECE, NeedsRoom, SlowReader, send_in_pieces, watched
+from seglog.server.memory import Claim
 from seglog.server.parameters import Parameter, read_query
 from seglog.server.problems import HttpProblem, problem, status_of
 from seglog.server.spool import Body
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from seglog.server.services import Services
+    from seglog.server.workers import Workers
 
 log = logging.getLogger("seglog.server")
 
@@ -42,6 +46,7 @@ GROUP_WRITES = frozenset({"join", "commit"})
 ANYTHING = "*/*"
 Needs = Literal["nothing", "token", "read", "write", "admin"]
 Model = TypeVar("Model", bound=BaseModel)
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,11 @@ class Operation:
 
 
 class Call:
-    """One request on its way through an operation. headers: by name in lower case."""
+    """One request on its way through an operation.
+
+    headers: by name in lower case. answer: the memory that what is read and the answer made of it take. held: closed
+    when the request is over.
+    """
 
     def __init__(
         self,
@@ -85,11 +94,15 @@ class Call:
         operation: Operation,
         services: Services,
         caller: Caller,
+        answer: Claim,
+        held: ExitStack,
     ) -> None:
         self.headers = headers
         self.operation = operation
         self.services = services
         self.caller = caller
+        self.answer = answer
+        self.held = held
         self.values = self._values(scope)
         self.topics: set[str] = set()  # that it works with
         self._receive = receive
@@ -114,6 +127,20 @@ class Call:
     def spooled(self, limit: int | None = None) -> AbstractAsyncContextManager[Body]:
         """Take the body in, whole."""
         return self.services.spool.body(self._receive, self.declared_length, limit)
+
+    async def read(
+        self, read: Callable[[int], Result], room: int, *, free: int = 0, workers: Workers | None = None
+    ) -> Result:
+        """Let `read` work on a thread with room that is held from now on; where that is not enough, with what it needs.
+
+        free: room that need not be held, as what is read takes no more than the threads themselves. Busy.
+        """
+        while True:
+            self.answer.resize(room if room > free else 0)
+            try:
+                return await (workers or self.services.reads).run(partial(read, room))
+            except NeedsRoom as error:
+                room = error.size
 
     async def json(self, model: type[Model]) -> Model:
         """Return the JSON body as a model; InvalidArgument where it is none, 415 for another content type."""
@@ -142,24 +169,31 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         begun = perf_counter()
-        try:
-            response = await self._answer(scope, receive)
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:  # noqa: BLE001 - the server's edge: every error becomes an answer
-            _note(error, scope)
-            response = problem(error)
-        if scope["method"] == "HEAD" and isinstance(response, StreamingResponse):
-            response = Response(None, response.status_code, response.headers)  # the body that is left out has no end
-        response.raw_headers.extend(PROTECTING)
-        try:
-            await response(scope, receive, send)
-        finally:
-            operation = self._by_method.get(scope["method"])
-            name = "other" if operation is None else operation.name
-            self._services.metrics.answered(name, response.status_code, perf_counter() - begun)
+        with ExitStack() as held:
+            answer = Claim(self._services.memory, "answers")
+            held.callback(answer.close)
+            try:
+                response = await self._answer(scope, receive, answer, held)
+                answer.resize(0 if isinstance(response, StreamingResponse) else _counted(len(response.body)))
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:  # noqa: BLE001 - the server's edge: every error becomes an answer
+                _note(error, scope)
+                response = problem(error)
+                answer.close()
+            if scope["method"] == "HEAD" and isinstance(response, StreamingResponse):
+                response = Response(None, response.status_code, response.headers)  # its body has no end
+            response.raw_headers.extend(PROTECTING)
+            try:
+                await _send(response, scope, receive, watched(send, answer))
+            except SlowReader:  # the connection is closed; what was sent of a tail says where to go on
+                self._services.metrics.dropped()
+            finally:
+                operation = self._by_method.get(scope["method"])
+                name = "other" if operation is None else operation.name
+                self._services.metrics.answered(name, response.status_code, perf_counter() - begun)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Response:
+    async def _answer(self, scope: Scope, receive: Receive, answer: Claim, held: ExitStack) -> Response:
         operation = self._operation(scope["method"])
         services = self._services
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
@@ -169,7 +203,8 @@ class Endpoint:
             caller = services.access.caller(headers.get("authorization"))
             services.check_running()
         _refuse_codings(scope, headers)
-        call = Call(scope, receive, headers, operation, services, caller)  # reads the parameters, before the body
+        # Reads the parameters, before the body.
+        call = Call(scope, receive, headers, operation, services, caller, answer, held)
         if operation.needs in RIGHTS:
             call.caller.require(operation.needs, operation.topic or call.values.get("topic", EVERY))
         place = _place_written(call)
@@ -213,6 +248,19 @@ def _refuse_codings(scope: Scope, headers: Mapping[str, str]) -> None:
             raise HttpProblem(
                 501, "the only Transfer-Encoding that is known here is chunked", headers={"Connection": "close"}
             )
+
+
+def _counted(size: int) -> int:
+    """Return what an answer counts: small ones, of which each connection can have one, are not counted."""
+    return size if size > PIECE else 0
+
+
+async def _send(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    large = not isinstance(response, StreamingResponse) and len(response.body) > PIECE
+    if large and scope["method"] != "HEAD":
+        await send_in_pieces(response, send)
+    else:
+        await response(scope, receive, send)
 
 
 async def true_cause(call: Call, error: Exception) -> Exception:

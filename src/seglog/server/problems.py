@@ -15,6 +15,7 @@ from seglog import errors
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1
+DETAIL_CHARACTERS = 2000  # of an error's text: what it quotes may be as long as the request
 
 # The first match counts: a class stands above its bases.
 _STATUS: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
@@ -91,5 +92,5 @@ def problem(error: BaseException) -> Response:
 
 
 def _detail(error: BaseException) -> str:
-    text = str(error) or type(error).__name__
-    return "; ".join([text, *getattr(error, "__notes__", ())])
+    text = "; ".join([str(error) or type(error).__name__, *getattr(error, "__notes__", ())])
+    return text if len(text) <= DETAIL_CHARACTERS else f"{text[:DETAIL_CHARACTERS]} ..."

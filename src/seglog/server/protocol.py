@@ -1,9 +1,13 @@
 """uvicorn's HTTP protocol with the bounds that it leaves to a proxy: connections, a request's head in time and size.
 
-Without them a client that never ends its head (slowloris) holds a connection for ever, and one that sends an endless
-header fills the memory; one that takes nothing of its answer keeps that in memory, and one that goes on sending a body
-after its answer keeps the connection. Bodies are bounded by `spool`. Trailers are not taken: behind the body nothing
-may change what a request says.
+Without them a client that never ends its head (slowloris) holds a connection forever, and one that sends an endless
+header fills the memory; one that reads nothing of its answer keeps that in memory, and one that goes on sending a body
+after its answer keeps the connection. Bodies are bounded by `spool`. Trailers are ignored: after the body nothing may
+change what a request says.
+
+Requests of one connection are parsed one at a time. uvicorn's parser takes all that is given to it, so it is given
+pieces that end with a head; bytes after a request that is not answered yet wait unparsed, and nothing more is read from
+the connection meanwhile.
 """
 
 from __future__ import annotations
@@ -21,11 +25,15 @@ from seglog.server.joined import JoinedTransport
 from seglog.server.problems import MEDIA_TYPE, RETRY_SECONDS
 
 if TYPE_CHECKING:
+    from seglog.server.memory import Memory
     from seglog.server.refusals import Refusals
     from seglog.server.settings import Limits
 
 HEAD_BYTES = 64 * 1024
+PIECE_BYTES = 4096  # for the parser, unless they belong to a body of known length
+HEAD_END = b"\r\n\r\n"
 UPGRADING = (b"connection", b"upgrade", b"http2-settings")
+REFUSED_SHARE, REFUSED_LEAST = 8, 16  # connections that may linger with a refusal: a part of those allowed, or so many
 LINGER_SECONDS = 2.0  # for a peer that still sends to see its answer, which a close with bytes unread would destroy
 
 
@@ -36,11 +44,15 @@ class BoundedProtocol(HttpToolsProtocol):
     head_seconds = 10.0
     idle_seconds = 20.0
     told: Callable[[int, str], None] | None = None  # of every refusal: its status and text
+    memory: Memory | None = None  # of the server: what waits unparsed counts there
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._unparsed = 0  # bytes since the parser last made something of them: a head, a piece of a body
         self._in_head = self._in_request = self._refused = False
+        self._left = 0  # bytes of a body of known length that have not come yet
+        self._waiting, self._position = b"", 0  # what has come and is not parsed, and from where on
+        self._counted = 0  # bytes of it, in the server's memory
         self._deadline: asyncio.TimerHandle | None = None  # for the head
         self._stalled: asyncio.TimerHandle | None = None  # since the peer last took something of an answer
         self._lingering: asyncio.TimerHandle | None = None  # since an answer came before the request's end
@@ -50,7 +62,10 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn does
         """Give the new connection its time to say what it wants; turn it away where there are too many."""
         super().connection_made(cast("asyncio.Transport", JoinedTransport(transport, self.loop)))
-        if len(self.connections) > self.most_connections:
+        too_many = len(self.connections) - self.most_connections
+        if too_many > max(self.most_connections // REFUSED_SHARE, REFUSED_LEAST):
+            self._drop(f"{self.most_connections} connections are open already")
+        elif too_many > 0:
             self._refuse(503, f"{self.most_connections} connections are open already; try again in a moment")
         else:
             self._expect_head()
@@ -60,39 +75,86 @@ class BoundedProtocol(HttpToolsProtocol):
         for handle in (self._deadline, self._stalled, self._lingering):
             if handle is not None:
                 handle.cancel()
+        self._keep_waiting(b"", 0)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse, and refuse a head without end."""
+        """Parse one request; keep what follows it."""
         if self._refused or self.transport.is_closing():
             return
-        self._unparsed += len(data)
         self._unset_keepalive_if_required()
-        self._parse(data)
-        if self._unparsed > HEAD_BYTES:
-            self._refuse(431, "the head of a request may have 64 KiB")
-        elif self._is_answered and not self._in_request and not (self._deadline or self.timeout_keep_alive_task):
+        if self._waiting:
+            data = self._waiting[self._position :] + data
+        self._parse(data, 0)
+
+    def _parse(self, data: bytes, position: int) -> None:
+        """Parse from `position` on, up to the end of a request that is to be answered; refuse a head without end."""
+        while position < len(data) and not (self._is_busy or self._refused or self.transport.is_closing()):
+            end = self._piece_end(data, position)
+            self._unparsed += end - position
+            again = self._parse_piece(data[position:end])
+            data, position = (data, end) if again is None else (again + data[end:], 0)
+            if self._unparsed > HEAD_BYTES:
+                self._refuse(431, "the head of a request may have 64 KiB")
+        if self._refused or self.transport.is_closing():
+            self._keep_waiting(b"", 0)
+            return
+        self._keep_waiting(data, position)
+        if self._is_answered and not self._in_request and not (self._deadline or self.timeout_keep_alive_task):
             self._expect_head()  # something came that is no request yet
 
-    def _parse(self, data: bytes) -> None:
+    @property
+    def _is_busy(self) -> bool:
+        """Whether a request is there as a whole, and not answered."""
+        return not self._in_request and not self._is_answered
+
+    def _piece_end(self, data: bytes, position: int) -> int:
+        """Return where the next piece for the parser ends: with a body, or else with a head, or after a few KiB."""
+        if self._left:
+            return min(position + self._left, len(data))
+        end = data.find(HEAD_END, position, position + PIECE_BYTES)
+        return min(position + PIECE_BYTES, len(data)) if end < 0 else end + len(HEAD_END)
+
+    def _keep_waiting(self, data: bytes, position: int) -> None:
+        """Keep data from `position` on for when the present request is answered, and read nothing more until then."""
+        size = len(data) if position < len(data) else 0
+        self._waiting, self._position = (data, position) if size else (b"", 0)
+        if self.memory is not None and size != self._counted:
+            more, self._counted = size - self._counted, size
+            fits = more < 0 or self.memory.has_room("pipelines", more)
+            self.memory.change("pipelines", more)
+            if not fits:
+                self._drop("too many requests are sent before others are answered")
+        if size:
+            self.flow.pause_reading()
+
+    def _drop(self, text: str) -> None:
+        """Close the connection without an answer, as one is being written."""
+        self._refused = True
+        if self.told is not None:
+            self.told(503, text)
+        self.transport.abort()
+
+    def _parse_piece(self, data: bytes) -> bytes | None:
+        """Parse; return what is to be parsed instead of a request that asks for another protocol, else None."""
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._parse_anew(data[upgrade.args[0] :])
+            return None if self._refused else self._without_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError:
             self._refuse(400, "this is no HTTP request")
+        return None
 
-    def _parse_anew(self, rest: bytes) -> None:
-        """Parse a request that asks for another protocol as if it did not: the parser would leave out its body."""
-        if self._refused:
-            return
+    def _without_upgrade(self, rest: bytes) -> bytes:
+        """Return the request as if it did not ask for another protocol: the parser would leave out its body."""
         version = self.parser.get_http_version().encode()
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
         lines += [b"%b: %b" % pair for pair in self.headers if pair[0] not in UPGRADING]
         if any(name == b"connection" and b"close" in value.lower() for name, value in self.headers):
             lines.append(b"connection: close")
         self.parser = httptools.HttpRequestParser(self)
-        self._parse(b"\r\n".join(lines) + b"\r\n\r\n" + rest)
+        self._unparsed = 0
+        return b"\r\n".join(lines) + HEAD_END + rest
 
     def pause_writing(self) -> None:
         """Give the peer its time to take what is buffered."""
@@ -128,6 +190,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._refused or self.parser.should_upgrade():  # the latter comes once more, without
             return
         self._unparsed, self._in_head = 0, False
+        self._left = int(next((value for name, value in self.headers if name == b"content-length"), b"0"))
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -135,14 +198,14 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Note that a piece of the body is there."""
-        self._unparsed = 0
+        self._unparsed, self._left = 0, max(self._left - len(body), 0)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Note that the request is there as a whole."""
         if self._in_head:  # it asks for another protocol, and comes once more
             return
-        self._unparsed, self._in_request = 0, False
+        self._unparsed, self._left, self._in_request = 0, 0, False
         super().on_message_complete()
         if self._lingering is not None and not self._refused:
             self._lingering.cancel()
@@ -150,10 +213,13 @@ class BoundedProtocol(HttpToolsProtocol):
             self._keep_alive()
 
     def on_response_complete(self) -> None:
-        """Go on with the next request, or give the peer its time to end a body that nobody reads any more."""
+        """Parse the next request, or give the peer its time to end a body that is not read any more."""
         super().on_response_complete()
         if self._in_request and self._is_answered:
             self._linger()
+        elif self._waiting and not self.transport.is_closing():
+            self._unset_keepalive_if_required()
+            self._parse(self._waiting, self._position)
 
     @property
     def _is_answered(self) -> bool:
@@ -201,10 +267,11 @@ def _refusal(status: int, text: str) -> bytes:
     return f"{head}connection: close\r\n\r\n".encode() + body
 
 
-def bounded(limits: Limits, told: Refusals) -> type[BoundedProtocol]:
-    """Return the protocol with these bounds; `told` is called for every connection that passes one."""
+def bounded(limits: Limits, told: Refusals, memory: Memory) -> type[BoundedProtocol]:
+    """Return the protocol with these bounds; `told` is called for every connection that exceeds one."""
     bounds = {
         "told": told,
+        "memory": memory,
         "most_connections": limits.connections,
         "head_seconds": limits.head_seconds,
         "idle_seconds": limits.idle_seconds,

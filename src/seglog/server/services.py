@@ -9,9 +9,9 @@ from seglog.server.problems import HttpProblem
 
 if TYPE_CHECKING:
     from seglog.server.access import Access
-    from seglog.server.answers import Budget
     from seglog.server.appends import Appends
     from seglog.server.guard import Guard
+    from seglog.server.memory import Memory
     from seglog.server.metrics import Metrics
     from seglog.server.settings import Settings
     from seglog.server.space import Space
@@ -40,7 +40,7 @@ class Services:
     guard: Guard
     spool: Spool
     appends: Appends
-    answers: Budget
+    memory: Memory
     waiting: Waiting
     reads: Workers
     scans: Workers

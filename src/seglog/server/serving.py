@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import resource
 import signal
 import socket
@@ -15,19 +16,21 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from seglog.errors import ConfigError
+from seglog.server.allocator import Allocator
 from seglog.server.app import app_of, services_of
+from seglog.server.handshakes import Handshakes
 from seglog.server.protocol import bounded
 from seglog.server.refusals import Refusals
 from seglog.topic.broker import Broker
 from seglog.topic.warm import warm_batches
 
 if TYPE_CHECKING:
-    import os
-
     from seglog.server.services import Services
     from seglog.server.settings import Settings
 
+ENDED_EARLY = "ASGI callable returned without completing response"
 BACKLOG = 2048
+FILES_PER_CONNECTION = 2  # of those that the system allows, at least: connections must leave files for the logs
 
 
 def serve(root: str | os.PathLike[str], settings: Settings, say: Callable[[str], None]) -> None:
@@ -37,6 +40,8 @@ def serve(root: str | os.PathLike[str], settings: Settings, say: Callable[[str],
     has the root; ConfigError for tokens, certificates or an address that cannot be used.
     """
     _allow_files()
+    allocator = Allocator()
+    allocator.tune()
     listener = _listener(settings)
     try:
         warm_batches()
@@ -47,8 +52,9 @@ def serve(root: str | os.PathLike[str], settings: Settings, say: Callable[[str],
         for name, error in broker.failed.items():
             say(f"topic {name} cannot be opened: {error}")
         with closing(services):
-            server = _Server(_config(services, settings), services, say)
+            server = _Server(_config(services, settings), services, say, allocator)
             services.cleaner.start()
+            allocator.settle()
             listener.listen(BACKLOG)  # from here on nobody is refused, as is said in the next line
             say(f"listening on {_address(listener, settings)}")
             server.run(sockets=[listener])
@@ -61,6 +67,10 @@ def _allow_files() -> None:
     """Take all open files that the system lets us have: a connection takes one, a partition three."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _files() -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def _owned(broker: Broker, settings: Settings) -> Services:
@@ -95,10 +105,12 @@ def _address(listener: socket.socket, settings: Settings) -> str:
 
 def _config(services: Services, settings: Settings) -> uvicorn.Config:
     limits = settings.limits
+    protocol = bounded(limits, Refusals(services.metrics), services.memory)
+    protocol.most_connections = min(limits.connections, _files() // FILES_PER_CONNECTION)
     try:
         config = uvicorn.Config(
             app_of(services),
-            http=bounded(limits, Refusals(services.metrics)),
+            http=protocol,
             ws="none",
             access_log=False,
             log_level=logging.WARNING,
@@ -112,24 +124,33 @@ def _config(services: Services, settings: Settings) -> uvicorn.Config:
         )
         logging.getLogger("uvicorn.error").addFilter(_is_news)
         config.load()
+        if config.ssl is not None:
+            config.http_protocol_class = Handshakes(config.ssl, protocol)  # type: ignore[assignment] # is called only
+            config.ssl = None  # the listener takes plain TCP
     except OSError as error:
         raise ConfigError(f"the certificate and its key cannot be used: {error.strerror or error}") from error
     return config
 
 
 def _is_news(line: logging.LogRecord) -> bool:
-    """Whether a line of uvicorn's log says more than that a request was given up, as at the end of the stop time."""
+    """Whether a line of uvicorn's log says more than that a request was ended: at the end of the stop time, or as its
+    client took nothing of the answer.
+    """
     error = line.exc_info[1] if line.exc_info else None
-    return not isinstance(error, asyncio.CancelledError)
+    return not isinstance(error, asyncio.CancelledError) and not line.getMessage().startswith(ENDED_EARLY)
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, whose stop also ends what waits for records."""
+    """uvicorn's server, whose stop also ends what waits for records, and which syncs and returns memory as it goes."""
 
-    def __init__(self, config: uvicorn.Config, services: Services, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, services: Services, say: Callable[[str], None], allocator: Allocator
+    ) -> None:
         super().__init__(config)
         self._services = services
         self._say = say
+        self._allocator = allocator
+        self._released: asyncio.Task[None] | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to stop: no new requests; those under way finish; a second Ctrl-C does not wait for them."""
@@ -142,6 +163,12 @@ class _Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Look whether it is time to stop; end those who wait, in the event loop."""
         ending = await super().on_tick(counter)
+        self._services.appends.syncing.tick()
+        if self._allocator.is_due() and (self._released is None or self._released.done()):
+            self._released = asyncio.create_task(asyncio.to_thread(self._allocator.release))
         if ending:
             self._services.waiting.stop()
+            made: object = self.config.http_protocol_class
+            if isinstance(made, Handshakes):
+                made.abort()
         return ending

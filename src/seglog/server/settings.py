@@ -16,20 +16,24 @@ class Limits:
     """Bounds of what a server holds and waits for. Sizes in bytes, times in seconds; each must be positive.
 
     body_bytes: of one record's value. batch_bytes: of one batch, which is worked on in memory, as it comes and as
-    records. partitions: of one topic. memory_bytes: of all bodies that are under way in memory (what is more goes to
-    files), and of all answers. spool_bytes: of those files. connections: open at a time. waiting: appends that wait for
+    records. batch_records: of one batch. record_headers: of one record in a batch. partitions: of one topic.
+    memory_bytes: of all that the server holds for its callers (`seglog.server.memory`); bodies that do not fit go to
+    files. spool_bytes: of those files. connections: open at a time. waiting: appends that wait for
     one partition. calls: reads, batches and commands that wait for a thread, of each kind. tails: live tails at a time.
     groups: consumer groups that one token has created, but for those that it owns.
     read_bytes: of one answer, but for a record that is longer. shown_bytes: of a value in JSON. head_seconds: for a
     request's head. idle_seconds: without a byte of a body, or of an answer that nobody takes. body_rate: bytes per
     second that a body must bring on average. wait_seconds: of a long poll. keep_seconds: of a connection between two
-    requests. stop_seconds: for requests under way when it stops.
+    requests. stop_seconds: for requests under way when it stops. sync_seconds: after
+    which what was appended is synced without being asked for.
     """
 
     body_bytes: int = 1024 * MIB
     batch_bytes: int = 64 * MIB
+    batch_records: int = 1_000_000
+    record_headers: int = 1000
     partitions: int = 1000
-    memory_bytes: int = 256 * MIB
+    memory_bytes: int = 384 * MIB
     spool_bytes: int = 8192 * MIB
     connections: int = 1000
     waiting: int = 4096
@@ -44,6 +48,7 @@ class Limits:
     wait_seconds: float = 60.0
     keep_seconds: float = 75.0
     stop_seconds: float = 30.0
+    sync_seconds: float = 1.0
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -55,6 +60,9 @@ class Limits:
 class Settings:
     """How a server is reached. port 0: any free one. tokens: a file of `access`; certificate, key: PEM files for TLS.
 
+    spool: an existing directory for bodies that memory does not hold, by default the system's for temporary files;
+    the files have no names there, and nothing else in it is touched.
+
     ConfigError for an address beyond this machine without tokens, unless `anonymous` says that all may do everything.
     """
 
@@ -64,6 +72,7 @@ class Settings:
     anonymous: bool = False
     certificate: Path | None = None
     key: Path | None = None
+    spool: Path | None = None
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -71,6 +80,8 @@ class Settings:
             raise ConfigError(f"port is {self.port}; it must be between 0 and 65535")
         if (self.certificate is None) != (self.key is None):
             raise ConfigError("TLS needs both a certificate and its key")
+        if self.spool is not None and not self.spool.is_dir():
+            raise ConfigError(f"{self.spool} is no directory; the spool needs an existing one")
         if not self.is_local and self.tokens is None and not self.anonymous:
             raise ConfigError(
                 f"{self.host} can be reached from other machines, and there are no tokens: anybody could read, write "

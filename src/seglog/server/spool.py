@@ -19,14 +19,17 @@ from typing import IO, Any
 import xxhash
 
 from seglog.errors import Busy, InvalidArgument
+from seglog.server.memory import SHARES, Memory
 from seglog.server.problems import HttpProblem
 from seglog.server.settings import Limits
 
 Receive = Callable[[], Awaitable[Any]]
 
 BODY_IN_MEMORY = 32 * 1024 * 1024
+SHARE_IN_MEMORY = 4  # of the budget for bodies, one body has at most a part
 PIECE = 1024 * 1024
-HELD = 128 * 1024  # of a body that goes to a file, between two writes
+BODIES = "bodies"
+HELD = 64 * 1024  # of a body that goes to a file, between two writes
 
 
 class TooSlow(HttpProblem):
@@ -76,11 +79,11 @@ class Body:
 
     def pieces(self) -> Iterator[bytes]:
         """Yield it in pieces of up to 1 MiB."""
-        if self._file is None:
-            yield bytes(self._memory)
-            return
-        for position in range(0, self.size, PIECE):
-            yield os.pread(self._file.fileno(), PIECE, position)
+        for position in range(0, self.size, PIECE) if self.size else ():
+            if self._file is None:
+                yield bytes(self._memory[position : position + PIECE])
+            else:
+                yield os.pread(self._file.fileno(), PIECE, position)
 
     def digest(self) -> int:
         """Return XXH64 of all of it."""
@@ -108,10 +111,11 @@ class Body:
 class Spool:
     """Takes bodies in, within the budgets."""
 
-    def __init__(self, directory: Path, limits: Limits) -> None:
+    def __init__(self, directory: Path, limits: Limits, memory: Memory) -> None:
+        """directory: where the files are made; they have no names, and nothing else there is touched."""
         self._directory = directory
         self._limits = limits
-        self.memory = 0
+        self.memory = memory
         self.disk = 0
 
     @asynccontextmanager
@@ -131,14 +135,15 @@ class Spool:
         finally:
             intake.close()
 
-    def has_memory(self, size: int) -> bool:
-        """Whether so many bytes more may be held in memory."""
-        return self.memory + size <= self._limits.memory_bytes
-
     def check_disk(self, size: int) -> None:
         """Raise Busy if the files may not grow by so much."""
         if self.disk + size > self._limits.spool_bytes:
             raise Busy(f"bodies of {self.disk} bytes are being taken in already; try again in a moment")
+
+    @property
+    def most_in_memory(self) -> int:
+        """The bytes of memory that one body may have."""
+        return int(self.memory.size * SHARES[BODIES]) // SHARE_IN_MEMORY
 
     @property
     def directory(self) -> Path:
@@ -199,14 +204,17 @@ class _Intake:
     async def _keep(self, chunk: bytes) -> None:
         """Hold a chunk in memory, or write it once a good piece has come together."""
         held = self.body._memory
-        if self.body.in_memory and len(held) + len(chunk) <= BODY_IN_MEMORY and self._spool.has_memory(len(chunk)):
+        if self.body.in_memory and len(held) + len(chunk) <= BODY_IN_MEMORY and self._has_memory(len(chunk)):
             held += chunk
             self._memory += len(chunk)
-            self._spool.memory += len(chunk)
+            self._spool.memory.change(BODIES, len(chunk))
             return
         held += chunk
         if self.body.in_memory or len(held) >= HELD:
             await self._write()
+
+    def _has_memory(self, size: int) -> bool:
+        return self._spool.memory.has_room(BODIES, size) and self._memory + size <= self._spool.most_in_memory
 
     async def _write(self) -> None:
         length = len(self.body._memory)
@@ -214,10 +222,10 @@ class _Intake:
         self._disk += length
         self._spool.disk += length
         await asyncio.to_thread(self.body.spill, self._spool.directory)
-        self._spool.memory -= self._memory
+        self._spool.memory.change(BODIES, -self._memory)
         self._memory = 0
 
     def close(self) -> None:
-        self._spool.memory -= self._memory
+        self._spool.memory.change(BODIES, -self._memory)
         self._spool.disk -= self._disk
         self.body.close()

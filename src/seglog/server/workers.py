@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -22,11 +22,20 @@ class Workers:
         self._most = most
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"seglog-{name}")
 
-    async def run(self, call: Callable[[], Result]) -> Result:
-        """Run a call on a thread and return what it returns. Its end is waited for even if the caller is cancelled."""
+    async def run(self, call: Callable[[], Result], first: Callable[[], Awaitable[object]] | None = None) -> Result:
+        """Run a call on a thread and return what it returns. Its end is waited for even if the caller is cancelled.
+
+        first: is awaited before, and counts as a call that waits.
+        """
         if self.busy >= self._most:
             raise Busy(f"{self.busy} {self.name} calls are under way or wait already; try again in a moment")
         self.busy += 1
+        if first is not None:
+            try:
+                await first()
+            except BaseException:
+                self.busy -= 1
+                raise
         future = asyncio.get_running_loop().run_in_executor(self._pool, call)
         future.add_done_callback(self._done)
         return await asyncio.shield(future)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from seglog.log.view import View
     from seglog.segment.reader import SegmentReader
 
+HEADER_BYTES = 32  # what a header counts beside its bytes: many empty ones take memory too
 LARGE = 1024 * 1024
 """Bytes of a record that is not read only to find that it does not fit behind others."""
 
@@ -110,7 +111,7 @@ def _range(log: Log, start: int, stop: int | None, max_records: int, max_bytes: 
 
 
 def _size(record: Record) -> int:
-    size = len(record.key or b"") + value_size(record.value)
+    size = len(record.key or b"") + value_size(record.value) + HEADER_BYTES * len(record.headers)
     return size + sum(len(name.encode()) + len(value or b"") for name, value in record.headers)
 
 

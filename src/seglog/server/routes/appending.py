@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from seglog.errors import InvalidArgument
-from seglog.server.bodies import ARROW, NDJSON, table_of
+from seglog.server.bodies import ARROW, NDJSON, decoding_bytes, table_of
+from seglog.server.memory import Claim
 from seglog.server.operations import ANYTHING, Call, Operation, json_answer
 from seglog.server.parameters import choice, data, integer
 from seglog.server.problems import HttpProblem
@@ -125,16 +126,18 @@ async def _append_many(call: Call) -> Response:
     if values["partition"] is not None:
         partition_log(topic, values["partition"])
     once, durable = values["Idempotency-Key"], values["ack"] == "durable"
-    limit = call.services.settings.limits.batch_bytes
-    async with call.spooled(limit) as body:
+    limits, claim = call.services.settings.limits, Claim(call.services.memory, "decoding")
+    call.held.callback(claim.close)
+    async with call.spooled(limits.batch_bytes) as body:
 
         def append() -> dict[int, range]:
-            return topic.append_batch(table_of(body, media, limit), partition=values["partition"], once=once)
+            return topic.append_batch(table_of(body, media, limits), partition=values["partition"], once=once)
 
         def written(offsets: dict[int, range]) -> Iterable[tuple[int, Log]]:
             return [(number, topic.partition(number)) for number in offsets]
 
-        offsets = await call.services.appends.batch(topic.name, written, append, durable=durable)
+        room = partial(claim.wait, decoding_bytes(body, media, limits))
+        offsets = await call.services.appends.batch(topic.name, written, append, durable=durable, first=room)
         records = sum(len(one) for one in offsets.values())
         call.services.metrics.appended(topic.name, records, body.size)
     partitions = {str(number): {"first_offset": at.start, "next_offset": at.stop} for number, at in offsets.items()}

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
-from seglog.server.answers import LargeAnswer
 from seglog.server.bodies import OCTETS
 from seglog.server.models import TruncateIndex
 from seglog.server.operations import ANYTHING, Answer, Call, Operation, json_answer
@@ -44,7 +43,7 @@ async def _append(call: Call) -> Response:
 
 async def _read(call: Call) -> Response:
     record = await whole_record(call, await _log(call), call.values["index"])
-    return LargeAnswer(record.value or b"", call.services.answers, {}, OCTETS)
+    return Response(record.value or b"", media_type=OCTETS)
 
 
 async def _truncate(call: Call) -> Response:

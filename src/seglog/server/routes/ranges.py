@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.responses import Response
 
-from seglog.errors import OffsetOutOfRange
+from seglog.errors import CorruptRecord, OffsetOutOfRange
 from seglog.record import value_size
-from seglog.server.answers import LargeAnswer, NeedsRoom
-from seglog.server.bodies import ARROW, NDJSON, arrow_body, line_of, placed, placed_schema
+from seglog.server.answers import NeedsRoom
+from seglog.server.bodies import ARROW, IN_JSON, NDJSON, arrow_body, line_of, placed, placed_schema
 from seglog.server.models import Fetch
 from seglog.server.operations import Answer, Call, Operation
 from seglog.server.parameters import choice, integer, seconds
@@ -38,6 +38,7 @@ from seglog.topic.trace import to_json as passages_to_json
 if TYPE_CHECKING:
     from seglog.log.log import Log
     from seglog.log.view import View
+    from seglog.record import Record
     from seglog.topic.places import Partition
 
 START = integer("start", "The first offset to read; the lowest there is where it is not given.", least=0)
@@ -46,6 +47,9 @@ WAIT = seconds("wait", "Wait so many seconds for the first record, if there is n
 EXPOSE = choice(
     "expose", 'Show all records ("appended") or only those that survive power loss ("durable").', "appended", "durable"
 )
+STEP = 500  # records that are read at a time, before they are made lines
+FREE = 1024 * 1024  # bytes that are read without asking for room: the threads that read are few
+LINES_ROOM = 3  # times the bytes that are asked for: as they are read, and twice as many of lines
 TRACED = 500  # partitions of one answer: a header has its limits in clients and proxies
 FEW = 1000  # records, whose number is no matter
 LINE_BYTES, ROW_BYTES = 64, 16  # what a record takes beside its own bytes, at least: many empty ones are large too
@@ -55,7 +59,10 @@ RECORDS = Answer("The records; the header Seglog-Next-Offset says where to go on
 async def wait_for(
     call: Call, places: Iterable[Partition], look: Callable[[], Awaitable[Found]], seconds: float
 ) -> Found:
-    """Look, and if nothing is found look again after each append, until the time is over."""
+    """Look, and if nothing is found look again after each append, until the time is over.
+
+    No memory is held while it waits.
+    """
     limit = min(seconds, call.services.settings.limits.wait_seconds)
     if limit <= 0:
         return await look()
@@ -64,6 +71,8 @@ async def wait_for(
         while True:
             event.clear()
             found = await look()
+            if not found:
+                call.answer.close()
             left = ends - monotonic()
             if found or left <= 0 or call.services.waiting.stopped or not await woken(event, left):
                 return found
@@ -110,9 +119,9 @@ async def _read_range(call: Call) -> Response:
         found = _read_all({place: (log, start, stop)}, bounds, room, arrow=arrow, several=False)
         return found._replace(state=_state(log))
 
-    found = await wait_for(call, [place], partial(_bounded, call, read, bounds.size), values["wait"])
+    found = await wait_for(call, [place], partial(call.read, read, 0), values["wait"])
     headers = {"Seglog-Next-Offset": str(found.next_offsets[place]), **found.state}
-    return LargeAnswer(found.body, call.services.answers, headers, ARROW if arrow else NDJSON)
+    return Response(found.body, headers=headers, media_type=ARROW if arrow else NDJSON)
 
 
 def _state(log: Log) -> dict[str, str]:
@@ -125,11 +134,12 @@ def _state(log: Log) -> dict[str, str]:
 
 
 class Bounds(NamedTuple):
-    """How much is read at most. records; size: their bytes; shown: bytes of a value in a line."""
+    """How much is read at most. records; size: their bytes; shown: bytes of a value in a line; room: of memory."""
 
     records: int
     size: int
     shown: int
+    room: int
 
 
 def _bounds(call: Call, wanted: Mapping[str, Any], arrow: bool) -> Bounds:
@@ -137,18 +147,24 @@ def _bounds(call: Call, wanted: Mapping[str, Any], arrow: bool) -> Bounds:
     limits = call.services.settings.limits
     size = min(wanted["max_bytes"], limits.read_bytes if arrow else limits.read_bytes // 4)
     records = min(wanted["max_records"], size // (ROW_BYTES if arrow else LINE_BYTES) + FEW)
-    return Bounds(records, size, limits.shown_bytes)
+    return Bounds(records, size, limits.shown_bytes, 2 * size if arrow else LINES_ROOM * size)
 
 
-async def _bounded(call: Call, read: Callable[[int], Found], most: int) -> Found:
-    return await call.services.answers.read(call.services.reads, read, most)
+def _check_room(logs: Mapping[Partition, tuple[Log, int, int]], bounds: Bounds, room: int, *, arrow: bool) -> None:
+    """Raise NeedsRoom where what there is takes more than `room`: as it is read, and in the answer that is made of it.
 
-
-def _check_room(log: Log, start: int, room: int) -> None:
-    """Raise NeedsRoom where the first record alone takes more: in a batch, and in the answer that is made of it."""
-    size = log.view().span_bytes(start, start + 1)
-    if size > room:
-        raise NeedsRoom(2 * size)
+    A little is read without asking for room.
+    """
+    there = longest = 0
+    for log, start, stop in logs.values():
+        if start < stop:
+            view = log.view()
+            there += view.span_bytes(start, min(stop, start + bounds.records))
+            first = view.span_bytes(start, start + 1)
+            longest = max(longest, 2 * first if arrow else IN_JSON * min(first, 2 * bounds.shown))
+    needed = max(longest, min(bounds.room, (2 if arrow else IN_JSON) * there))
+    if needed > max(room, FREE):
+        raise NeedsRoom(needed)
 
 
 def _read_all(
@@ -158,16 +174,17 @@ def _read_all(
 
     room: bytes of memory that are held for it; NeedsRoom where they do not do.
     """
+    _check_room(logs, bounds, room, arrow=arrow)
     parts: list[Any] = []
-    records, size, most = bounds
+    lines = _Lines(bounds)
+    records, size = bounds.records, bounds.size
     reached: dict[Partition, int] = {}
     for place, (log, start, stop) in logs.items():
         reached[place] = start
-        if start >= stop or records <= 0 or size <= 0:
+        if start >= stop or records <= 0 or size <= 0 or lines.full:
             continue
         shown = place if several else None
         if arrow:
-            _check_room(log, start, room)
             batches, reached[place] = fetch_batches(
                 log, start, stop, max_records=records, max_bytes=size, values="binary"
             )
@@ -175,14 +192,60 @@ def _read_all(
             records -= sum(batch.num_rows for batch in batches)
             size -= sum(batch.nbytes for batch in batches)
         else:
-            found, reached[place] = fetch_records(log, start, stop, max_records=records, max_bytes=size, keep=most)
-            parts += [line_of(record, most, shown) for record in found]
-            records -= len(found)
-            size -= sum(value_size(record.value) + len(record.key or b"") for record in found)
+            reached[place] = lines.read(log, start, stop, shown)
     moved = any(reached[place] > start for place, (_, start, _) in logs.items())
     if arrow:
         return Found(arrow_body(parts, placed_schema() if several else None), reached, moved)
-    return Found(b"".join(parts), reached, moved)
+    return Found(lines.body, reached, moved)
+
+
+class _Lines:
+    """Records as lines, read a few at a time, until one of the bounds is reached."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._shown = bounds.shown
+        self._most = max((LINES_ROOM - 1) * bounds.size, FREE)
+        self._records, self._size = bounds.records, bounds.size
+        self._lines = bytearray()
+
+    @property
+    def full(self) -> bool:
+        """Whether a bound is reached."""
+        return self._records <= 0 or self._size <= 0 or len(self._lines) >= self._most
+
+    @property
+    def body(self) -> memoryview:
+        """All lines."""
+        return memoryview(self._lines)
+
+    def read(self, log: Log, start: int, stop: int, place: Partition | None) -> int:
+        """Add records from `start` on, at least one, up to `stop`; return where to go on; CorruptRecord."""
+        position, first = start, True
+        while position < stop and (first or not self.full):
+            most = min(max(self._records, 1), STEP)
+            try:
+                found, after = fetch_records(
+                    log, position, stop, max_records=most, max_bytes=max(self._size, 1), keep=self._shown
+                )
+            except CorruptRecord:
+                if first:
+                    raise
+                return position
+            for record in found:
+                if not first and (self.full or _bytes_of(record) > self._size):
+                    return record.offset
+                self._lines += line_of(record, self._shown, place)
+                self._records -= 1
+                self._size -= _bytes_of(record)
+                first = False
+            first, position = False, after
+            if len(found) < most:  # a bound, the end, or a damaged record
+                break
+        return position
+
+
+def _bytes_of(record: Record) -> int:
+    return value_size(record.value) + len(record.key or b"")
 
 
 # --- several partitions -----------------------------------------------------------------------------------------------
@@ -200,9 +263,9 @@ async def _fetch_several(call: Call) -> Response:
         found = _read_all(logs, bounds, room, arrow=arrow, several=True)
         return found._replace(state=_passages(views, starts, found.next_offsets))
 
-    found = await wait_for(call, starts, partial(_bounded, call, read, bounds.size), wanted.wait)
+    found = await wait_for(call, starts, partial(call.read, read, 0), wanted.wait)
     headers = {"Seglog-Next-Offsets": positions_to_json(nested(found.next_offsets)), **found.state}
-    return LargeAnswer(found.body, call.services.answers, headers, ARROW if arrow else NDJSON)
+    return Response(found.body, headers=headers, media_type=ARROW if arrow else NDJSON)
 
 
 def _passages(

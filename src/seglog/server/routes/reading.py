@@ -11,8 +11,7 @@ from starlette.responses import Response
 
 from seglog.errors import OffsetCompacted
 from seglog.record import value_size
-from seglog.server.answers import LargeAnswer
-from seglog.server.bodies import NDJSON, OCTETS, line_of
+from seglog.server.bodies import IN_JSON, NDJSON, OCTETS, line_of
 from seglog.server.operations import Answer, Call, Operation, json_answer
 from seglog.server.parameters import data, integer
 from seglog.server.routes.common import (
@@ -44,7 +43,7 @@ async def _read_one(call: Call) -> Response:
     log, offset = await log_of(call), call.values["offset"]
     if media == "application/json":
         return await shown_answer(call, log, offset)
-    return value_answer(call, await whole_record(call, log, offset))
+    return value_answer(await whole_record(call, log, offset))
 
 
 # --- by time, by key --------------------------------------------------------------------------------------------------
@@ -65,13 +64,12 @@ async def _by_key(call: Call) -> Response:
     limits = call.services.settings.limits
     limit, shown = limits.read_bytes // 4, limits.shown_bytes
 
-    def find() -> bytes:
+    def find(_room: int) -> bytes:
         records = _records_of(topic.partition(number), key, most, limit, shown)
         return b"".join(line_of(record, shown, (topic.name, number)) for record in records)
 
-    with call.services.answers.reserved(limit):
-        body = await call.services.scans.run(find)
-    return LargeAnswer(body, call.services.answers, {"Seglog-Partition": str(number)}, NDJSON)
+    body = await call.read(find, IN_JSON * limit, workers=call.services.scans)
+    return Response(body, headers={"Seglog-Partition": str(number)}, media_type=NDJSON)
 
 
 def _records_of(log: Log, key: bytes, most: int, limit: int, shown: int) -> list[Record]:

@@ -8,8 +8,8 @@ from urllib.parse import quote_from_bytes
 
 from starlette.responses import Response
 
-from seglog.server.answers import LargeAnswer, NeedsRoom
-from seglog.server.bodies import OCTETS, line_of
+from seglog.server.answers import NeedsRoom
+from seglog.server.bodies import IN_JSON, OCTETS, line_of
 
 if TYPE_CHECKING:
     from seglog.log.log import Log
@@ -26,10 +26,7 @@ KEY_ABOUT = (
 
 async def whole_record(call: Call, log: Log, offset: int) -> Record:
     """Read a record with all of its value, once there is room for it; Busy where there is none."""
-    services = call.services
-    read = partial(_read, log, offset)
-    record: Record = await services.answers.read(services.reads, read, SMALL, free=SMALL)
-    return record
+    return await call.read(partial(_read, log, offset), SMALL, free=SMALL)
 
 
 def _read(log: Log, offset: int, room: int) -> Record:
@@ -41,7 +38,7 @@ def _read(log: Log, offset: int, room: int) -> Record:
     return log.read(offset)
 
 
-def value_answer(call: Call, record: Record) -> Response:
+def value_answer(record: Record) -> Response:
     """Return the answer that is a record's value, with the rest but for headers in its head."""
     headers = {"Seglog-Offset": str(record.offset), "Seglog-Timestamp": str(record.timestamp)}
     if record.key is not None and len(record.key) <= KEY_BYTES:
@@ -50,11 +47,19 @@ def value_answer(call: Call, record: Record) -> Response:
         headers["Seglog-Key-Bytes"] = str(len(record.key))
     if record.value is None:
         return Response(status_code=204, headers={**headers, "Seglog-Tombstone": "true"})
-    return LargeAnswer(record.value, call.services.answers, headers, OCTETS)
+    return Response(record.value, headers=headers, media_type=OCTETS)
 
 
 async def shown_answer(call: Call, log: Log, offset: int) -> Response:
     """Return the answer that is a record as JSON, a long value cut."""
     most = call.services.settings.limits.shown_bytes
-    body = await call.services.reads.run(lambda: line_of(log.read_cut(offset, most), most))
-    return LargeAnswer(body, call.services.answers, {}, "application/json")
+
+    def read(room: int) -> bytes:
+        view = log.view()
+        if view.lowest_offset <= offset < view.next_offset:
+            size = IN_JSON * min(view.span_bytes(offset, offset + 1), 2 * most)
+            if size > room:
+                raise NeedsRoom(size)
+        return line_of(log.read_cut(offset, most), most)
+
+    return Response(await call.read(read, SMALL, free=SMALL), media_type="application/json")

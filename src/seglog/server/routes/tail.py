@@ -7,7 +7,7 @@ where a topic was deleted and created again, or truncated below an offset, an id
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,9 @@ from starlette.responses import Response, StreamingResponse
 from xxhash import xxh64_intdigest
 
 from seglog.errors import Busy, LogTruncated, SeglogError
-from seglog.server.bodies import shown_record
+from seglog.server.answers import PIECE, NeedsRoom, watched
+from seglog.server.bodies import IN_JSON, shown_record
+from seglog.server.memory import Claim
 from seglog.server.operations import Answer, Call, Operation, true_cause
 from seglog.server.parameters import choice, text
 from seglog.server.problems import problem
@@ -24,15 +26,22 @@ from seglog.server.shapes import EVENT
 from seglog.server.waiting import woken
 
 if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from seglog.log.log import Log
     from seglog.log.tail import Tail
     from seglog.log.view import View
     from seglog.record import Record
+    from seglog.server.services import Services
     from seglog.topic.topic import Topic
 
 EVENTS = "text/event-stream"
 KEEP_ALIVE_SECONDS = 15.0
+WAIT_SECONDS = 1.0  # for memory, before it is seen whether the server stops
+STALL_SECONDS = 0.5  # less than for other answers: nothing is lost, and many may wait for the memory
 RECORDS = 256  # of a partition in one go
-BYTES = 1024 * 1024  # after which a go ends
+BYTES = 64 * 1024  # after which a go ends
+ROOM = 512 * 1024  # of memory that is held for one: as JSON, bytes may take six times their number
 FROM = choice(
     "start", "Where to begin: with what comes next, or with the oldest record that is there.", "latest", "earliest"
 )
@@ -48,12 +57,36 @@ LAST = text(
 )
 
 
+class _Tailing(StreamingResponse):
+    """The answer of a tail, dropped when its client keeps memory that others need: the last event's id resumes it."""
+
+    def __init__(self, events: AsyncGenerator[bytes], claim: Claim) -> None:
+        super().__init__(events, headers={"Cache-Control": "no-store"}, media_type=EVENTS)
+        self._events = events
+        self._claim = claim
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events for as long as the client takes them."""
+        try:
+            await super().__call__(scope, receive, watched(send, self._claim, STALL_SECONDS))
+        finally:
+            await self._events.aclose()  # now, not when it is collected: it holds events
+
+
 async def _tail(call: Call) -> Response:
     services, topic = call.services, await topic_of(call)
     if services.tails >= services.settings.limits.tails:
         raise Busy(f"{services.tails} live tails are open already; close one, or poll with `wait`")
+    services.tails += 1  # before anything is awaited: others are checked meanwhile
+    call.held.callback(_end_of, services)
+    claim = Claim(services.memory, "tails")
+    call.held.callback(claim.close)
     tails = await services.reads.run(partial(_tails_of, call, topic))
-    return StreamingResponse(_events(call, topic, tails), headers={"Cache-Control": "no-store"}, media_type=EVENTS)
+    return _Tailing(_events(call, topic, tails, claim), claim)
+
+
+def _end_of(services: Services) -> None:
+    services.tails -= 1
 
 
 def _tails_of(call: Call, topic: Topic) -> dict[int, Tail]:
@@ -101,33 +134,54 @@ def _mark(number: int, log_id: int, epoch: int) -> int:
     return xxh64_intdigest(b"%d %d %d" % (number, log_id, epoch))
 
 
-async def _events(call: Call, topic: Topic, tails: dict[int, Tail]) -> AsyncIterator[bytes]:
-    """Yield events for as long as the client stays; a last one tells why it ended, if not by the client's will."""
+async def _events(call: Call, topic: Topic, tails: dict[int, Tail], claim: Claim) -> AsyncGenerator[bytes]:
+    """Yield events for as long as the client stays; a last one says why it ended, unless the client ended it."""
     services = call.services
-    most = services.settings.limits.shown_bytes
-    services.tails += 1
     try:
         with services.waiting.on((topic.name, number) for number in tails) as event:
             yield b": the records that come\n\n"
             while not services.waiting.stopped:
                 event.clear()
                 found = False
-                for number, tail in tails.items():
-                    events = await services.reads.run(partial(_polled, tail, number, tails, most))
+                for number in tails:
+                    events = await _next_events(call, topic, number, tails, claim)
                     found = found or bool(events)
-                    if events:
-                        yield events
+                    for position in range(0, len(events), PIECE):
+                        yield events[position : position + PIECE]
+                    del events  # before the claim on it ends
+                    claim.close()
                 if not found and not await woken(event, KEEP_ALIVE_SECONDS):
                     yield b": still here\n\n"
     except (SeglogError, OSError) as error:
         told = problem(await true_cause(call, error))
         yield b"event: error\ndata: " + bytes(told.body) + b"\n\n"
-    finally:
-        services.tails -= 1
 
 
-def _polled(tail: Tail, number: int, tails: dict[int, Tail], most: int) -> bytes:
-    """Return what has come in one partition as events; on a thread, as JSON of long values takes its time."""
+async def _next_events(call: Call, topic: Topic, number: int, tails: dict[int, Tail], claim: Claim) -> bytes:
+    """Return what has come in one partition as events, once there is memory for them, which is held by the claim."""
+    services, room = call.services, ROOM
+    most = services.settings.limits.shown_bytes
+    while not services.waiting.stopped:
+        if not await claim.wait(room, WAIT_SECONDS):
+            continue
+        try:
+            events = await services.reads.run(partial(_polled, topic.partition(number), number, tails, most, room))
+        except NeedsRoom as error:
+            room = error.size
+            continue
+        claim.resize(min(len(events), claim.size))
+        return events
+    return b""
+
+
+def _polled(log: Log, number: int, tails: dict[int, Tail], most: int, room: int) -> bytes:
+    """Return events; on a thread, as JSON of long values takes its time. NeedsRoom where one needs more than `room`."""
+    tail = tails[number]
+    view = log.view()
+    if view.lowest_offset <= tail.position < view.next_offset:
+        needed = IN_JSON * min(view.span_bytes(tail.position, tail.position + 1), 2 * most)
+        if needed > room:
+            raise NeedsRoom(needed)
     return b"".join(_event(record, number, tails, most) for record in tail.poll(RECORDS, BYTES, keep=most))
 
 
@@ -137,7 +191,7 @@ def _event(record: Record, number: int, tails: dict[int, Tail], most: int) -> by
     history = _history((one, tails[one].view, offset) for one, offset in positions.items())
     places = {**{str(one): offset for one, offset in positions.items()}, "history": history}
     shown = {"partition": number, **shown_record(record, most)}
-    return f"id: {json.dumps(places)}\nevent: record\ndata: {json.dumps(shown)}\n\n".encode()
+    return b"id: %b\nevent: record\ndata: %b\n\n" % (json.dumps(places).encode(), json.dumps(shown).encode())
 
 
 OPERATIONS = (

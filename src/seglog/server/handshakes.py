@@ -1,0 +1,91 @@
+"""TLS connections from the first byte on: counted, and bounded in time, before their handshake is done.
+
+asyncio tells a protocol of a TLS connection only after its handshake, so that clients which never begin one would hold
+any number of descriptors. Here the connection is accepted as plain TCP, counted, and then made TLS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Any, cast
+
+from seglog.server.protocol import BoundedProtocol
+
+
+class Handshakes:
+    """The connections of one server whose handshake is not done."""
+
+    def __init__(self, context: ssl.SSLContext, protocol: type[BoundedProtocol]) -> None:
+        self.context = context
+        self.protocol = protocol
+        self.pending: set[_Handshake] = set()
+
+    def __call__(self, *args: Any, **options: Any) -> _Handshake:
+        """Return the protocol of a new connection; called as uvicorn makes its protocols."""
+        return _Handshake(self, self.protocol(*args, **options))
+
+    def are_too_many(self, connections: int) -> bool:
+        """Whether one more, beside so many connections that are open, would be too many."""
+        return connections + len(self.pending) >= self.protocol.most_connections
+
+    def abort(self) -> None:
+        """End all of them."""
+        for one in [*self.pending]:
+            one.abort()
+
+
+class _Handshake(asyncio.Protocol):
+    """One of them."""
+
+    def __init__(self, all_of_them: Handshakes, protocol: BoundedProtocol) -> None:
+        self._all = all_of_them
+        self._protocol = protocol
+        self._transport: asyncio.Transport | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin the handshake; end the connection where there are too many: an answer would need the handshake."""
+        self._transport = cast("asyncio.Transport", transport)
+        if self._all.are_too_many(len(self._protocol.connections)):
+            self._told(503, f"{self._all.protocol.most_connections} connections are open already")
+            self._transport.abort()
+            return
+        self._transport.pause_reading()  # what comes first belongs to the handshake
+        self._all.pending.add(self)
+        self._task = self._protocol.loop.create_task(self._shake())
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """End; called where the connection breaks before the handshake has begun."""
+        self._all.pending.discard(self)
+
+    def abort(self) -> None:
+        """End the connection."""
+        if self._transport is not None:
+            self._transport.abort()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _shake(self) -> None:
+        assert self._transport is not None  # noqa: S101 - set by connection_made, which began this
+        seconds = self._protocol.head_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                transport = await self._protocol.loop.start_tls(
+                    self._transport, self._protocol, self._all.context, server_side=True, ssl_handshake_timeout=seconds
+                )
+        except TimeoutError:
+            self._told(408, "the TLS handshake was not done in time")
+            self._transport.abort()
+        except (OSError, ssl.SSLError):
+            self._transport.abort()
+        else:
+            if transport is not None:
+                self._protocol.connection_made(transport)
+        finally:
+            self._all.pending.discard(self)
+
+    @property
+    def _told(self) -> Callable[[int, str], None]:
+        return self._all.protocol.told or (lambda _status, _text: None)

@@ -1,0 +1,56 @@
+"""Syncs what was appended and not synced, every so often: what was acknowledged is durable soon, also without a wish.
+
+Event loop only, but for the syncs themselves. A log whose sync fails is poisoned, as `/health` reports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from seglog.errors import SeglogError
+
+if TYPE_CHECKING:
+    from seglog.log.log import Log
+    from seglog.server.workers import Workers
+    from seglog.topic.places import Partition
+
+
+class Syncing:
+    """The partitions that have records which are not synced, as far as this server appended them."""
+
+    def __init__(self, seconds: float, workers: Workers, synced: Callable[[Partition], None]) -> None:
+        """seconds: between two syncs of a partition. synced: called in the event loop after each."""
+        self._seconds = seconds
+        self._workers = workers
+        self._synced = synced
+        self._unsynced: dict[Partition, Log] = {}
+        self._next_at = monotonic() + seconds
+        self._running: asyncio.Task[None] | None = None
+
+    @property
+    def unsynced(self) -> int:
+        """Partitions that wait for the next sync."""
+        return len(self._unsynced)
+
+    def appended(self, place: Partition, log: Log) -> None:
+        """Note that a partition has got records."""
+        self._unsynced[place] = log
+
+    def tick(self) -> None:
+        """Begin to sync if it is time; called several times a second."""
+        if self._unsynced and monotonic() >= self._next_at and (self._running is None or self._running.done()):
+            unsynced, self._unsynced = self._unsynced, {}
+            self._running = asyncio.create_task(self._sync_all(unsynced))
+
+    async def _sync_all(self, unsynced: dict[Partition, Log]) -> None:
+        for place, log in unsynced.items():
+            try:
+                if log.durable_offset < log.next_offset:
+                    await self._workers.run(log.sync)
+                    self._synced(place)
+            except (SeglogError, OSError):  # closed meanwhile, or poisoned
+                continue
+        self._next_at = monotonic() + self._seconds

@@ -1,0 +1,153 @@
+"""The range: a real `seglog serve`, attackers as processes of their own, and what is measured from outside.
+
+Resident memory is read from /proc every 20 ms. A prober, again a process, asks `/ready` on one connection about 50
+times a second, appends a record now and then, and reports how long each answer took.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.attack.clients import ATTACKS, MIB, Attack
+
+NICE = 10  # attackers stand for other machines: they must not take the processor from the server
+AFTER = 1.0  # seconds that are measured before an attack begins and after it has ended
+
+
+@dataclass
+class Measured:
+    """What one attack came to. Memory in bytes, times in seconds; statuses of the prober's appends, by status."""
+
+    memory: int = 0
+    at_rest: int = 0
+    asked: int = 0
+    failed: int = 0
+    p50: float = 0.0
+    p99: float = 0.0
+    slowest: float = 0.0
+    appends: dict[str, int] = field(default_factory=dict)
+    said: str = ""
+
+    def __str__(self) -> str:
+        appended = ", ".join(f"{status}: {count}" for status, count in sorted(self.appends.items()))
+        return (
+            f"RSS {self.memory / MIB:.0f} MiB (at rest {self.at_rest / MIB:.0f}), /ready p50 {self.p50 * 1000:.1f}, "
+            f"p99 {self.p99 * 1000:.0f} ms, slowest {self.slowest * 1000:.0f} ms of {self.asked}, "
+            f"failed {self.failed}; appends {appended}"
+        )
+
+
+class Range:
+    """A server under attack."""
+
+    def __init__(self, directory: Path, attack: Attack) -> None:
+        self.directory = directory
+        tls = _certificate(directory) if attack.tls else []
+        self.tls = attack.tls
+        command = [sys.executable, "-m", "seglog", "serve", str(directory / "root"), "--port", "0"]
+        if attack.files is not None:
+            command = ["prlimit", f"--nofile={attack.files}:{attack.files}", *command]
+        self.process = subprocess.Popen(
+            [*command, *tls, *attack.options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self.said: list[str] = []
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said.append(line)
+            if found := re.search(r"listening on https?://.*:(\d+)", line):
+                self.port = int(found[1])
+                break
+        else:
+            raise AssertionError("the server ended: " + "".join(self.said))
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        self.said.extend(self.process.stdout)
+
+    def memory(self) -> int:
+        """Return the bytes that are resident now."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+
+    def stop(self) -> str:
+        self.process.terminate()
+        self.process.wait(60)
+        self._reader.join(10)
+        return "".join(self.said)
+
+    def measure(self, names: Sequence[str], seconds: float) -> Measured:
+        """Let the named attackers at it for so many seconds, and measure."""
+        found = Measured(at_rest=self.memory())
+        with _process("probe", str(self.port), str(seconds + AFTER), "tls" if self.tls else "plain") as prober:
+            attackers = [
+                subprocess.Popen([sys.executable, "-m", "tests.attack", "attack", name, str(self.port), str(seconds)])
+                for name in names
+            ]
+            try:
+                while prober.poll() is None:
+                    found.memory = max(found.memory, self.memory())
+                    time.sleep(0.02)
+            finally:
+                for one in attackers:
+                    one.kill()
+                    one.wait()
+            told = json.loads(prober.communicate()[0])
+        times = sorted(told["times"])
+        found.asked, found.failed, found.appends = len(times), told["failed"], told["appends"]
+        if times:
+            found.p50, found.p99, found.slowest = times[len(times) // 2], times[len(times) * 99 // 100], times[-1]
+        return found
+
+
+@contextmanager
+def _process(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen([sys.executable, "-m", "tests.attack", *arguments], stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def a_range(directory: Path, attack: Attack) -> Iterator[Range]:
+    """Give a server, and end it."""
+    place = Range(directory, attack)
+    try:
+        yield place
+    finally:
+        with suppress(ProcessLookupError):
+            place.process.kill()
+        place.process.wait()
+
+
+def run(directory: Path, name: str, seconds: float) -> Measured:
+    """Start a server, attack it, and return what was measured, with what the server said."""
+    with a_range(directory, ATTACKS[name]) as place:
+        found = place.measure([name], seconds)
+        found.said = place.stop()
+    return found
+
+
+def _certificate(directory: Path) -> list[str]:
+    key, certificate = directory / "key.pem", directory / "cert.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    return ["--tls-cert", str(certificate), "--tls-key", str(key)]
+
+
+def be_another_machine() -> None:
+    """Let the server have the processor first."""
+    os.nice(NICE)
