@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import socket
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -280,3 +282,24 @@ def test_the_server_deletes_no_directory_that_it_did_not_make(serve_with, tmp_pa
     server.stop()
     assert kept.read_text() == "x"
     assert [*(tmp_path / "spool").iterdir()] == []
+
+
+# --- TLS --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_connections_without_a_handshake_are_counted_and_end_in_time(serve_with, tmp_path):
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    limits = {"connections": 5, "head_seconds": 2}
+    server = serve_with(limits=limits, certificate=str(certificate), key=str(key))
+    with server.client(verify=False) as http, many(server, 4) as silent:
+        wait_for(lambda: http.post("/records", content=b"v").status_code == 200)
+        with server.connection() as one_more:
+            assert one_more.answers() == b""
+        assert http.post("/records", content=b"v").status_code == 200
+        assert [wire.answers() for wire in silent] == [b""] * 4
+        assert figures(http)["seglog_refused_total", ("status", "408")] >= 4
+        with server.client(verify=False) as other:
+            assert other.get("/ready").status_code == 200

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from types import coroutine
 from typing import Any, cast
 
 from seglog.server.protocol import BoundedProtocol
@@ -52,9 +53,16 @@ class _Handshake(asyncio.Protocol):
             self._told(503, f"{self._all.protocol.most_connections} connections are open already")
             self._transport.abort()
             return
-        self._transport.pause_reading()  # what comes first belongs to the handshake
         self._all.pending.add(self)
-        self._task = self._protocol.loop.create_task(self._shake())
+        shaking = self._protocol.loop.start_tls(
+            self._transport,
+            self._protocol,
+            self._all.context,
+            server_side=True,
+            ssl_handshake_timeout=self._protocol.head_seconds,
+        )
+        # Begun within this call, not as a task: what comes until that began would go astray.
+        self._task = self._protocol.loop.create_task(self._shake(_continued(shaking, shaking.send(None))))
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """End; called where the connection breaks before the handshake has begun."""
@@ -67,14 +75,11 @@ class _Handshake(asyncio.Protocol):
         if self._task is not None:
             self._task.cancel()
 
-    async def _shake(self) -> None:
+    async def _shake(self, shaking: Awaitable[asyncio.Transport | None]) -> None:
         assert self._transport is not None  # noqa: S101 - set by connection_made, which began this
-        seconds = self._protocol.head_seconds
         try:
-            async with asyncio.timeout(seconds):
-                transport = await self._protocol.loop.start_tls(
-                    self._transport, self._protocol, self._all.context, server_side=True, ssl_handshake_timeout=seconds
-                )
+            async with asyncio.timeout(self._protocol.head_seconds):
+                transport = await shaking
         except TimeoutError:
             self._told(408, "the TLS handshake was not done in time")
             self._transport.abort()
@@ -89,3 +94,13 @@ class _Handshake(asyncio.Protocol):
     @property
     def _told(self) -> Callable[[int, str], None]:
         return self._all.protocol.told or (lambda _status, _text: None)
+
+
+@coroutine
+def _continued(begun: Coroutine[Any, Any, Any], waits_for: Any) -> Generator[Any, Any, Any]:
+    """Return what a coroutine returns that was begun by `send`, which returned what it waits for."""
+    try:
+        yield waits_for
+    except BaseException as error:  # noqa: BLE001 - is for the coroutine to see
+        begun.throw(error)
+    return (yield from begun.__await__())
