@@ -274,6 +274,33 @@ def test_paging_both_ways_passes_every_record_once_over_the_gaps_of_compaction(
     expect(page.locator(".row .offset").first).to_have_text(str(there[0]))
 
 
+def test_newest_shows_the_newest_records_although_a_large_one_is_among_them(
+    open_console: Callable[..., Console], server: Server
+) -> None:
+    log = {"small": b"v", "large": b"x" * 2_000_000}
+    for topic, sizes in {"large": ["small"] * 33 + ["large", "small"], "larger": ["large"] * 5 + ["small"]}.items():
+        server.ask("POST", "/topics", {"name": topic, "partitions": 1})
+        for size in sizes:
+            server.append(log[size], topic=topic)
+    console = open_console(server, viewport={"width": 390, "height": 800})
+    page = console.go("topics/large/records")
+    expect(console.rows()).to_have_count(35)
+    expect(page.get_by_role("button", name="Newer").first).to_be_disabled()
+    page = console.go("topics/larger/records")
+    expect(console.rows().first).to_be_visible()
+    seen = [console.offsets()]
+    assert seen[0][-1] == 5
+    while seen[0][0] > 0:  # pages of large records are shorter, and meet without a gap
+        page.get_by_role("button", name="Older").first.click()
+        expect(page.locator(".row .offset").first).not_to_have_text(str(seen[0][0]))
+        seen.insert(0, console.offsets())
+        assert len(seen[0]) > 1
+        assert seen[0][-1] >= seen[1][0] - 1
+    page.get_by_role("button", name="Newer").first.click()
+    expect(page.locator(".row .offset").first).not_to_have_text("0")
+    assert console.offsets()[0] == seen[0][-1] + 1
+
+
 def test_an_offset_outside_is_a_sentence_with_a_way_out(open_console: Callable[..., Console], server: Server) -> None:
     console = open_console(server)
     page = console.go("topics/orders/records?partition=1&at=999999")

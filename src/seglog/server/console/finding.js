@@ -1,7 +1,7 @@
 /* From what an address says, an offset, a time or a key, to the records that are meant. Knows no elements. */
 
 import { ask, lines, path } from "./api.js";
-import { PAGE, pageBefore, read } from "./paging.js";
+import { pageBefore, readPage } from "./paging.js";
 import { exact, time } from "./units.js";
 
 const KEY_PAGE = 100;
@@ -19,7 +19,7 @@ export async function load({ parts: [, topic], query }, signal) {
 }
 
 async function onePage(topic, partition, bounds, start, wanted, signal, note = null) {
-  const { records, next } = await read(topic, partition, start, null, PAGE, signal);
+  const { records, next } = await readPage(topic, partition, start, bounds.next_offset, signal);
   const first = records[0]?.offset;
   const moved = wanted !== null && first !== undefined && first !== wanted;
   const told = moved ? `Offset ${exact(wanted)} holds no record any more; the next one is ${exact(first)}.` : note;
