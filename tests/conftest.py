@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 settings.register_profile("seglog", deadline=None)  # timings are not tests: a busy machine is no fault of an example
 settings.load_profile("seglog")
 
+# Tests start many short Java processes: the second compiler and a parallel collector cost each more than they gain.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
+
 SECOND = 1_000_000
 STARTED = time.time()
 
@@ -198,8 +201,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         config={
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-            # Tests run many small queries: what the second compiler gains them is less than what it costs.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         },
     )
     os.environ.update(measuring)  # but Spark's workers, whose jobs it would slow, are not measured

@@ -193,7 +193,7 @@ def test_16_buffered_records_stay_buffered_until_there_is_space(scene: Any, faul
 
 
 @pytest.mark.parametrize("keep", [0.0, 0.5])
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO, errno.EINTR])
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EINTR, pytest.param(errno.EIO, marks=pytest.mark.proof)])
 @pytest.mark.parametrize("operation", OPERATIONS, ids=NAMES)
 def test_16_18_an_operation_refused_at_any_step_leaves_the_old_state_and_may_be_tried_again(
     laboratory: Any, check_survivor: Any, content_of: Any, operation: Any, error: int, keep: float

@@ -115,9 +115,14 @@ class TopicLaboratory:
         with pytest.raises(Crashed):
             self.publish(topic)
 
-    def runs(self, operation: Callable[[Topic], Any], fault: Fault, *, opening: bool = False) -> Iterator[Run]:
-        """Yield every run until one meets no fault any more; that one too. opening: count calls from the open on."""
-        for at in itertools.count(1):
+    def runs(
+        self, operation: Callable[[Topic], Any], fault: Fault, *, opening: bool = False, every: int = 1
+    ) -> Iterator[Run]:
+        """Yield the runs with a fault at the first call, at the one `every` calls later, ..., and one without a fault.
+
+        opening: count calls from the open on.
+        """
+        for at in itertools.count(1, every):
             scene = Scene(self._copies / str(at))
             subprocess.run(["cp", "-a", self.template.root, scene.root], check=True)  # two names of one file stay that
             storage, plan = FaultyStorage(LocalStorage(scene.root)), replace(fault, at=at)

@@ -131,9 +131,12 @@ BATCH = {
 
 @pytest.mark.parametrize("others", [0, pytest.param(3, marks=pytest.mark.proof)], ids=["at once", "others first"])
 @pytest.mark.parametrize("keep", [0.0, pytest.param(0.6, marks=pytest.mark.proof)])
-def test_a_batch_is_completed_whenever_the_process_died(laboratory: Any, keep: float, others: int) -> None:
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.proof)], ids=["some calls", "every call"])
+def test_a_batch_is_completed_whenever_the_process_died(laboratory: Any, keep: float, others: int, every: int) -> None:
     parted = 0
-    for run in laboratory.runs(lambda topic: topic.append_batch(pa.table(BATCH), once="a"), Fault(keep=keep)):
+    for run in laboratory.runs(
+        lambda topic: topic.append_batch(pa.table(BATCH), once="a"), Fault(keep=keep), every=every
+    ):
         run.storage.crash()
         before = len(stored_of(run.scene.root))
         with Topic.open(run.scene.root) as topic:
@@ -151,7 +154,7 @@ def test_a_batch_is_completed_whenever_the_process_died(laboratory: Any, keep: f
             rows = [value for name, value in zip(BATCH["key"], BATCH["value"], strict=True) if name == key]
             assert [value for value in found if value in rows] == rows, "one key's records keep their order"
         parted += 0 < before < len(BATCH["value"])
-    assert parted > 3
+    assert parted > (3 if every == 1 else 0)
 
 
 def stored_of(root: Path) -> list[bytes]:
@@ -159,9 +162,10 @@ def stored_of(root: Path) -> list[bytes]:
         return [value for rows in held(topic).values() for value in rows if value and value.startswith(b"new")]
 
 
-def test_equal_rows_that_somebody_else_appended_behind_a_part_are_not_taken_for_the_rest(laboratory: Any) -> None:
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.proof)], ids=["some calls", "every call"])
+def test_equal_rows_of_another_caller_after_a_part_are_not_taken_for_the_rest(laboratory: Any, every: int) -> None:
     batch, told = pa.table({"value": [b"same" * 20] * 20}), 0
-    for run in laboratory.runs(lambda topic: topic.append_batch(batch, partition=1, once="a"), Fault()):
+    for run in laboratory.runs(lambda topic: topic.append_batch(batch, partition=1, once="a"), Fault(), every=every):
         run.storage.crash()
         with Topic.open(run.scene.root) as topic:
             part = ends(topic)[1]
@@ -174,11 +178,15 @@ def test_equal_rows_that_somebody_else_appended_behind_a_part_are_not_taken_for_
     assert told > 0
 
 
-def test_a_caller_who_names_other_times_when_he_repeats_gets_what_is_stored(laboratory: Any) -> None:
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.proof)], ids=["some calls", "every call"])
+def test_a_caller_who_names_other_times_when_he_repeats_gets_what_is_stored(laboratory: Any, every: int) -> None:
     def stamped(time: int) -> pa.Table:
         return pa.table({"value": BATCH["value"], "timestamp": [time + row for row in range(40)]})
 
-    for run in laboratory.runs(lambda topic: topic.append_batch(stamped(0), partition=1, once="a"), Fault(keep=0.6)):
+    def append(topic: Topic) -> object:
+        return topic.append_batch(stamped(0), partition=1, once="a")
+
+    for run in laboratory.runs(append, Fault(keep=0.6), every=every):
         run.storage.crash()
         with Topic.open(run.scene.root) as topic:
             topic.append_batch(stamped(5_000), partition=1, once="a")
