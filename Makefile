@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 KERNELS := $(VENV)/.kernels
 TOOLS := $(VENV)/.tools
 
-.PHONY: help demo test lint bench proof deep tools clean
+.PHONY: help demo test lint bench proof package deep tools clean
 .DEFAULT_GOAL := help
 
 help:
@@ -49,6 +49,9 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.words
+
+package: $(STAMP)
+	$(BIN)/python -m tools.package
 
 tools: $(STAMP)
 	$(BIN)/python -m tests.tools

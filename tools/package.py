@@ -1,0 +1,184 @@
+"""Build sdist and wheel, install the wheel into empty environments with each extra alone, run the README from each.
+
+`python -m tools.package` ends with status 1 at the first command that fails. The packages are those of constraints.txt.
+Environments are made by uv, which links files from its cache instead of copying them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import seglog
+from tools import readme
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+ROOT = Path(__file__).parents[1]
+CONSTRAINTS = ROOT / "constraints.txt"
+SPARK = """
+from pyspark.sql import SparkSession
+import seglog.spark
+from seglog.spark.java import use_java
+use_java()
+spark = SparkSession.builder.master("local[1]").getOrCreate()
+frame = {read}
+assert frame.collect()
+spark.stop()
+"""
+
+
+def run(command: Sequence[str | Path], cwd: Path = ROOT, **environment: str) -> str:
+    """Run a command; return what it printed, raise SystemExit with all of it if it fails."""
+    done = subprocess.run(  # noqa: S603 - the commands are those of this file and of the README
+        command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"{' '.join(map(str, command))}\nstatus {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def uv(*words: str | Path) -> None:
+    """Run uv with the certificates of the system and pip's index."""
+    index = run([sys.executable, "-m", "pip", "config", "list"])
+    address = re.search(r"^[\w.:]*index-url='(.*)'$", index, flags=re.MULTILINE)
+    run(
+        [Path(sys.executable).parent / "uv", *words],
+        UV_SYSTEM_CERTS="1",
+        UV_DEFAULT_INDEX=address[1] if address else "",
+    )
+
+
+def build(place: Path) -> Path:
+    """Build the sdist, and the wheel from it; check what is in them; return the wheel."""
+    uv("build", "--quiet", "--out-dir", place, ROOT)
+    (wheel,), (source,) = place.glob("*.whl"), place.glob("*.tar.gz")
+    names = zipfile.ZipFile(wheel).namelist()
+    version = f"seglog-{seglog.__version__}"
+    wanted = ["seglog/py.typed", "seglog/server/console/index.html", f"{version}.dist-info/licenses/LICENSE"]
+    missing = [name for name in wanted if name not in names]
+    foreign = [name for name in names if name.split("/")[0] not in ("seglog", "pyspark_seglog", f"{version}.dist-info")]
+    with tarfile.open(source) as archive:
+        there = set(archive.getnames())
+    missing += [name for name in ("Makefile", "LICENSE", "tests/conftest.py") if f"{version}/{name}" not in there]
+    if missing or foreign:
+        raise SystemExit(f"{wheel.name}, {source.name}: without {missing}, with {foreign}")
+    return wheel
+
+
+class Environment:
+    """An environment of its own in which nothing is but the wheel, one extra, and what they need."""
+
+    def __init__(self, place: Path, wheel: Path, extra: str) -> None:
+        self.place = place / (extra or "base")
+        self.work = self.place / "work"
+        uv("venv", "--quiet", "--python", sys.executable, self.place)
+        named = f"seglog[{extra}] @ {wheel.as_uri()}" if extra else str(wheel)
+        uv("pip", "install", "--quiet", "--python", self.place, "--constraint", CONSTRAINTS, *self._links(extra), named)
+        self.work.mkdir()
+
+    def _links(self, extra: str) -> list[str | Path]:
+        """Return where uv finds pyspark as a wheel: it is published as a source alone, whose build takes a minute."""
+        if extra not in ("spark", "all"):
+            return []
+        wheels = self.place.parent / "wheels"
+        if not wheels.exists():
+            options = ["--quiet", "--no-deps", "--wheel-dir", str(wheels), "--constraint", str(CONSTRAINTS)]
+            run([sys.executable, "-m", "pip", "wheel", *options, "pyspark"])
+        return ["--find-links", wheels]
+
+    def run(self, *command: str) -> str:
+        """Run a command with this environment activated."""
+        path = f"{self.place / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        return run([*command], self.work, PATH=path, PYTHONPATH="", VIRTUAL_ENV=str(self.place))
+
+    def python(self, program: str) -> str:
+        """Run a Python program."""
+        return self.run("python", "-c", program)
+
+    @contextmanager
+    def served(self) -> Iterator[str]:
+        """Serve a directory with this environment's `seglog serve`; give the address."""
+        command = [str(self.place / "bin" / "seglog"), "serve", "served", "--port", "0"]
+        with subprocess.Popen(command, cwd=self.work, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - ours
+            try:
+                assert process.stdout is not None  # noqa: S101 - for the type checker
+                yield next(found[0] for line in process.stdout if (found := re.search(r"http://\S+:\d+", line)))
+            finally:
+                process.terminate()
+
+
+def try_base(environment: Environment, _: Environment) -> None:
+    """Run the README's Python and commands."""
+    environment.python("\n".join(readme.PYTHON))
+    environment.run("bash", "-c", "\n".join(["set -e", *readme.COMMANDS]))
+
+
+def try_server(environment: Environment, _: Environment) -> None:
+    """Start a server."""
+    with environment.served():
+        pass
+
+
+def try_client(environment: Environment, server: Environment) -> None:
+    """Run the README's client against a server of another environment."""
+    with server.served() as url:
+        environment.python("import seglog\n" + "\n".join(readme.CLIENT).replace(readme.ADDRESS, url))
+
+
+def try_java(environment: Environment, _: Environment) -> None:
+    """Find the Java that the extra brings."""
+    environment.python("from seglog.spark.java import packaged_java; assert packaged_java()")
+
+
+def try_spark(environment: Environment, _: Environment) -> None:
+    """Read a log with Spark, as the README does."""
+    environment.python(readme.PYTHON[0])
+    batch = readme.SPARK[0].splitlines()[0].split("#")[0].strip()
+    environment.python(SPARK.format(read=batch))
+
+
+def try_all(environment: Environment, _: Environment) -> None:
+    """Use client, server and Spark of one environment."""
+    try_client(environment, environment)
+    try_spark(environment, environment)
+
+
+TRIALS: dict[str, Callable[[Environment, Environment], None]] = {
+    "server": try_server,
+    "": try_base,
+    "client": try_client,
+    "java": try_java,
+    "spark": try_spark,
+    "all": try_all,
+}
+
+
+def main() -> None:
+    """Build, and try each extra."""
+    with tempfile.TemporaryDirectory(prefix="seglog-package-") as directory:
+        place = Path(directory)
+        wheel = build(place)
+        print(f"built {wheel.name} of {wheel.stat().st_size:,} bytes", flush=True)
+        made: dict[str, Environment] = {}
+        for extra, trial in TRIALS.items():
+            begun = monotonic()
+            made[extra] = Environment(place, wheel, extra)
+            ready = monotonic()
+            trial(made[extra], made["server"])
+            name = f"seglog[{extra}]" if extra else "seglog"
+            print(f"{name}: installed in {ready - begun:.0f} s, tried in {monotonic() - ready:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
