@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from seglog.segment.report import RecoveryEvent, RecoveryReport
     from seglog.storage import LocalStorage, MemoryStorage
     from seglog.topic import Topic
+    from seglog.topic.backup import backup
     from seglog.topic.broker import Broker
     from seglog.topic.cleaning import Cleaner
 
@@ -99,6 +100,7 @@ _HOME = {  # public name -> where it is found below seglog; any other of `__all_
     "SegmentInfo": "log.info.SegmentInfo",
     "Topic": "topic.Topic",
     "TopicRecord": "record.TopicRecord",
+    "backup": "topic.backup.backup",
     "open": "log.opening.open_log",
     "repair": "log.care.repair",
     "verify": "log.care.verify",
@@ -177,6 +179,7 @@ __all__ = [
     "Unauthorized",
     "UnknownMember",
     "__version__",
+    "backup",
     "errors",
     "open",
     "repair",

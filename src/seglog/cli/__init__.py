@@ -5,6 +5,7 @@
     read      read, tail                      consume   consume
     inspect   info (inspect_topic: of topics) completion, play: completion, demo
     mending   verify, repair                  care      truncate, expire
+    copies    backup
     keyed     compact, explain, pin           audit     audit
     topics    topics                          groups    groups
     serve     serve, token

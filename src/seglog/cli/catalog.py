@@ -31,6 +31,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "repair": Entry(
             "mending", "set damage aside, so that the rest of a log, a topic or a directory of topics can be used"
         ),
+        "backup": Entry("copies", "copy a log, a topic or a directory of topics, beside a process that writes"),
         "truncate": Entry("care", "drop all records from an offset on"),
         "expire": Entry("care", "drop the oldest segments that retention no longer keeps"),
     },

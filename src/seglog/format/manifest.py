@@ -149,6 +149,7 @@ class Manifest:
     next_file the number of the next file; rebuilt says that it was rebuilt from the stores and awaits an operator.
     boot: what the operating system called its present run when the manifest was installed, "" where it is not known.
     home: topic id and number of the partition that the log was created as, None for a log alone.
+    backup: a backup installed it, and no writer has had the log since.
     """
 
     log_id: int
@@ -164,6 +165,7 @@ class Manifest:
     cuts: Cuts = field(default_factory=Cuts)
     boot: str = ""
     home: tuple[str, int] | None = None
+    backup: bool = False
 
     def after_cut(self, offset: int) -> dict[str, Any]:
         """Return the fields that change when the records from `offset` on are no longer those that were there."""
@@ -227,6 +229,7 @@ class Manifest:
             "rebuilt": self.rebuilt,
             **self.cuts.to_json(),
             "boot": self.boot,
+            **({"backup": True} if self.backup else {}),
             **({} if self.home is None else {"home": list(self.home)}),
             "segments": len(self.segments),
         }
@@ -323,6 +326,7 @@ def decode(data: bytes, path: str, like: Manifest | None = None) -> Manifest:
             cuts=Cuts.from_json(header, _of_kind(int, header["epoch"])),
             boot=_of_kind(str, header.get("boot", "")),
             home=_home(header.get("home")),
+            backup=_of_kind(bool, header.get("backup", False)),
         )
     except UNREADABLE as error:
         # the check holds: somebody meant what stands there

@@ -67,6 +67,7 @@ class Catalog:
             segments=tuple(segments),
             retired=retired,
             boot=boot_id(),
+            backup=False,
             **changes,  # type: ignore[arg-type] # fields of Manifest, named by the callers in this package
         )
 

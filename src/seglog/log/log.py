@@ -18,11 +18,14 @@ from seglog.log.reading import ReadableLog
 from seglog.record import Header, Record, checked_bytes, checked_offset, checked_text
 
 if TYPE_CHECKING:
+    import os
+
     from seglog.config import Retention
     from seglog.errors import LogPoisoned
     from seglog.keyed.plan import CompactionPlan
     from seglog.keyed.rewrite import Outcome
     from seglog.keyed.schedule import Standing
+    from seglog.log.backup import BackupReport
     from seglog.log.check import Progress
     from seglog.log.compaction import CompactionReport
     from seglog.log.explain import Explainer, Explanation
@@ -63,6 +66,19 @@ class Log(ReadableLog):
         """Forget a follower; one that is not registered is no error."""
         self._check_place()
         drop_pin(self._storage, name)
+
+    def backup(self, place: str | os.PathLike[str], *, share: bool = True) -> BackupReport:
+        """Copy the log, as it is at this moment, to a directory; beside a writer and in both modes.
+
+        The copy opens and verifies, with all records that `scan` would return now. Called again with the same place it
+        brings what is new: sealed segments that are there are not copied again. share: where both are on one file
+        system, sealed segments share their bytes (a reflink, else a hard link); False copies them, which also protects
+        from a disk that damages them. A crash leaves the earlier backup, or none. InvalidArgument if another log, or a
+        backup that was written to, is there; LogLocked while another backup to the place is under way.
+        """
+        from seglog.log.backup import backup_log  # noqa: PLC0415 - an operator's call
+
+        return backup_log(self._storage, self.view(), place, share=share)
 
     def explain(self, offset: int) -> Explanation:
         """Return why a record is still in the log, and what would let go of it; of one that is gone, why.

@@ -1,0 +1,42 @@
+"""`backup`: a consistent copy of a log, a topic or a directory of topics."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from seglog.cli.frame import Args, Command, File, argument, flag
+from seglog.terminal import output
+from seglog.terminal.exits import Exit
+from seglog.terminal.units import format_count, format_size
+
+
+def _backup(args: Args) -> int:
+    from seglog.topic.backup import backup
+
+    report = backup(args.place, args.dest, share=not args.copy)
+    if args.json:
+        output.say_json(asdict(report))
+    else:
+        output.say(
+            f"{format_count(report.logs, 'log')}, {format_count(report.segments, 'segment')}: {report.kept} there "
+            f"already, {report.shared} shared, {format_size(report.copied)} copied to {args.dest}"
+        )
+    return Exit.OK
+
+
+COMMANDS = (
+    Command(
+        "backup",
+        _backup,
+        [
+            argument("place", help="a log's directory, a topic, or a directory of topics", type=File()),
+            argument("dest", help="the directory of the copy; a later backup to it brings what is new", type=File()),
+            flag("--copy", help="copy sealed segments too, where they could share their bytes with the log"),
+        ],
+        story=(
+            "Works beside a process that writes; the copy opens and verifies. On the file system of the log sealed\n"
+            "segments share their bytes with it, which costs no space, but one damaged disk block then damages both."
+        ),
+        examples=["seglog backup orders /backup/orders", "seglog backup shop /backup/shop --copy"],
+    ),
+)

@@ -1,0 +1,201 @@
+"""Copying a log while it is written to: a backup that opens and verifies, of one moment.
+
+The caller's view keeps the files from being unlinked. Sealed segments never change, so they share their bytes with the
+log where the file system can do that, and one that an earlier backup brought is not copied again. The manifest is
+written last: until then the copy is what it was. A first backup is made in a hidden directory beside its place and
+renamed there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seglog.errors import CorruptLog, InvalidArgument, InvalidType, LogLocked, NotALog
+from seglog.format import filename
+from seglog.format.store import HEADER_BYTES, decode_header
+from seglog.log.catalog import read_manifest, write_manifest
+from seglog.storage import LocalStorage, must_sync
+from seglog.storage.local import share_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from seglog.format.manifest import Manifest, SegmentEntry
+    from seglog.log.view import View
+    from seglog.storage import File, Lock, Storage
+
+COPY_BYTES = 1024 * 1024
+LOOKUPS = tuple(kind for kind in filename.KINDS if kind != filename.STORE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackupReport:
+    """What a backup did. logs: how many; segments: of all logs; kept: of them, those that were there already.
+
+    shared: those that share their bytes with the log (a reflink or a hard link); copied: bytes that were copied.
+    """
+
+    logs: int = 0
+    segments: int = 0
+    kept: int = 0
+    shared: int = 0
+    copied: int = 0
+
+    def __add__(self, other: BackupReport) -> BackupReport:
+        return BackupReport(
+            **{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(BackupReport)}
+        )
+
+
+class LogBackup:
+    """The backup of one log: `bring` its files, then `commit` its manifest. A context manager, for the lock."""
+
+    def __init__(self, source: Storage, view: View, target: Storage, *, share: bool) -> None:
+        """view: what is copied. target: a directory of its own; see `backup_log`. share: use links where possible."""
+        self._source = source
+        self._view = view
+        self._size = view.active.size  # now: the view may grow
+        self._target = target
+        self._share = share
+        self._lock: Lock | None = None
+        self._kept = self._shared = self._copied = 0
+
+    def __enter__(self) -> LogBackup:
+        """Lock the target. InvalidArgument where something else than an earlier backup of this log is there."""
+        self._known = self._earlier()
+        self._target.make(filename.DIRECTORIES)
+        self._lock = self._target.try_lock(filename.LOCK)
+        if self._lock is None:
+            raise LogLocked(
+                errno.EWOULDBLOCK, "the backup is open for writing, or another one is under way", self._target.path
+            )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+    def _earlier(self) -> Manifest | None:
+        names = self._target.names() if self._target.exists() else []
+        foreign = [name for name in names if not filename.belongs_to_log(name)]
+        if foreign:
+            raise NotALog(errno.ENOTDIR, f"this holds something else than a log ({foreign[0]!r})", self._target.path)
+        manifest = None
+        with suppress(CorruptLog):
+            manifest = read_manifest(self._target)
+        if manifest is None and self._is_unfinished(names):
+            return None
+        if manifest is not None and manifest.log_id == self._view.manifest.log_id and manifest.backup:
+            return manifest
+        what = "another log, or one that was opened for writing" if manifest else "a log without a readable manifest"
+        raise InvalidArgument(f"{self._target.path} holds {what}, no backup of this one; choose another directory")
+
+    def _is_unfinished(self, names: Iterable[str]) -> bool:
+        """Whether all that is there are stores of this log, from a first backup that was interrupted."""
+        if filename.MANIFEST in names or filename.MANIFEST_PREVIOUS in names:
+            return False
+        for name in names:
+            if name.endswith("." + filename.STORE):
+                file = self._target.open(name)
+                header = decode_header(file.pread(HEADER_BYTES, 0), file.path)
+                if header is None or header.log_id != self._view.manifest.log_id:
+                    return False
+        return True
+
+    def bring(self) -> None:
+        """Copy all files that are not there; synced. Changes nothing that an earlier backup names."""
+        for name in self._target.names(filename.TMP):
+            self._target.unlink(f"{filename.TMP}/{name}")
+        known = {entry.file: entry for entry in self._known.segments} if self._known else {}
+        sizes = self._target.sizes(ending="." + filename.STORE)
+        *sealed, active = self._view.manifest.segments
+        for entry in sealed:
+            if known.get(entry.file) == entry and sizes.get(entry.name(), 0) >= (entry.bytes or 0):
+                self._kept += 1
+            else:
+                self._bring_sealed(entry)
+        self._file(self._source.open(active.name()), active.name(), self._size, share=False)
+        for name in self._source.names(filename.PINS):
+            file = self._source.open(f"{filename.PINS}/{name}")
+            self._target.make([filename.PINS])
+            self._file(file, f"{filename.PINS}/{name}", file.size(), share=False)
+        must_sync(self._target.sync_directory)
+
+    def _bring_sealed(self, entry: SegmentEntry) -> None:
+        self._file(self._source.open(entry.name()), entry.name(), entry.bytes or 0, share=self._share)
+        if self._known and self._known.active.file == entry.file:  # an index must not know more than the store holds
+            must_sync(self._target.sync_directory)
+        for kind in LOOKUPS:  # derived: without one reading takes longer
+            if self._source.identity(entry.name(kind)) is not None:
+                file = self._source.open(entry.name(kind))
+                self._file(file, entry.name(kind), file.size(), share=False)
+
+    def _file(self, source: File, name: str, size: int, *, share: bool) -> None:
+        temporary = f"{filename.TMP}/backup"
+        if share and share_file(source.path, f"{self._target.path}/{temporary}"):
+            self._shared += 1
+        else:
+            target = self._target.create(temporary, replace=True)
+            for position in range(0, size, COPY_BYTES):
+                target.pwrite(source.pread(min(COPY_BYTES, size - position), position), position)
+            must_sync(target.datasync)
+            self._copied += size
+        self._target.rename(temporary, name)
+        self._target.unlink(temporary)  # rename leaves both names where they are one file already
+
+    def commit(self) -> BackupReport:
+        """Install the manifest, which makes it the backup, and remove the segments that it does not name."""
+        manifest = replace(self._view.manifest, retired=(), boot="", backup=True)
+        if manifest != self._known:
+            write_manifest(self._target, manifest)
+        live = {entry.file for entry in manifest.segments}
+        for name in self._target.names():
+            parsed = filename.parse_segment_file(name)
+            if parsed is not None and parsed.number not in live:
+                self._target.unlink(name)
+        count = len(manifest.segments)
+        return BackupReport(logs=1, segments=count, kept=self._kept, shared=self._shared, copied=self._copied)
+
+
+class Destination:
+    """Where a backup goes: the place itself if something is there, else a hidden directory that `finish` renames."""
+
+    def __init__(self, place: str | os.PathLike[str], source: str) -> None:
+        """InvalidType, InvalidArgument for what is no path, or lies within the source (a path)."""
+        if not isinstance(place, (str, os.PathLike)) or not os.fspath(place):
+            raise InvalidType(f"a backup goes to the path of a directory, not to {place!r}")
+        self.path = Path(os.path.abspath(os.fspath(place)))  # noqa: PTH100 - resolves no links
+        if f"{self.path.resolve()}/".startswith(f"{Path(source).resolve()}/"):
+            raise InvalidArgument(f"{self.path} is, or is within, what is to be copied; choose another directory")
+        self._parent = LocalStorage(self.path.parent)
+        there = self.path.is_dir() and any(self.path.iterdir())
+        self._hidden = None if there else f".{self.path.name}.backup"
+
+    def storage(self) -> Storage:
+        """Return the directory to write to; what an interrupted first backup left is removed."""
+        if self._hidden is None:
+            return LocalStorage(self.path)
+        self._parent.make([])
+        self._parent.remove_directory(self._hidden)
+        return LocalStorage(self.path.parent / self._hidden)
+
+    def finish(self) -> None:
+        """Give a first backup its name, durably."""
+        if self._hidden is not None:
+            self._parent.rename(self._hidden, self.path.name)
+            must_sync(self._parent.sync_directory)
+
+
+def backup_log(source: Storage, view: View, place: str | os.PathLike[str], *, share: bool) -> BackupReport:
+    """Copy what a view shows of a log to a directory; see Log.backup."""
+    destination = Destination(place, source.path)
+    with LogBackup(source, view, destination.storage(), share=share) as backup:
+        backup.bring()
+        report = backup.commit()
+    destination.finish()
+    return report

@@ -1,0 +1,122 @@
+"""Backups of all that is at a place: a log, a topic or a directory of topics, beside whoever writes to it.
+
+The partitions of a topic are copied as they are at one moment, in which no batch is only in some of them. In a
+directory of topics, what consumer groups have committed is copied from before the topics, so it never exceeds them.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from seglog.errors import InvalidArgument, LogLocked
+from seglog.log.backup import BackupReport, Destination, LogBackup
+from seglog.log.opening import open_log, open_partition, storage_at
+from seglog.storage import Subdirectory
+from seglog.topic import creation, description
+from seglog.topic.care.site import site_at
+from seglog.topic.root import OFFSETS
+from seglog.topic.transaction import DIRECTORY
+
+if TYPE_CHECKING:
+    import os
+
+    from seglog.log.log import Log
+    from seglog.log.view import View
+    from seglog.storage import Storage
+
+WAIT_SECONDS = 10.0
+LOOK_AGAIN_SECONDS = 0.02
+
+
+def backup(
+    place: str | os.PathLike[str] | Storage, dest: str | os.PathLike[str], *, share: bool = True
+) -> BackupReport:
+    """Copy a log, a topic or a directory of topics to a directory; see `Log.backup` for what holds of each log.
+
+    Called again with the same destination it brings what is new. A topic that was deleted stays in the backup;
+    InvalidArgument if one of its name was created since. LogNotFound or NotALog where there is nothing of ours.
+    """
+    root = storage_at(place)
+    site = site_at(root)
+    destination = Destination(dest, root.path)
+    target = destination.storage()
+    if site.kind == "log":
+        report = _log(site.root, target, share=share)
+    elif site.kind == "topic":
+        report = _topic(site.root, target, share=share)
+    else:
+        report = _broker(site.topics, site.offsets, target, share=share)
+    destination.finish()
+    return report
+
+
+def _log(source: Storage, target: Storage, *, share: bool) -> BackupReport:
+    with open_log(source, mode="r") as log, LogBackup(source, log.view(), target, share=share) as copy:
+        copy.bring()
+        return copy.commit()
+
+
+def _broker(topics: dict[str, Storage], offsets: Storage | None, target: Storage, *, share: bool) -> BackupReport:
+    target.make([])
+    report = BackupReport()
+    with ExitStack() as resources:
+        groups = None
+        if offsets is not None:
+            log = resources.enter_context(open_log(offsets, mode="r"))
+            own = Subdirectory(target, OFFSETS)
+            groups = resources.enter_context(LogBackup(offsets, log.view(), own, share=share))
+            groups.bring()
+        for name, source in topics.items():
+            report += _topic(source, Subdirectory(target, name), share=share)
+        return report if groups is None else report + groups.commit()
+
+
+def _topic(source: Storage, target: Storage, *, share: bool) -> BackupReport:
+    known = description.read(source)
+    if description.is_topic(target) and description.read(target).id != known.id:
+        raise InvalidArgument(
+            f"{target.path} is a backup of a topic {known.name!r} that was deleted and created again since; move it "
+            "away, or choose another directory"
+        )
+    report = BackupReport()
+    with ExitStack() as resources:
+        places = {number: creation.existing_partition(source, number) for number in range(known.partitions)}
+        logs = [
+            resources.enter_context(open_partition(place, (known.id, number), mode="r"))
+            for number, place in places.items()
+        ]
+        target.make([])
+        copies = [
+            resources.enter_context(LogBackup(places[number], view, Subdirectory(target, str(number)), share=share))
+            for number, view in enumerate(_views(source, logs))
+        ]
+        for copy in copies:
+            copy.bring()
+        for copy in copies:  # all in a moment: between two of them a crash leaves partitions of two moments
+            report += copy.commit()
+    if not description.is_topic(target):
+        description.write(target, known)
+    return report
+
+
+def _views(topic: Storage, logs: list[Log]) -> list[View]:
+    """Return a view of each partition, of one moment, in which no batch is published; LogLocked if none comes."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        views = [log.view() for log in logs]
+        publishing = [name for name in topic.names(DIRECTORY) if name.endswith(".json")]
+        if not publishing and [log.view().manifest.version for log in logs] == [one.manifest.version for one in views]:
+            return views
+        if time.monotonic() > deadline:
+            raise LogLocked(
+                errno.EWOULDBLOCK,
+                f"a batch ({publishing[0]}) was committed and is not in every partition yet; opening the topic for "
+                "writing finishes it"
+                if publishing
+                else "the segments of its partitions change all the time; try again",
+                topic.path,
+            )
+        time.sleep(LOOK_AGAIN_SECONDS)
