@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 MOST = 64
-"""Cuts that a manifest keeps. Truncates to an offset replace all that were behind it, so few logs have many."""
+"""Cuts that a manifest keeps. A cut replaces those at or after its offset, so few logs have many."""
 
 
 @dataclass(frozen=True, slots=True)
