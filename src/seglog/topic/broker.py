@@ -74,7 +74,7 @@ def _closes(
 class Broker(Inheritable, Uncopied):
     """Topics and consumer groups below one directory. A context manager; safe for threads.
 
-    recovered: what opening had to set right, in words; empty after an orderly end.
+    recovered: what opening had to correct, as text; empty after an orderly end.
     """
 
     def __init__(

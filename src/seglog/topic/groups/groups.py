@@ -373,7 +373,7 @@ class Groups(Inheritable, Uncopied):
             self._log.sync()
 
     def settle(self) -> tuple[str, ...]:
-        """Set back what is committed beyond its partition's end, forget what is of none; return that in words.
+        """Set back what is committed beyond its partition's end, forget what is of none; return that as text.
 
         For a broker that opens after a power loss: a commit may be on the medium while the records before it are not,
         and those that come next would never be read. Durable when it returns.
