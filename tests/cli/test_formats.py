@@ -282,7 +282,6 @@ def test_a_long_value_is_written_piece_by_piece_as_it_would_be_whole(unit: bytes
 
 def test_a_long_value_is_printed_like_any_other(cli: Cli, path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats, "LONG", 10)
-    monkeypatch.setattr("seglog.cli.read.LONG", 1024)
     value = ('"value":"",' * 200_000).encode()
     with seglog.open(path) as log:
         log.append(value, key=b'"value":"",', headers=[("h", b"1")])

@@ -272,3 +272,15 @@ def test_reading_creates_nothing_and_takes_no_lock(cli: Cli, tmp_path: Any) -> N
         for words in (["read", place], ["tail", place], ["info", place], ["export", place, "-"]):
             assert cli(*words).code == 0
         assert sorted((name, tuple(files)) for name, _, files in os.walk(tmp_path)) == before
+
+
+def test_a_topic_where_one_log_is_needed_says_what_to_name(cli: Cli, tmp_path: Any) -> None:
+    cli("topics", "create", tmp_path / "shop", "orders")
+    for words in (["truncate", 0], ["compact"], ["expire"], ["explain", 0], ["pin"]):
+        ended = cli(words[0], tmp_path / "shop" / "orders", *words[1:])
+        assert ended.code == 3
+        assert "shop/orders/0" in ended.err
+    for words in (["read"], ["tail"], ["append"]):
+        ended = cli(*words, tmp_path / "shop", stdin=b"v")
+        assert ended.code == 3
+        assert "shop/orders" in ended.err

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -169,3 +170,37 @@ def test_an_ascii_terminal_gets_ascii(path: Any) -> None:
     shown = run("info", path, "--segments", env=environment)
     assert shown.returncode == 0, shown
     assert shown.stdout.isascii()
+
+
+def test_what_a_consumer_could_not_print_comes_again(tmp_path: Any, start: Callable[..., Any]) -> None:
+    with seglog.Broker(tmp_path / "shop") as broker:
+        topic = broker.create_topic("orders")
+        for number in range(1000):
+            topic.append(b"%04d" % number + b"x" * 1000)
+    program = start("consume", tmp_path / "shop" / "orders", "--group", "billing")
+    program.stdin.close()
+    program.stdout.read(10)
+    program.stdout.close()
+    assert program.stderr.read() == b""
+    assert program.wait(60) == 0
+    again = run("consume", tmp_path / "shop" / "orders", "--group", "billing", "-n", 1)
+    assert again.stdout.startswith(b"0000x")
+
+
+def test_an_interrupted_consumer_leaves_its_group_and_keeps_what_it_printed(
+    tmp_path: Any, start: Callable[..., Any]
+) -> None:
+    with seglog.Broker(tmp_path / "shop") as broker:
+        broker.create_topic("orders").append(b"one")
+    program = start("consume", tmp_path / "shop" / "orders", "--group", "billing", "--follow")
+    assert program.stdout.readline() == b"one\n"
+    deadline = time.monotonic() + 60
+    with seglog.Broker(tmp_path / "shop", mode="r") as broker:
+        while broker.groups.describe("billing").committed != {"orders": {0: 1}} and time.monotonic() < deadline:
+            time.sleep(0.02)
+    program.send_signal(signal.SIGINT)
+    assert program.communicate(timeout=60) == (b"", b"")
+    assert program.returncode == 130
+    with seglog.Broker(tmp_path / "shop", mode="r") as broker:
+        state = broker.groups.describe("billing")
+        assert (state.committed, state.members) == ({"orders": {0: 1}}, ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import seglog
+from seglog.errors import NotALog
 from seglog.terminal import output
 
 if TYPE_CHECKING:
@@ -15,7 +16,22 @@ if TYPE_CHECKING:
 
 def opened(path: str, config: LogConfig | None = None, *, mode: Mode, expose: Expose = "appended") -> Log:
     """Open as `seglog.open` does, and tell of torn bytes, damage and rebuilt structure."""
-    log = seglog.open(path, config, mode=mode, expose=expose)
+    try:
+        log = seglog.open(path, config, mode=mode, expose=expose)
+    except NotALog as error:
+        _note_topics(path, error)
+        raise
     for event in log.recovery.events:
         output.note(f"recovery: {event.kind}: {event.path}: {event.detail}")
     return log
+
+
+def _note_topics(path: str, error: NotALog) -> None:
+    """Say what to name instead of a topic, or of a directory of topics."""
+    from seglog.topic import description
+
+    place = path.rstrip("/")
+    if description.is_topic(path):
+        error.add_note(f"it is a topic, and this command takes one log: name a partition, as {place}/0")
+    elif topics := description.below(path):
+        error.add_note(f"it is a directory of topics: name one, as {place}/{topics[0]}")

@@ -14,9 +14,8 @@ from seglog.cli.frame import Args, Command, File, argument, flag, option
 from seglog.cli.location import SERVER
 from seglog.cli.options import DURABLE, FORCE, PLACE, delimiter_from, delimiter_options
 from seglog.cli.selection import SELECTION, Selection, last_records, records, selection_from
-from seglog.cli.source import LocalSource, Source, reading
+from seglog.cli.source import Source, reading
 from seglog.errors import InvalidArgument, OffsetOutOfRange
-from seglog.record import Cut
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from seglog.terminal.units import parse_count, parse_position
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from seglog.record import Record
 
 TABLES = ("arrow", "parquet")
-LONG = 16 * 1024 * 1024  # bytes of a value that is written from the memory map, not copied into the process
 
 
 def _read(args: Args) -> int:
@@ -76,16 +74,8 @@ def _read_one(args: Args, source: Source, sink: BinaryIO) -> int:
 
 
 def _write_value(source: Source, number: int, offset: int, sink: BinaryIO) -> None:
-    """Write exactly the bytes of a value; a long one from the memory map, so that the process never holds it."""
-    if isinstance(source, LocalSource):
-        log = source.logs[number]
-        record = log.read_cut(offset, LONG)
-        if isinstance(record.value, Cut):
-            for batch in log.batches(offset, offset + 1, values="view"):
-                sink.write(memoryview(batch.column("value")[0].as_buffer()))
-            return
-    else:
-        record = source.read(number, offset)
+    """Write exactly the bytes of a value."""
+    record = source.read(number, offset)
     if record.value is None:
         output.note(f"offset {record.offset} is a tombstone: it has no value")
     else:

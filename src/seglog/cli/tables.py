@@ -141,5 +141,8 @@ def writer(kind: str, sink: BinaryIO, *, partitioned: bool) -> Iterator[Callable
         return
     import pyarrow.parquet as pq  # 100 ms that only Parquet should cost
 
-    with pq.ParquetWriter(_Counted(sink), fields, compression="zstd") as parquet:
+    # A dictionary and statistics of values would hold a long value several times more.
+    figures = [name for name in fields.names if name in ("partition", "offset", "timestamp")]
+    options: dict[str, Any] = {"use_dictionary": ["key"], "write_statistics": figures}
+    with pq.ParquetWriter(_Counted(sink), fields, compression="zstd", **options) as parquet:
         yield parquet.write_batch

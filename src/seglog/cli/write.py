@@ -124,7 +124,8 @@ COMMANDS = (
             "fits a segment, never held in memory as a whole). With --lines every line is a\n"
             "record. The log is created if it does not exist. With --sync a printed offset is on disk.\n\n"
             "In a topic, which must exist, a record goes to the partition of its key, and without a key to one after\n"
-            'the other; "partition offset" is printed. LOG may be on a server.'
+            'the other; "partition offset" is printed. LOG may be on a server: there\n'
+            "--lines sends a request for every line, `seglog import LOG - --format lines` one for many."
         ),
         examples=[
             "seglog append orders 'hello' --key user-1 --header source=web",
