@@ -26,7 +26,7 @@ def test_a_name_of_the_layout_is_no_name_for_a_new_topic(tmp_path: Path, name: s
         broker.create_topic(name)
     with pytest.raises(InvalidArgument, match="reserved"):
         Topic.create(tmp_path / "shop" / name, partitions=1)
-    assert sorted(one.name for one in (tmp_path / "shop").iterdir()) == [".groups"]
+    assert sorted(one.name for one in (tmp_path / "shop").iterdir()) == [".groups", ".seglog.lock"]
 
 
 def test_every_file_and_directory_of_a_log_a_topic_and_a_broker_is_reserved(tmp_path: Path) -> None:

@@ -167,7 +167,11 @@ def test_a_create_cut_short_can_be_done_again(
 
     with Topic.create(root, partitions=partitions_then) as topic:
         topic.append(b"v")
-    assert sorted(entry.name for entry in root.iterdir()) == [*map(str, range(partitions_then)), "topic.json"]
+    assert sorted(entry.name for entry in root.iterdir()) == [
+        ".seglog.lock",
+        *map(str, range(partitions_then)),
+        "topic.json",
+    ]
 
 
 def test_a_process_killed_at_any_file_operation_of_create_leaves_what_opens_or_is_created_again(

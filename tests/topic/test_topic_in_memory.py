@@ -91,7 +91,7 @@ def test_a_broker_keeps_topics_groups_and_offsets(storage: MemoryStorage) -> Non
         with pytest.raises(TopicNotFound):
             broker.topic("orders")
         assert broker.groups.names() == [] or "orders" not in broker.groups.committed("billing")
-        assert storage.names() == [".groups", "users"]
+        assert storage.names() == [".groups", ".seglog.lock", "users"]
 
 
 def test_a_topic_and_a_log_are_no_broker(storage: MemoryStorage) -> None:
@@ -115,7 +115,7 @@ def test_what_is_on_its_way_out_is_no_topic_of_the_directory(storage: MemoryStor
         broker.create_topic("orders", partitions=2)
         assert [place.key for place in logs_at(storage)] == [("orders", 0), ("orders", 1)]
     with Broker(storage):
-        assert storage.names() == [".groups", "orders"]
+        assert storage.names() == [".groups", ".seglog.lock", "orders"]
 
 
 def test_a_create_that_dies_while_it_clears_what_another_left_can_be_done_again(storage: MemoryStorage) -> None:
@@ -133,7 +133,11 @@ def test_a_create_that_dies_while_it_clears_what_another_left_can_be_done_again(
         made = "topic.json" in root.names()
         with Topic.open(root) if made else Topic.create(root, partitions=3) as topic:
             topic.append(b"v")
-            assert sorted(root.names()) == [*map(str, range(topic.partitions)), "topic.json"]
+            assert sorted(root.names()) == [
+                ".seglog.lock",
+                *map(str, range(topic.partitions)),
+                "topic.json",
+            ]
     assert 10 < at < 299
 
 

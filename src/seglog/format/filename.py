@@ -10,6 +10,7 @@ from seglog.config import MAX_OFFSET
 MANIFEST = "MANIFEST"
 MANIFEST_PREVIOUS = "MANIFEST.prev"
 LOCK = "LOCK"
+TREE_LOCK = ".seglog.lock"
 TMP = "tmp"
 READERS = "readers"
 PINS = "pins"

@@ -16,6 +16,7 @@ from seglog.format.manifest import SegmentEntry
 from seglog.segment.reader import SegmentReader
 from seglog.segment.sealed import open_sealed
 from seglog.storage import Storage
+from seglog.storage.descriptors import OPEN_SEGMENTS
 
 
 class SegmentCache:
@@ -35,11 +36,17 @@ class SegmentCache:
             reader = open_sealed(self._storage, entry, interval=self._interval, heal=self._heal)
             self._open[entry.file] = reader
             if len(self._open) > self._limit:
-                with suppress(KeyError):
-                    self._open.popitem(last=False)
+                self._forget_oldest()
+            OPEN_SEGMENTS.add(self._forget_oldest)
         with suppress(KeyError):  # another thread may have evicted or dropped it meanwhile
             self._open.move_to_end(entry.file)
         return reader
+
+    def _forget_oldest(self) -> bool:
+        """Forget the segment that was not used for the longest time."""
+        with suppress(KeyError):
+            self._open.popitem(last=False)
+        return True
 
     def __len__(self) -> int:
         return len(self._open)

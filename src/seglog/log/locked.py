@@ -29,6 +29,7 @@ from seglog.log.log import Log
 from seglog.log.view import View
 from seglog.segment.report import RecoveryReport
 from seglog.storage import Lock, Storage
+from seglog.storage.descriptors import OPEN_LOGS
 
 if TYPE_CHECKING:
     from seglog.segment.active import ActiveSegment
@@ -87,6 +88,8 @@ class LockedLog(Log):
         self._flush_records = live.config.flush_records
         self._segment_bytes = live.segment_bytes
         LockedLog._open_writers.add(self)
+        self._holds_files = False
+        self._note_files()
         interval = live.config.flush_interval
         self._interval_sync = IntervalSync(float(interval), self._sync_quietly) if interval else None  # type: ignore[arg-type] # settled to float
 
@@ -206,6 +209,32 @@ class LockedLog(Log):
                 "the log was inherited through fork; only the parent writes, open it anew here",
                 path,
             )
+
+    # --- descriptors --------------------------------------------------------------------------------------------
+
+    def _note_files(self) -> None:
+        """Note that the active segment's files are open; other logs may close theirs now."""
+        if not self._holds_files:
+            self._holds_files = True
+            OPEN_LOGS.add(self._suspend_files)
+
+    def _suspend_files(self) -> bool:
+        """Close the active segment's files until they are needed; False where the log is at work."""
+        if self._reentered() or not self._mutex.acquire(blocking=False):
+            return False
+        try:
+            return self._closed or self._change(self._suspend_active)
+        except SeglogError:
+            return False  # writing is over, perhaps because this sync failed
+        finally:
+            self._mutex.release()
+            if self._closing:
+                self._close_now()
+
+    def _suspend_active(self) -> bool:
+        suspended = self._live.active.suspend(self._note_files)
+        self._holds_files = not suspended
+        return suspended
 
     # --- durability ---------------------------------------------------------------------------------------------
 

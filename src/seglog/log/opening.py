@@ -37,6 +37,7 @@ from seglog.log.log import Log
 from seglog.log.rebuild import read_or_rebuild
 from seglog.log.staged import staged_identities
 from seglog.log.staging import COMPACTION, age_out, remove_own
+from seglog.log.write_lock import try_lock_log
 from seglog.log.writer import LogWriter
 from seglog.segment.active import create_segment
 from seglog.segment.recovery import TailRecovery
@@ -178,7 +179,7 @@ def _open_writer(storage: Storage, config: LogConfig | None, clock: Clock, home:
         with suppress(CorruptLog):  # looked at again under the lock
             seen = read_manifest(storage)  # a newer format is refused before anything is touched
     storage.make(filename.DIRECTORIES)
-    lock = storage.try_lock(filename.LOCK)
+    lock = try_lock_log(storage)
     if lock is None:
         raise LogLocked(
             errno.EWOULDBLOCK, "the log is open for writing already, here or in another process", storage.path

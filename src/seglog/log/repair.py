@@ -23,6 +23,7 @@ from seglog.log.check import Progress, verify_storage
 from seglog.log.findings import Problem, VerifyReport
 from seglog.log.quarantine import copy_aside, link_aside
 from seglog.log.rebuild import read_or_rebuild
+from seglog.log.write_lock import try_lock_log
 from seglog.segment.active import ActiveSegment, create_segment
 from seglog.segment.recovery import TailRecovery
 from seglog.segment.resync import find_record
@@ -70,7 +71,7 @@ def repair_storage(
         actions, lost = plan(report)
         return RepairReport(actions=actions, records_lost=lost, quarantined=())
     storage.make(filename.DIRECTORIES)
-    lock = storage.try_lock(filename.LOCK)
+    lock = try_lock_log(storage)
     if lock is None:
         raise LogLocked(errno.EWOULDBLOCK, "the log is open for writing; close it, or call its repair()", storage.path)
     try:
@@ -89,7 +90,7 @@ def accept_home(storage: Storage, home: tuple[str, int], *, is_held: bool) -> No
 
     is_held: whether the caller holds its lock.
     """
-    lock = None if is_held else storage.try_lock(filename.LOCK)
+    lock = None if is_held else try_lock_log(storage)
     if lock is None and not is_held:
         raise LogLocked(errno.EWOULDBLOCK, "the log is open for writing; close it, then repair again", storage.path)
     try:

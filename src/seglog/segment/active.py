@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -42,7 +42,7 @@ from seglog.segment.scan import Rules
 from seglog.segment.sealed import rules_of, write_derived
 from seglog.segment.streamed import write_value
 from seglog.segment.survey import Block, Tally
-from seglog.storage import File, Storage, must_sync
+from seglog.storage import File, Storage, SuspendableFile, must_sync
 
 INDEX_EVERY_BYTES = 1024 * 1024
 JOIN_BELOW = 64 * 1024
@@ -279,6 +279,9 @@ class ActiveSegment:
 
     def _roll_back(self) -> None:
         """Cut what a failed write left; where that fails, nothing may be promised any more."""
+        if getattr(self._store, "suspended", False):  # it could not be opened again: nothing was written
+            self.settled = True
+            return
         try:
             self._store.truncate(self.reader.size)
             self.datasync()
@@ -423,11 +426,36 @@ class ActiveSegment:
         with self._syncing:
             if self._lost is not None:
                 raise LogPoisoned(*self._lost.args) from self._lost
-            try:
-                must_sync(self._store.datasync)
-            except LogPoisoned as error:
-                self._lost = error
-                raise
+            self._sync_store()
+
+    def _sync_store(self) -> None:
+        try:
+            must_sync(self._store.datasync)
+        except LogPoisoned as error:
+            self._lost = error
+            raise
+
+    def suspend(self, reopened: Callable[[], None]) -> bool:
+        """Sync the store and close both files until they are needed; `reopened` is called then.
+
+        False where they are in use, or cannot be closed. LogPoisoned where the sync fails: a later one would not
+        report what was lost. By the thread that may write.
+        """
+        files = [file for file in (self._store, self._index) if isinstance(file, SuspendableFile)]
+        if len(files) < 2 or not self.settled or not self._syncing.acquire(blocking=False):
+            return False
+        try:
+            if self._lost is not None:
+                return False
+            self._sync_store()
+            for file in files:
+                if not file.suspended:
+                    file.suspend(reopened)
+        except StorageError:
+            return False  # closing one failed before it was tried
+        finally:
+            self._syncing.release()
+        return True
 
     def mark_durable(self, next_offset: int) -> None:
         """Note in the index that the records before `next_offset` are on the medium; unsynced itself."""

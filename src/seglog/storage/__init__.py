@@ -1,9 +1,9 @@
 """Bytes on media: the protocol and its implementations. Knows files and locks, not segments or records."""
 
-from seglog.storage.base import File, Lock, Storage, is_directory, is_doomed, must_sync
+from seglog.storage.base import File, Lock, Storage, SuspendableFile, is_directory, is_doomed, must_sync
 from seglog.storage.local import LocalStorage
 from seglog.storage.memory import MemoryStorage
-from seglog.storage.subdirectory import Subdirectory
+from seglog.storage.subdirectory import Subdirectory, enclosing, lock_around
 
 __all__ = [
     "File",
@@ -12,7 +12,10 @@ __all__ = [
     "MemoryStorage",
     "Storage",
     "Subdirectory",
+    "SuspendableFile",
+    "enclosing",
     "is_directory",
     "is_doomed",
+    "lock_around",
     "must_sync",
 ]

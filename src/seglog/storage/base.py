@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from seglog.errors import LogPoisoned, NotALog, StorageError
 
@@ -54,6 +54,20 @@ class File(Protocol):
 
     def close(self) -> None:
         """Let go at once; further calls raise StorageError."""
+        ...
+
+
+@runtime_checkable
+class SuspendableFile(Protocol):
+    """A file that can give its descriptor back for a while; a storage without descriptors has none of these."""
+
+    @property
+    def suspended(self) -> bool:
+        """Whether it has no descriptor at the moment."""
+        ...
+
+    def suspend(self, reopened: Callable[[], None]) -> None:
+        """Close the descriptor; the next call opens it again and calls `reopened`. No thread may write meanwhile."""
         ...
 
 

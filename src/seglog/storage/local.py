@@ -9,7 +9,8 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar
@@ -17,6 +18,7 @@ from weakref import WeakSet
 
 from seglog.errors import NotALog, StorageError
 from seglog.storage.base import Buffer, doomed_name
+from seglog.storage.descriptors import open_file, open_urgently, with_descriptors
 from seglog.uncopied import Uncopied
 
 _PARTS_MAX = 512  # below IOV_MAX everywhere
@@ -85,93 +87,181 @@ def _let_go(descriptor: int) -> None:
         os.close(descriptor)
 
 
-class LocalFile(Uncopied):
-    """One file descriptor: `descriptor`, -1 once it is closed."""
+_RESUMING = threading.RLock()  # a suspended file is reopened by one thread
 
-    __slots__ = ("descriptor", "path")
+
+class LocalFile(Uncopied):
+    """One file descriptor: `descriptor`, -1 once the file is closed and while it is suspended.
+
+    A suspended file has no descriptor until a call needs one. Reads may run while another thread suspends the file:
+    the number may then be another file's already, so each read checks that the file was not suspended meanwhile.
+    """
+
+    __slots__ = ("_identity", "_reopened", "_suspensions", "descriptor", "path")
 
     def __init__(self, descriptor: int, path: str) -> None:
         self.descriptor = descriptor
         self.path = path
+        self._suspensions = 0
+        self._identity: tuple[int, int] | None = None  # of a file that was suspended: device and inode
+        self._reopened: Callable[[], None] | None = None
+
+    # --- suspending ---------------------------------------------------------------------------------------------
+
+    @property
+    def suspended(self) -> bool:
+        """Whether the descriptor was closed by `suspend` and is not open again."""
+        return self.descriptor < 0 and self._identity is not None
+
+    def suspend(self, reopened: Callable[[], None]) -> None:
+        """Close the descriptor until a call needs it, and call `reopened` then.
+
+        The caller has synced what must be durable, and sees to it that no thread writes or syncs meanwhile. A file
+        without a name stays open: it could not be opened again.
+        """
+        with _naming(self.path):
+            status = os.fstat(self.descriptor)
+        if status.st_nlink:
+            self._identity, self._reopened = (status.st_dev, status.st_ino), reopened
+            self._suspensions += 1
+            descriptor, self.descriptor = self.descriptor, -1
+            _let_go(descriptor)
+
+    def _resumed(self, used: int, error: OSError) -> bool:
+        """Whether a call by the descriptor `used` failed because the file was suspended, and it is open again now.
+
+        StorageError where its name now leads to another file (ESTALE), to none, or where it cannot be opened.
+        """
+        if error.errno != errno.EBADF or self._identity is None:
+            return False
+        with _RESUMING:
+            if self.descriptor >= 0:
+                return self.descriptor != used
+            self.descriptor = self._reopen(self._identity)
+        if self._reopened is not None:
+            self._reopened()
+        return True
+
+    def _reopen(self, identity: tuple[int, int]) -> int:
+        with _naming(self.path):
+            descriptor = open_urgently(self.path, os.O_RDWR)
+            status = os.fstat(descriptor)
+        if (status.st_dev, status.st_ino) != identity:
+            _let_go(descriptor)
+            raise StorageError(errno.ESTALE, "another file has taken the place of this one", self.path)
+        return descriptor
+
+    # --- reading ------------------------------------------------------------------------------------------------
 
     def size(self) -> int:
         """Return the size in bytes."""
+        suspensions, descriptor = self._suspensions, self.descriptor
         try:
-            return os.fstat(self.descriptor).st_size  # a reader asks this before every read
+            size = os.fstat(descriptor).st_size  # a reader asks this before every read
         except OSError as error:
+            if self._resumed(descriptor, error):
+                return self.size()
             raise _refused(error, self.path) from error
+        return size if suspensions == self._suspensions else self.size()
 
     def pread(self, length: int, position: int) -> bytes:
         """Return the bytes at `position`; fewer only where the file ends."""
+        suspensions, descriptor = self._suspensions, self.descriptor
         try:
-            data = os.pread(self.descriptor, length, position)
-            if len(data) == length or not data:
-                return data
-            return data + self._pread_rest(length - len(data), position + len(data))
+            data = os.pread(descriptor, length, position)
+            if len(data) != length and data:
+                data += _pread_rest(descriptor, length - len(data), position + len(data))
         except OSError as error:
+            if self._resumed(descriptor, error):
+                return self.pread(length, position)
             raise _refused(error, self.path) from error
-
-    def _pread_rest(self, length: int, position: int) -> bytes:
-        pieces = []
-        while length > 0:  # one call moves at most 2 GiB
-            data = os.pread(self.descriptor, length, position)
-            if not data:
-                break
-            pieces.append(data)
-            length -= len(data)
-            position += len(data)
-        return b"".join(pieces)
-
-    def pwrite(self, data: Buffer, position: int) -> None:
-        """Write all of `data` or raise."""
-        try:
-            written = os.pwrite(self.descriptor, data, position)
-            if written != len(data):
-                _pwrite_rest(self.descriptor, data, written, position)
-        except OSError as error:
-            raise _refused(error, self.path) from error
-
-    def pwritev(self, parts: Sequence[Buffer], position: int) -> None:
-        """Write the parts end to end or raise."""
-        total = sum(len(part) for part in parts)
-        try:
-            written = os.pwritev(self.descriptor, parts, position) if len(parts) <= _PARTS_MAX else 0
-            if written != total:
-                _pwrite_rest(self.descriptor, b"".join(parts), written, position)
-        except OSError as error:
-            raise _refused(error, self.path) from error
-
-    def truncate(self, size: int) -> None:
-        """Cut or extend to `size` bytes."""
-        with _naming(self.path):
-            os.ftruncate(self.descriptor, size)
-
-    def datasync(self) -> None:
-        """Return once data and size are on the medium."""
-        with _naming(self.path):
-            if self.descriptor < 0:  # Python refuses a closed descriptor here with ValueError, elsewhere with EBADF
-                raise OSError(errno.EBADF, "closed")
-            _datasync(self.descriptor)
+        return data if suspensions == self._suspensions else self.pread(length, position)
 
     def map(self) -> memoryview:
         """Return a memory map of the present bytes, of a small file a copy. A read error under a map is a SIGBUS.
 
         Before Python 3.13 a map keeps a descriptor of its own: many small segments must not use up what a process has.
         """
+        suspensions, size = self._suspensions, self.size()
+        if size <= _COPIED_BYTES:
+            return memoryview(self.pread(size, 0))
+        descriptor = self.descriptor
+        try:
+            mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ, **_MAP_OPTIONS)
+        except (OSError, ValueError) as error:  # ValueError: the number of an empty file
+            if descriptor < 0 or suspensions != self._suspensions:
+                return self.map()
+            if isinstance(error, OSError):
+                raise _refused(error, self.path) from error
+            raise
+        return memoryview(mapped) if suspensions == self._suspensions else self.map()
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Write all of `data` or raise."""
+        descriptor = self.descriptor
+        try:
+            written = os.pwrite(descriptor, data, position)
+            if written != len(data):
+                _pwrite_rest(descriptor, data, written, position)
+        except OSError as error:
+            if self._resumed(descriptor, error):
+                return self.pwrite(data, position)
+            raise _refused(error, self.path) from error
+
+    def pwritev(self, parts: Sequence[Buffer], position: int) -> None:
+        """Write the parts end to end or raise."""
+        total, descriptor = sum(len(part) for part in parts), self.descriptor
+        try:
+            written = os.pwritev(descriptor, parts, position) if len(parts) <= _PARTS_MAX else 0
+            if written != total:
+                _pwrite_rest(descriptor, b"".join(parts), written, position)
+        except OSError as error:
+            if self._resumed(descriptor, error):
+                return self.pwritev(parts, position)
+            raise _refused(error, self.path) from error
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend to `size` bytes."""
+        descriptor = self.descriptor
+        try:
+            os.ftruncate(descriptor, size)
+        except OSError as error:
+            if self._resumed(descriptor, error):
+                return self.truncate(size)
+            raise _refused(error, self.path) from error
+
+    def datasync(self) -> None:
+        """Return once data and size are on the medium. Of a suspended file they are."""
+        if self.suspended:
+            return
         with _naming(self.path):
-            size = os.fstat(self.descriptor).st_size
-            if size <= _COPIED_BYTES:
-                return memoryview(self.pread(size, 0))
-            return memoryview(mmap.mmap(self.descriptor, 0, access=mmap.ACCESS_READ, **_MAP_OPTIONS))
+            if self.descriptor < 0:  # Python refuses a closed descriptor here with ValueError, elsewhere with EBADF
+                raise OSError(errno.EBADF, "closed")
+            _datasync(self.descriptor)
 
     def close(self) -> None:
         """Close the descriptor; a second call does nothing."""
+        self._identity = None
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             _let_go(descriptor)
 
     def __del__(self) -> None:
         self.close()
+
+
+def _pread_rest(descriptor: int, length: int, position: int) -> bytes:
+    pieces = []
+    while length > 0:  # one call moves at most 2 GiB
+        data = os.pread(descriptor, length, position)
+        if not data:
+            break
+        pieces.append(data)
+        length -= len(data)
+        position += len(data)
+    return b"".join(pieces)
 
 
 class LocalLock(Uncopied):
@@ -232,6 +322,13 @@ class LocalStorage:
     def _at(self, name: str) -> str:
         return f"{self.path}/{name}" if name else self.path
 
+    @property
+    def enclosing(self) -> LocalStorage | None:
+        """The directory that this one is in, None for the root; of a link, the one in which its target is."""
+        path = os.path.realpath(self.path)
+        parent = os.path.dirname(path)  # noqa: PTH120 - strings, as the other calls here
+        return None if parent == path else LocalStorage(parent)
+
     def exists(self, directory: str = "") -> bool:
         """Whether the directory is there."""
         path = self._at(directory)
@@ -249,7 +346,7 @@ class LocalStorage:
             self._make_one(directory)
 
     def _is_empty(self) -> bool:
-        with _naming(self.path), os.scandir(self.path) as entries:
+        with _naming(self.path), with_descriptors(os.scandir, self.path) as entries:
             return next(entries, None) is None  # without a list of all names
 
     def _sync_own_name(self) -> None:
@@ -270,13 +367,13 @@ class LocalStorage:
         """Return the names in a directory, ordered."""
         with _naming(self._at(directory)):
             try:
-                return sorted(os.listdir(self._at(directory)))  # noqa: PTH208 - names, not paths
+                return sorted(with_descriptors(os.listdir, self._at(directory)))
             except FileNotFoundError:
                 return []
 
     def sizes(self, directory: str = "", *, ending: str = "") -> dict[str, int]:
         """Return name -> size in bytes of the files in a directory; see Storage.sizes."""
-        with _naming(self._at(directory)), os.scandir(self._at(directory)) as entries:
+        with _naming(self._at(directory)), with_descriptors(os.scandir, self._at(directory)) as entries:
             found: dict[str, int] = {}
             for entry in entries:
                 if entry.name.endswith(ending):
@@ -298,7 +395,7 @@ class LocalStorage:
     def _descriptor(self, name: str, flags: int) -> LocalFile:
         path = self._at(name)
         try:
-            return LocalFile(os.open(path, flags | os.O_CLOEXEC, 0o644), path)
+            return LocalFile(open_file(path, flags), path)
         except OSError as error:
             raise _refused(error, path) from error
 
@@ -324,7 +421,7 @@ class LocalStorage:
 
     @staticmethod
     def _sync(path: str) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_urgently(path, os.O_RDONLY)
         try:
             sync_descriptor(descriptor)
         finally:
@@ -359,7 +456,7 @@ class LocalStorage:
     @staticmethod
     def _lockable(path: str) -> int:
         try:
-            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            return open_file(path, os.O_RDWR | os.O_CREAT)
         except PermissionError as denied:
             try:  # a file of another user: flock itself needs no write permission
                 return os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seglog.storage.base import File, Lock, Storage, doomed_name
+from seglog.storage.local import LocalStorage
 
 
 class Subdirectory:
-    """The part of a storage below `directory`; errors and faults are those of the storage around it."""
+    """The part of a storage below `directory`; errors and faults are those of the storage around it.
 
-    def __init__(self, outer: Storage, directory: str) -> None:
+    locked: the lock of a directory around it, with all that is below, if the caller holds that.
+    """
+
+    def __init__(self, outer: Storage, directory: str, *, locked: object = None) -> None:
+        self.locked = locked
         self.path = f"{outer.path}/{directory}"
         self._outer: Storage = outer
         self._directory = directory
@@ -19,6 +24,12 @@ class Subdirectory:
 
     def _at(self, name: str) -> str:
         return f"{self._directory}/{name}" if name else self._directory
+
+    @property
+    def enclosing(self) -> Storage:
+        """The storage of the directory that this one is in."""
+        parent = self._parent()
+        return Subdirectory(self._outer, parent) if parent else self._outer
 
     def exists(self, directory: str = "") -> bool:
         """See Storage.exists."""
@@ -93,3 +104,15 @@ class Subdirectory:
         self._outer.rename(self._directory, doomed)
         self._outer.sync_directory(parent)
         self._outer.remove_directory(doomed)
+
+
+def enclosing(storage: Storage) -> Storage | None:
+    """Return the storage of the directory around this one; None where it is not known."""
+    if isinstance(storage, Subdirectory):
+        return storage.enclosing
+    return storage.enclosing if isinstance(storage, LocalStorage) else None
+
+
+def lock_around(storage: Storage) -> object:
+    """Return the lock of a directory around this one, with all that is below, that its user holds; None if none."""
+    return storage.locked if isinstance(storage, Subdirectory) else None

@@ -1,7 +1,8 @@
 """A broker: a directory of topics, and what their consumer groups have committed. The composition root of topics.
 
     root/<topic>/         a topic each; the directory's name is its name
-    root/.groups/         a compacted log of ours: members and committed offsets; its lock is the broker's
+    root/.seglog.lock     held by the broker that has all of this open for writing
+    root/.groups/         a compacted log of ours: members and committed offsets
     root/.deleted-<id>/   a topic on its way out, cleared when a broker opens the root for writing
 
 What is durable is the topics' and the log's work; what makes a deletion whole or not done is one rename (`deletion`).
@@ -36,7 +37,7 @@ from seglog.storage import Subdirectory
 from seglog.topic import creation, deletion, description
 from seglog.topic.groups import Groups
 from seglog.topic.names import checked_name, is_name, refuse_reserved
-from seglog.topic.root import OFFSETS, open_to_read, open_to_write, refuse_other
+from seglog.topic.root import OFFSETS, lock_to_write, open_to_read, open_to_write, refuse_other
 from seglog.topic.topic import Topic
 from seglog.uncopied import Uncopied
 
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from seglog.config import LogConfig, Retention
     from seglog.format.cuts import Cuts
     from seglog.log.log import Log
+    from seglog.log.write_lock import TreeLock
     from seglog.storage import Storage
     from seglog.topic.groups.consumer import Consumer, Start
 
@@ -101,20 +103,28 @@ class Broker(Inheritable, Uncopied):
         self._coming: str | None = None  # what is being created: nobody's yet, though it may be there already
         self._closed = False
         self._closing = False  # `close` was called in the middle of a call, which closes the broker as it ends
+        self._lock: TreeLock | None = None  # of a broker that writes
         refuse_other(self._storage, mode)
         with ExitStack() as resources:
-            open_offsets = open_to_write if mode == "a" else open_to_read
-            self._offsets = resources.enter_context(open_offsets(self._storage, clock))
+            self._offsets = resources.enter_context(self._open_offsets(resources))
             resources.callback(self._close_topics)
             self._groups = self._load_groups()
             if mode == "a":
                 deletion.clear(self._storage)
-                self.recovered = (*creation.clear_leftovers(self._storage), *self._groups.settle())
+                self.recovered = (*creation.clear_leftovers(self._storage, self._lock), *self._groups.settle())
             self._resources = resources.pop_all()
 
     def _enter_child(self) -> None:
         self._structure = threading.RLock()
         self._guard = threading.RLock()
+
+    def _open_offsets(self, resources: ExitStack) -> Log:
+        if self._mode == "r":
+            return open_to_read(self._storage, self._clock)
+        lock = lock_to_write(self._storage)
+        resources.callback(lock.release)
+        self._lock = lock.tree
+        return open_to_write(self._storage, self._clock, lock.tree)
 
     # --- topics -------------------------------------------------------------------------------------------------
 
@@ -224,7 +234,7 @@ class Broker(Inheritable, Uncopied):
 
     def _at(self, name: str) -> Subdirectory:
         """Return the directory of a topic."""
-        return Subdirectory(self._storage, name)
+        return Subdirectory(self._storage, name, locked=self._lock)
 
     def _open_topic(self, name: str) -> Topic:
         if not description.is_topic(self._at(name)):

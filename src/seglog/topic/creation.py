@@ -1,25 +1,28 @@
 """Making a topic's directory, and finding its partitions again. Knows what belongs there, and opens no log to use it.
 
-A topic is created in this order: lock and create every partition, then `topic.json`. A crash before the last step
-leaves empty partitions that no reader takes for a topic. They are removed by the next creation there, and by the next
-broker that opens the directory for writing. A creation that fails removes them itself.
+A topic is created in this order: lock its directory, create every partition, then `topic.json`. A crash before the
+last step leaves empty partitions that no reader takes for a topic. They are removed by the next creation there, and by
+the next broker that opens the directory for writing. A creation that fails removes them itself.
 """
 
 from __future__ import annotations
 
+import errno
 from contextlib import suppress
 from traceback import clear_frames
 from typing import TYPE_CHECKING
 
-from seglog.errors import CorruptLog, InvalidArgument, InvalidType, NotALog, SeglogError
+from seglog.errors import CorruptLog, InvalidArgument, InvalidType, LogLocked, NotALog, SeglogError
 from seglog.format import filename
 from seglog.format.store import HEADER_BYTES
 from seglog.log.opening import open_log
+from seglog.log.write_lock import try_lock_tree
 from seglog.storage import Subdirectory, is_directory, is_doomed
 from seglog.topic import description as topic_json
 from seglog.topic.names import is_name
 
 if TYPE_CHECKING:
+    from seglog.log.write_lock import Share, TreeLock
     from seglog.storage import Storage
 
 
@@ -37,8 +40,8 @@ def check_is_new(root: Storage) -> None:
         raise InvalidArgument(f"{root.path} already is a topic; Topic.open opens it")
 
 
-def claim_directory(root: Storage) -> bool:
-    """Make `root` an empty directory, clearing what an interrupted create left and nothing else.
+def make_directory(root: Storage) -> bool:
+    """Make the directory of a topic that is about to be created; refuse one that holds something else, unchanged.
 
     Return whether it was made here.
     """
@@ -46,39 +49,59 @@ def claim_directory(root: Storage) -> bool:
         is_made = not root.exists()
     except NotALog as error:
         raise NotALog(f"{root.path} is a file; a topic is a directory") from error
+    if not is_made:
+        check_is_new(root)
+        _leftovers(root)
     root.make([])
-    check_is_new(root)
-    _clear(root)
     return is_made
 
 
-def _clear(root: Storage) -> None:
-    """Remove what an interrupted create left in a directory; NotALog, and nothing removed, where something else is."""
-    names = [name for name in root.names() if name != topic_json.TEMPORARY_NAME]
+def lock_topic(root: Storage) -> Share:
+    """Lock a topic with all its partitions for writing; LogLocked where another process has it, or a part of it."""
+    lock = try_lock_tree(root)
+    if lock is None:
+        message = "the topic is open for writing already, as a whole or in part, here or in another process"
+        raise LogLocked(errno.EWOULDBLOCK, message, root.path)
+    return lock
+
+
+def clear_directory(root: Storage, lock: TreeLock) -> None:
+    """Remove what an interrupted create left in a topic's directory. lock: the directory's, held by the caller.
+
+    InvalidArgument where a topic is there by now; NotALog, and nothing removed, where something else is.
+    """
+    check_is_new(root)
+    doomed, partitions = _leftovers(root)
+    for name in doomed:  # a clearing that was interrupted as well
+        root.remove_directory(name)
+    for name in partitions:
+        _clear_partition(partition_of(root, name, lock))
+
+
+def _leftovers(root: Storage) -> tuple[list[str], list[str]]:
+    """Return the directories that were being removed and the partitions; NotALog where anything else is there."""
+    names = [name for name in root.names() if name not in (topic_json.TEMPORARY_NAME, filename.TREE_LOCK)]
     doomed = [name for name in names if is_doomed(name)]
     partitions = [name for name in names if name not in doomed]
     for name in partitions:
         if not (name.isdecimal() and is_directory(root, name)):
             raise NotALog(f"{root.path} holds {name!r}, which is no partition; create the topic elsewhere")
-    for name in doomed:  # a clearing that was interrupted as well
-        root.remove_directory(name)
-    for name in partitions:
-        _clear_partition(root, name)
+    return doomed, partitions
 
 
-def _clear_partition(root: Storage, name: str) -> None:
+def _clear_partition(partition: Storage) -> None:
     """Remove a partition that never was a topic's. One that holds records is somebody's log: NotALog."""
-    log = open_log(Subdirectory(root, name), mode="a")
+    log = open_log(partition, mode="a")
     if log.next_offset != log.config.initial_offset:
         log.close()
-        raise NotALog(f"{log.path} is a log with records but {root.path} is no topic; it was left alone")
+        raise NotALog(f"{log.path} is a log with records, but its directory is no topic; it was left alone")
     log.remove()
 
 
 def retract(root: Storage) -> None:
     """Remove the `topic.json` of a creation that failed, if it came into being; the error of the creation counts.
 
-    For a caller that holds every partition's lock, so that it is not another one's. Needs no descriptor; `abandon`
+    For a caller that holds the topic's lock, so that it is not another one's. Needs no descriptor; `abandon`
     makes it durable.
     """
     with suppress(SeglogError):
@@ -97,14 +120,14 @@ def abandon(root: Storage, error: Exception, *, is_made: bool) -> None:
             _remove_leftover(root, with_directory=is_made)
 
 
-def clear_leftovers(root: Storage) -> list[str]:
+def clear_leftovers(root: Storage, lock: TreeLock | None) -> list[str]:
     """Remove the directories of topics below a broker's root that were not created to their end; report them as text.
 
-    Only what such a creation leaves is removed: partitions without records, which no process has open.
+    Only what such a creation leaves is removed: partitions without records, that no process has open. lock: of root.
     """
     events = []
     for name in root.names():
-        place = Subdirectory(root, name)
+        place = Subdirectory(root, name, locked=lock)
         if not is_name(name) or not is_directory(root, name) or topic_json.is_topic(place) or not _is_leftover(place):
             continue
         try:
@@ -119,7 +142,7 @@ def clear_leftovers(root: Storage) -> list[str]:
 def _is_leftover(place: Storage) -> bool:
     """Whether nothing is in a directory but partitions whose stores have no records."""
     for name in place.names():
-        if name == topic_json.TEMPORARY_NAME or is_doomed(name):
+        if name in (topic_json.TEMPORARY_NAME, filename.TREE_LOCK) or is_doomed(name):
             continue
         if not (name.isdecimal() and is_directory(place, name)) or holds_records(place, name):
             return False
@@ -133,15 +156,25 @@ def holds_records(topic: Storage, partition: str) -> bool:
 
 
 def _remove_leftover(place: Storage, *, with_directory: bool) -> None:
-    _clear(place)
-    place.unlink(topic_json.TEMPORARY_NAME)
-    if with_directory:
-        place.remove_if_empty("")
+    lock = lock_topic(place)
+    try:
+        clear_directory(place, lock.tree)
+        place.unlink(topic_json.TEMPORARY_NAME)
+        if with_directory:
+            place.unlink(filename.TREE_LOCK)
+            place.remove_if_empty("")
+    finally:
+        lock.release()
 
 
-def existing_partition(root: Storage, number: int) -> Subdirectory:
+def partition_of(root: Storage, number: int | str, lock: TreeLock | None = None) -> Subdirectory:
+    """Return the directory of a partition; lock: the topic's, where it is held."""
+    return Subdirectory(root, str(number), locked=lock)
+
+
+def existing_partition(root: Storage, number: int, lock: TreeLock | None = None) -> Subdirectory:
     """Return the directory of a partition. Opening for writing creates, so a lost one has to be noticed before."""
-    partition = Subdirectory(root, str(number))
+    partition = partition_of(root, number, lock)
     if not is_directory(partition) or not partition.names():
         raise CorruptLog(
             f"{root.path}: partition {number} is missing; restore {partition.path} or the records in it are lost"

@@ -1,6 +1,6 @@
 """A broker's directory: whether it can be one, and the log in it that holds what consumer groups have committed.
 
-That log's lock is the broker's. Knows no topic but to refuse one, and nothing of what is in the log.
+Knows no topic but to refuse one, and nothing of what is in the log.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from seglog.config import LogConfig, Retention
 from seglog.errors import InvalidArgument, LogLocked, LogNotFound, NotALog
 from seglog.log.opening import open_log
+from seglog.log.write_lock import try_lock_tree
 from seglog.storage import MemoryStorage, Subdirectory
 from seglog.topic import description
 from seglog.topic.places import is_log
@@ -18,6 +19,7 @@ from seglog.topic.places import is_log
 if TYPE_CHECKING:
     from seglog.clock import Clock
     from seglog.log.log import Log
+    from seglog.log.write_lock import Share, TreeLock
     from seglog.storage import Storage
 
 OFFSETS = ".groups"
@@ -39,13 +41,26 @@ def refuse_other(root: Storage, mode: str) -> None:
         raise NotALog(errno.ENOTDIR, f"this is a {kind} itself; a broker is a directory of topics", root.path)
 
 
-def open_to_write(root: Storage, clock: Clock) -> Log:
-    """Open the log of groups, created where it is missing. LogLocked, naming the root."""
+def lock_to_write(root: Storage) -> Share:
+    """Lock the directory, made where it is missing, with all topics in it. LogLocked."""
+    root.make([])
+    lock = try_lock_tree(root)
+    if lock is None:
+        raise _locked(root)
+    return lock
+
+
+def _locked(root: Storage) -> LogLocked:
+    message = "another broker (a server, perhaps) or a program with one of its topics has this open for writing already"
+    return LogLocked(errno.EWOULDBLOCK, message, root.path)
+
+
+def open_to_write(root: Storage, clock: Clock, lock: TreeLock) -> Log:
+    """Open the log of groups, created where it is missing. lock: of the directory. LogLocked, naming the root."""
     try:
-        return open_log(Subdirectory(root, OFFSETS), OFFSETS_CONFIG, clock=clock)
+        return open_log(Subdirectory(root, OFFSETS, locked=lock), OFFSETS_CONFIG, clock=clock)
     except LogLocked as error:
-        message = "a broker (a server, perhaps) has these topics open for writing already"
-        raise LogLocked(errno.EWOULDBLOCK, message, root.path) from error
+        raise _locked(root) from error
 
 
 def open_to_read(root: Storage, clock: Clock) -> Log:

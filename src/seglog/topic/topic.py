@@ -16,7 +16,7 @@ from seglog.clock import system_clock
 from seglog.errors import InvalidArgument
 from seglog.log.opening import open_partition, storage_at
 from seglog.record import checked_offset
-from seglog.storage import Storage, Subdirectory
+from seglog.storage import Storage
 from seglog.topic import creation
 from seglog.topic import description as topic_json
 from seglog.topic.appending import Appending
@@ -97,18 +97,18 @@ class Topic(Uncopied):
         shown = _path_of(path, root)
         creation.check_partitions(partitions)
         refuse_reserved(shown.resolve().name)
-        is_made = creation.claim_directory(root)
+        is_made = creation.make_directory(root)
         try:
             with ExitStack() as resources:
+                lock = creation.lock_topic(root)
+                resources.callback(lock.release)
+                creation.clear_directory(root, lock.tree)
                 description = topic_json.Description.new(name or shown.resolve().name, partitions)
+                places = [creation.partition_of(root, number, lock.tree) for number in range(partitions)]
                 logs = [
-                    resources.enter_context(
-                        open_partition(Subdirectory(root, str(number)), (description.id, number), config, clock=clock)
-                    )
-                    for number in range(partitions)
+                    resources.enter_context(open_partition(place, (description.id, number), config, clock=clock))
+                    for number, place in enumerate(places)
                 ]
-                # The locks are held by now, so of two that create at once only one comes here.
-                creation.check_is_new(root)
                 _commit(root, description)
                 return cls(shown, root, description, logs, resources.pop_all(), clock, once_window=once_window)
         except Exception as error:
@@ -124,8 +124,8 @@ class Topic(Uncopied):
         clock: Clock | None = None,
         once_window: OnceWindow = WINDOW,
     ) -> Topic:
-        """Open an existing topic at a path or in a Storage; it is never created. mode "a": for writing (takes every
-        partition's lock), "r".
+        """Open an existing topic at a path or in a Storage; it is never created. mode "a": for writing (as a
+        whole: LogLocked while another process has a part of it), "r".
 
         Raises LogNotFound, NotALog, FormatVersionError, CorruptLog (damaged, a partition is missing or is another's),
         LogLocked.
@@ -134,13 +134,15 @@ class Topic(Uncopied):
         shown = _path_of(path, root)
         description = topic_json.read(root)
         with ExitStack() as resources:
+            tree = None
+            if mode == "a":
+                lock = creation.lock_topic(root)
+                resources.callback(lock.release)
+                tree = lock.tree
+            places = [creation.existing_partition(root, number, tree) for number in range(description.partitions)]
             logs = [
-                resources.enter_context(
-                    open_partition(
-                        creation.existing_partition(root, number), (description.id, number), mode=mode, clock=clock
-                    )
-                )
-                for number in range(description.partitions)
+                resources.enter_context(open_partition(place, (description.id, number), mode=mode, clock=clock))
+                for number, place in enumerate(places)
             ]
             topic = cls(
                 shown, root, description, logs, resources, clock, unfinished=mode == "a", once_window=once_window

@@ -18,10 +18,11 @@ from seglog.format import filename
 from seglog.log.opening import storage_at
 from seglog.log.quarantine import link_aside
 from seglog.log.repair import RepairAction, RepairReport, accept_home, repair_storage
+from seglog.log.write_lock import is_written, try_lock_log
 from seglog.storage import Subdirectory, must_sync
 from seglog.topic import description
 from seglog.topic.care.freeing import free_name, name_problems, rename
-from seglog.topic.care.site import Site, logs_of, partition_numbers, site_at, writer_at
+from seglog.topic.care.site import Site, logs_of, partition_numbers, site_at
 from seglog.topic.care.told import LogTold, Told, TopicTold
 from seglog.topic.care.verifying import (
     batch_problems,
@@ -90,7 +91,7 @@ def refuse_writer(place: str | os.PathLike[str] | Storage) -> None:
 
 def _refuse_writer(site: Site, logs: dict[str, Storage]) -> None:
     """Ask the first log: whoever writes to a topic has all of them, and the first of a broker is its own."""
-    if logs and writer_at(next(iter(logs.values()))):
+    if logs and is_written(next(iter(logs.values()))):
         raise _locked(site.root.path)
 
 
@@ -105,7 +106,7 @@ def _locked(path: str) -> LogLocked:
 
 def _held(log: Storage, path: str, error: SeglogError | None = None) -> Lock:
     """Take a log's lock; LogLocked where somebody has it, or had it a moment ago (error)."""
-    lock = None if isinstance(error, LogLocked) else log.try_lock(filename.LOCK)
+    lock = None if isinstance(error, LogLocked) else try_lock_log(log)
     if lock is None:
         raise _locked(path)
     return lock

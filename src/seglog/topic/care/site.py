@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from seglog.errors import SeglogError, StorageError
-from seglog.format import filename
 from seglog.log.opening import existing
 from seglog.storage import Storage, Subdirectory, is_directory
 from seglog.topic import description
@@ -86,17 +85,3 @@ def is_there(topic: Storage, number: int) -> bool:
         return is_directory(topic, str(number)) and bool(topic.names(str(number)))
     except StorageError:
         return True
-
-
-def writer_at(log: Storage) -> bool | None:
-    """Whether another process has a log open for writing, None where that cannot be told."""
-    try:
-        if log.identity(filename.LOCK) is None:
-            return False
-        lock = log.try_lock(filename.LOCK, shared=True)
-    except StorageError:
-        return None
-    if lock is None:
-        return True
-    lock.release()
-    return False

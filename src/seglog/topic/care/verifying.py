@@ -11,11 +11,12 @@ from seglog.log.catalog import read_manifest
 from seglog.log.check import verify_storage
 from seglog.log.findings import Problem
 from seglog.log.opening import foreign_partition, storage_at
+from seglog.log.write_lock import is_written
 from seglog.storage import Subdirectory
 from seglog.topic import description
 from seglog.topic.care.freeing import name_problems
 from seglog.topic.care.mending import mended_description, told_partitions, turned_back
-from seglog.topic.care.site import Site, is_there, logs_of, partition_numbers, site_at, writer_at
+from seglog.topic.care.site import Site, is_there, logs_of, partition_numbers, site_at
 from seglog.topic.care.told import LogTold, Told, TopicTold
 from seglog.topic.root import OFFSETS
 from seglog.topic.transaction import DIRECTORY, Transaction
@@ -80,7 +81,7 @@ def _size(storage: Storage) -> int:
 
 
 def _log(storage: Storage, name: str, progress: Progress | None) -> LogTold:
-    writing = writer_at(storage)
+    writing = is_written(storage)
     try:
         found = verify_storage(storage, progress, go_on=True)
     except SeglogError as error:

@@ -1,0 +1,179 @@
+"""Who may write. One process holds a log, or a directory of logs, for writing; these locks end with it.
+
+    LOCK            in a log: held by the one process that has just this log open for writing
+    .seglog.lock    in a directory around logs (a topic, a broker): held exclusively by the process that has all of them
+                    open for writing, shared by a process that has a part of them
+
+So a process with thousands of logs in one directory needs one descriptor for their locks. It does not hold the LOCK of
+each log; it checks once that no other process does. A process that opens a part takes the part's own lock first, then
+the locks of the directories around it (shared). A process that opens the whole takes the directory's lock first and
+then checks the parts. So if two processes open at the same time, at least one of them notices the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from seglog.errors import StorageError
+from seglog.format.filename import LOCK, TREE_LOCK
+from seglog.storage import Lock, Storage, enclosing, lock_around
+from seglog.uncopied import Uncopied
+
+_AROUND = 2  # a log is in a topic, which is in a broker's directory
+
+
+class Locks(Uncopied):
+    """A log's or a directory's own lock with those of the directories around it, held as one. path: of its storage."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._held: dict[str, Lock] = {}
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._held
+
+    def add(self, path: str, lock: Lock) -> None:
+        """Hold one more."""
+        self._held[path] = lock
+
+    def write(self, data: bytes) -> None:
+        """Replace the content of its own lock's file."""
+        self._own.write(data)
+
+    def is_current(self) -> bool:
+        """Whether the file of the log's, or the directory's, own lock is still the one that was locked."""
+        return self._own.is_current()
+
+    @property
+    def _own(self) -> Lock:
+        return self._held[self._path]
+
+    def release(self) -> None:
+        """Give all back; a second call does nothing."""
+        while self._held:
+            self._held.popitem()[1].release()
+
+
+class TreeLock(Uncopied):
+    """The lock of a directory, which the logs in it share: it is given back when the last of them is closed."""
+
+    def __init__(self, lock: Lock) -> None:
+        self._lock = lock
+        self._shares: set[Share] = set()  # its methods are atomic: a forked child, or a signal handler, may come in
+
+    def share(self, storage: Storage, name: str) -> Share:
+        """Return one more hold on the lock, for the log or the directory whose own lock has this name."""
+        share = Share(self, storage, name)
+        self._shares.add(share)
+        return share
+
+    def end(self, share: Share) -> None:
+        """End one hold."""
+        self._shares.discard(share)
+        if not self._shares:
+            self._lock.release()
+
+
+class Share(Uncopied):
+    """One hold on a `TreeLock`, in place of a lock that is held alone."""
+
+    def __init__(self, tree: TreeLock, storage: Storage, name: str) -> None:
+        self.tree = tree
+        self._storage = storage
+        self._name = name
+        self._identity = storage.identity(name)
+
+    def write(self, data: bytes) -> None:
+        """Leave the file as it is: another process reads it only where this one does not hold it by a share."""
+
+    def is_current(self) -> bool:
+        """Whether the file of the log's own lock is still the one that was there when this hold began."""
+        return self._storage.identity(self._name) == self._identity
+
+    def release(self) -> None:
+        """End this hold; a second call does nothing."""
+        self.tree.end(self)
+
+
+def try_lock_log(storage: Storage) -> Lock | None:
+    """Lock one log for writing; None where another process has it, or all that is around it."""
+    return _try_lock(storage, LOCK)
+
+
+def try_lock_tree(storage: Storage) -> Share | None:
+    """Lock a directory and all logs below it; None where another process has it, or what is around it.
+
+    Processes that have a part of it are noticed as well, some of them only when that part is opened.
+    """
+    lock = _try_lock(storage, TREE_LOCK)
+    return None if lock is None else TreeLock(lock).share(storage, TREE_LOCK)
+
+
+def _try_lock(storage: Storage, name: str) -> Lock | None:
+    around = lock_around(storage)
+    if isinstance(around, TreeLock):
+        return around.share(storage, name) if _is_free(storage, name) else None
+    locks = Locks(storage.path)
+    try:
+        held = _add_around(locks, storage) and _add(locks, storage, name, shared=False)
+        held = held and _add_around(locks, storage)  # again: one that came to be just before ours was taken
+    except BaseException:
+        locks.release()
+        raise
+    if held:
+        return locks
+    locks.release()
+    return None
+
+
+def _add_around(locks: Locks, storage: Storage) -> bool:
+    return all(outer.path in locks or _add(locks, outer, TREE_LOCK, shared=True) for outer in _locked_around(storage))
+
+
+def _add(locks: Locks, storage: Storage, name: str, *, shared: bool) -> bool:
+    lock = storage.try_lock(name, shared=shared)
+    if lock is None:
+        return False
+    locks.add(storage.path, lock)
+    return lock.is_current()  # else its file was removed, by a process that held the lock until now
+
+
+def _locked_around(storage: Storage) -> Iterator[Storage]:
+    """Yield the directories around one that have a lock."""
+    outer = enclosing(storage)
+    for _ in range(_AROUND):
+        if outer is None:
+            return
+        if outer.identity(TREE_LOCK) is not None:
+            yield outer
+        outer = enclosing(outer)
+
+
+def _is_free(storage: Storage, name: str) -> bool:
+    lock = storage.try_lock(name)
+    if lock is not None:
+        lock.release()
+    return lock is not None
+
+
+def is_written(log: Storage) -> bool | None:
+    """Whether a process has a log open for writing, by itself or with all around it; None where that cannot be told."""
+    try:
+        return any(_is_held(place, name) for place, name in _locks_over(log))
+    except StorageError:
+        return None
+
+
+def _locks_over(log: Storage) -> Iterator[tuple[Storage, str]]:
+    if log.identity(LOCK) is not None:
+        yield log, LOCK
+    for outer in _locked_around(log):
+        yield outer, TREE_LOCK
+
+
+def _is_held(place: Storage, name: str) -> bool:
+    lock = place.try_lock(name, shared=True)
+    if lock is None:
+        return True
+    lock.release()
+    return False

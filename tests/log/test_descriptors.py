@@ -1,0 +1,174 @@
+"""Many logs in a process with few file descriptors: idle logs close their files, and a missing one stops no log."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import seglog
+from seglog.storage.descriptors import Holders
+from seglog.storage.local import LocalFile, LocalStorage
+
+FEW = """
+import errno, json, os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+import seglog
+root = sys.argv[1]
+"""
+
+MANY_LOGS = """
+broker = seglog.Broker(root)
+topics = [broker.create_topic(f"t{number}", partitions=4) for number in range(60)]
+for turn in range(3):
+    for number, topic in enumerate(topics):
+        for partition in range(4):
+            topic.append(b"%d" % turn, partition=partition, timestamp=number)
+broker.sync()
+values = {value for topic in topics for p in range(4) for value in [tuple(r.value for r in topic.partition(p).scan())]}
+used, failed = len(os.listdir("/proc/self/fd")), broker.poisoned
+broker.close()
+print(json.dumps([[v.decode() for v in value] for value in values]), used, failed)
+"""
+
+NONE_LEFT = """
+log = seglog.open(root, seglog.LogConfig(segment_bytes=512))
+filler, refused, kept = [], [], []
+try:
+    while True:
+        filler.append(os.open(os.devnull, os.O_RDONLY))
+except OSError:
+    pass
+for number in range(100):
+    try:
+        kept.append(log.append(b"%060d" % number))
+    except seglog.StorageError as error:
+        refused.append(errno.errorcode[error.errno])
+log.sync()
+for descriptor in filler:
+    os.close(descriptor)
+kept.append(log.append(b"after"))
+found = [record.offset for record in log.scan()]
+print(json.dumps([kept == found, len(kept), len(refused), sorted(set(refused)), str(log.failure)]))
+log.close()
+"""
+
+
+def run(script: str, root: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", FEW + script, str(root)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_a_broker_appends_to_more_partitions_than_the_process_has_descriptors(tmp_path: Path) -> None:
+    values, used, failed = run(MANY_LOGS, tmp_path / "shop").rsplit(maxsplit=2)
+    assert json.loads(values) == [["0", "1", "2"]]
+    assert int(used) < 128
+    assert failed == "{}"
+    with seglog.Broker(tmp_path / "shop") as broker:
+        assert all(broker.topic(name).partition(3).next_offset == 3 for name in broker.topics())
+
+
+def test_a_process_without_a_free_descriptor_is_refused_and_loses_nothing(tmp_path: Path) -> None:
+    intact, kept, refused, errors, failure = json.loads(run(NONE_LEFT, tmp_path / "log"))
+    assert intact
+    assert kept + refused == 101
+    assert kept > 1
+    assert set(errors) <= {"EMFILE"}
+    assert failure == "None"
+    assert seglog.verify(tmp_path / "log").ok
+
+
+def test_a_log_whose_files_were_closed_goes_on_where_it_was(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "log") as log:
+        log.append(b"first")
+        assert log._suspend_files()  # type: ignore[attr-defined] # as many other logs would make it do
+        assert log.read(0).value == b"first"
+        assert log._suspend_files()  # type: ignore[attr-defined]
+        assert log.append(b"second") == 1
+        log.sync()
+        assert [record.value for record in log.scan()] == [b"first", b"second"]
+    assert seglog.verify(tmp_path / "log").ok
+
+
+def test_a_file_that_another_one_replaced_is_not_opened_again(tmp_path: Path) -> None:
+    file = LocalStorage(tmp_path).create("file")
+    file.pwrite(b"ours", 0)
+    file.suspend(lambda: None)
+    (tmp_path / "other").write_bytes(b"theirs")
+    (tmp_path / "other").replace(tmp_path / "file")
+    for call in (lambda: file.pread(4, 0), lambda: file.pwrite(b"more", 4), file.size, file.map):
+        with pytest.raises(seglog.StorageError) as refused:
+            call()
+        assert refused.value.errno == errno.ESTALE
+    assert (tmp_path / "file").read_bytes() == b"theirs"
+
+
+def test_a_read_that_raced_with_another_file_of_the_same_number_is_made_again(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    ours, theirs = storage.create("ours"), storage.create("theirs")
+    ours.pwrite(b"ours", 0)
+    theirs.pwrite(b"theirs", 0)
+
+    class Raced(LocalFile):
+        """A read takes the number of the file; before it reads, the number is another file's."""
+
+        __slots__ = ()
+
+    raced = Raced(os.dup(ours.descriptor), ours.path)
+    number = raced.descriptor
+    real = os.pread
+
+    def pread(descriptor: int, length: int, position: int) -> bytes:
+        if descriptor == number and not raced.suspended and raced._suspensions == 0:
+            raced.suspend(lambda: None)
+            os.dup2(theirs.descriptor, number)
+        return real(descriptor, length, position)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "pread", pread)
+        assert raced.pread(4, 0) == b"ours"
+    if raced.descriptor != number:
+        os.close(number)
+
+
+def test_a_sync_that_fails_while_the_files_are_closed_stops_the_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = seglog.open(tmp_path / "log")
+    log.append(b"never synced")
+
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("seglog.storage.local._datasync", fail)
+        assert not log._suspend_files()  # type: ignore[attr-defined]
+    with pytest.raises(seglog.LogPoisoned):
+        log.append(b"not acknowledged")
+    log.close()
+
+
+class Holder:
+    def __init__(self) -> None:
+        self.open, self.busy = True, False
+
+    def suspend(self) -> bool:
+        self.open = self.busy
+        return not self.busy
+
+
+def test_those_that_opened_their_files_first_close_them_and_busy_ones_are_passed_over() -> None:
+    holders, many = Holders(part=1), [Holder() for _ in range(10)]
+    for holder in many:
+        holders.add(holder.suspend)
+    many[0].busy = True
+    del many[1]
+    assert holders.suspend(3)  # one of them is gone
+    assert [holder.open for holder in many] == [True, False, False, *[True] * 6]
+    assert len(holders) == 7
