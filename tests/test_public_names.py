@@ -55,7 +55,7 @@ ERRORS: dict[str, type[Exception]] = {
 
 CALLS: dict[str, list[str]] = {
     "append": ["self", "value", "*key=None", "*timestamp=None", "*headers=()", "*expected_offset=None"],
-    "append_stream": ["self", "chunks", "*key=None", "*timestamp=None", "*headers=()", "*limit=None"],
+    "append_stream": ["self", "chunks", "*key=None", "*timestamp=None", "*headers=()", "*limit=None", "*length=None"],
     "append_batch": ["self", "data"],
     "append_at": ["self", "offset", "record"],
     "read": ["self", "offset"],

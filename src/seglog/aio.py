@@ -137,19 +137,20 @@ class AsyncLog(Uncopied):
         timestamp: int | None = None,
         headers: Iterable[Header] = (),
         limit: int | None = None,
+        length: int | None = None,
     ) -> int:
         """Append one record whose value comes in pieces; as Log.append_stream.
 
         The pieces are spooled (in memory up to 1 MiB, then in a temporary file), so that a slow sender holds up nobody.
         """
         with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as spool:
-            await self._spool(chunks, spool, limit)
+            spooled = await self._spool(chunks, spool, limit)
+            length = spooled if length is None else length
             pieces = iter(partial(spool.read, SPOOL_BYTES), b"")
-            return await self._run(
-                self.log.append_stream, pieces, key=key, timestamp=timestamp, headers=headers, limit=limit
-            )
+            options = {"key": key, "timestamp": timestamp, "headers": headers, "limit": limit, "length": length}
+            return await self._run(partial(self.log.append_stream, pieces, **options))  # type: ignore[arg-type] # a dict of many kinds
 
-    async def _spool(self, chunks: AsyncIterable[bytes] | Iterable[bytes], spool: Any, limit: int | None) -> None:
+    async def _spool(self, chunks: AsyncIterable[bytes] | Iterable[bytes], spool: Any, limit: int | None) -> int:
         most = self.log.config.store_limit if limit is None else checked_offset(limit, "limit")
         length = 0
         async for chunk in _as_async(chunks):
@@ -158,6 +159,7 @@ class AsyncLog(Uncopied):
                 raise StreamOverflow(most)
             spool.write(chunk)
         spool.seek(0)
+        return length
 
     async def append_batch(self, data: Any) -> range:
         """Append an Arrow table; as Log.append_batch."""

@@ -185,3 +185,19 @@ def test_the_figures_of_an_open_segment_are_those_of_a_sealed_one(place: Any, cl
 def _sealed(log: seglog.Log) -> seglog.SegmentInfo:
     log.append_at(log.next_offset + 1, seglog.Record(0, 0, None, b"v"))  # a gap needs a segment of its own
     return log.segments[0]
+
+
+SMALL_SEGMENTS = LogConfig(segment_bytes=100_000)
+
+
+def test_a_streamed_value_of_known_length_rolls_when_it_does_not_fit(place: Any) -> None:
+    with seglog.open(place, SMALL_SEGMENTS) as log:
+        log.append(b"x" * 90_000)
+        assert log.append_stream(iter([b"x" * 70_000] * 2), length=140_000) == 1
+        assert [segment.records for segment in log.segments] == [1, 1]
+        with pytest.raises(seglog.RecordTooLarge):
+            log.append_stream(iter([b""]), length=150_000)
+        for wrong in (1, 3):
+            with pytest.raises(seglog.InvalidArgument, match="length"):
+                log.append_stream(iter([b"xx"]), length=wrong)
+        assert log.next_offset == 2

@@ -132,6 +132,13 @@ def test_a_compacted_topic_takes_no_record_without_a_key(http, topic):
     assert (refused.status_code, refused.json()["row"], held(http, name)) == (409, 0, 0)
 
 
+def test_a_value_that_does_not_fit_the_segment_begins_another(http, topic):
+    name = topic(config={"segment_bytes": 2**20})
+    for offset, size in enumerate((900_000, 1_400_000, 1_400_000)):
+        posted = http.post(f"/topics/{name}/records", content=b"x" * size)
+        assert (posted.status_code, posted.json()["offset"]) == (200, offset)
+
+
 def test_a_record_larger_than_a_segment_is_refused(http, topic):
     name = topic(config={"segment_bytes": 512})
     for size in (2_000, 2_000_000):

@@ -158,11 +158,15 @@ class Log(ReadableLog):
         timestamp: int | None = None,
         headers: Iterable[Header] = (),
         limit: int | None = None,
+        length: int | None = None,
     ) -> int:
         """Append one record whose value comes in pieces, never held whole, and return its offset.
 
-        limit: bytes of value. The record may write `segment_bytes - store size + segment_overflow_bytes`
-        (laminarmq's append_threshold); past either StreamOverflow. After any error nothing of it is visible.
+        limit: the most bytes of value. length: its bytes, where known. Then the record goes to another segment if
+        it does not fit the present one, as with `append`; RecordTooLarge, before any piece is taken, if it fits none;
+        InvalidArgument if the pieces have another length. Without it the record may write `segment_bytes - store size +
+        segment_overflow_bytes` (laminarmq's append_threshold); past either StreamOverflow. After any error nothing of
+        it is visible.
         """
         self._refuse("append_stream")
 

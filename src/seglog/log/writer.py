@@ -19,6 +19,7 @@ from seglog.errors import (
     OffsetOutOfRange,
     ReentrantCall,
     StorageError,
+    StreamOverflow,
 )
 from seglog.format.codec import HEAD_BYTES, encode_headers, record_length
 from seglog.log.compaction import CompactingLog
@@ -185,6 +186,7 @@ class LogWriter(CompactingLog):
         timestamp: int | None = None,
         headers: Iterable[Header] = (),
         limit: int | None = None,
+        length: int | None = None,
     ) -> int:
         """Append one record whose value comes in pieces; see Log.append_stream."""
         if isinstance(chunks, (bytes, str, bytearray, memoryview)) or not isinstance(chunks, Iterable):
@@ -194,42 +196,67 @@ class LogWriter(CompactingLog):
             raise KeyRequired
         timestamp = self._clock() if timestamp is None else checked_timestamp(timestamp)
         pairs = checked_headers(headers)
-        if limit is not None and checked_offset(limit, "limit") < 0:
-            raise InvalidArgument(f"limit is {limit}; it must be a number of bytes, 0 or more")
-        offset = self._append_stream(chunks, timestamp, key, pairs, limit)
+        limit, length = _checked_bytes_of(limit, "limit"), _checked_bytes_of(length, "length")
+        if length is not None and limit is not None and length > limit:
+            raise StreamOverflow(limit)
+        offset = self._append_stream(chunks, timestamp, key, pairs, limit, length)
         self._flush_if_due(offset + 1)
         return offset
 
     @change
     def _append_stream(
-        self, chunks: Iterable[bytes], timestamp: int, key: bytes | None, headers: Headers, limit: int | None
+        self,
+        chunks: Iterable[bytes],
+        timestamp: int,
+        key: bytes | None,
+        headers: Headers,
+        limit: int | None,
+        length: int | None,
     ) -> int:
-        head, live = record_length(key, encode_headers(headers), None), self._live
-        live.check_size(head)
-        if live.active.next_offset >= MAX_OFFSET:
-            self._refuse_offset(live.active.next_offset)
-        if live.active.size >= self._segment_bytes or live.age_is_due():
-            live.roll()
-        if live.active.size + head > live.config.store_limit:
-            live.roll()
+        live = self._live
+        self._make_room_for_stream(record_length(key, encode_headers(headers), None), length)
         offset = live.active.next_offset
-        live.active.append_stream(
-            self._until_closed(chunks),
-            timestamp,
-            key,
-            headers,
-            record_limit=live.config.store_limit - live.active.size,
-            value_limit=limit,
-        )
+        try:
+            live.active.append_stream(
+                self._until_closed(chunks, length),
+                timestamp,
+                key,
+                headers,
+                record_limit=live.config.store_limit - live.active.size,
+                value_limit=limit if length is None else length,
+            )
+        except StreamOverflow as error:
+            if length is not None:
+                raise _other_length(length) from error
+            raise
         live.note_append()
         return offset
 
-    def _until_closed(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the chunks; LogClosed, so that nothing is stored, once this thread has closed the log meanwhile."""
+    def _make_room_for_stream(self, head: int, length: int | None) -> None:
+        """Roll if a record whose value has so many bytes does not fit; head: bytes of all but the value."""
+        live = self._live
+        live.check_size(head)
+        if live.active.next_offset >= MAX_OFFSET:
+            self._refuse_offset(live.active.next_offset)
+        if length is not None:
+            live.make_room(head + length)
+        elif live.active.size >= self._segment_bytes or live.age_is_due():
+            live.roll()
+        if live.active.size + head > live.config.store_limit:
+            live.roll()
+
+    def _until_closed(self, chunks: Iterable[bytes], length: int | None) -> Iterator[bytes]:
+        """Yield the chunks; an error, so that nothing is stored, once this thread has closed the log meanwhile, and in
+        the end if they are shorter than `length`.
+        """
+        passed = 0
         for chunk in chunks:
             self._refuse_closing()
             yield chunk
+            passed += len(chunk)
         self._refuse_closing()
+        if length is not None and passed != length:
+            raise _other_length(length)
 
     def _refuse_closing(self) -> None:
         if self._closing:
@@ -349,3 +376,14 @@ class LogWriter(CompactingLog):
         repair = Repair(self._storage, self._live.catalog, self._clock, report).run()
         self._live.refresh(before)
         return repair
+
+
+def _checked_bytes_of(value: int | None, what: str) -> int | None:
+    """Return a number of bytes, or None; InvalidType, InvalidArgument."""
+    if value is not None and checked_offset(value, what) < 0:
+        raise InvalidArgument(f"{what} is {value}; it must be a number of bytes, 0 or more")
+    return value
+
+
+def _other_length(length: int) -> InvalidArgument:
+    return InvalidArgument(f"the chunks of the stream do not have the length that was given, {length} bytes")

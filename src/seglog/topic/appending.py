@@ -93,6 +93,7 @@ class Appending:
         timestamp: int | None,
         headers: Iterable[Header],
         limit: int | None,
+        length: int | None,
         partition: int | None,
         once: str | None,
         digest: int | None,
@@ -102,7 +103,7 @@ class Appending:
         pieces = chunks if digest is None else _verified(chunks, digest)
 
         def put(log: Log, headers: Iterable[Header]) -> int:
-            return log.append_stream(pieces, key=key, timestamp=timestamp, headers=headers, limit=limit)
+            return log.append_stream(pieces, key=key, timestamp=timestamp, headers=headers, limit=limit, length=length)
 
         if once is None:
             number = self.route(key, None) if partition is None else partition

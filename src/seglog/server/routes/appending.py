@@ -110,7 +110,9 @@ async def _stream(
 
     def append() -> tuple[int, int]:
         digest = None if once is None else body.digest()
-        return topic.append_stream(body.pieces(), partition=number, once=once, digest=digest, **options)
+        return topic.append_stream(
+            body.pieces(), length=body.size, partition=number, once=once, digest=digest, **options
+        )
 
     def written(result: tuple[int, int]) -> Iterable[tuple[int, Log]]:
         return [(result[0], topic.partition(result[0]))]
