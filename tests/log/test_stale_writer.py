@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import seglog
 from seglog import LogConfig, LogPoisoned
+from seglog.format.store import decode_header
 from seglog.log.staging import Stage
 from seglog.storage import LocalStorage
 
@@ -169,3 +171,32 @@ def test_a_stage_for_a_removed_log_is_not_published_into_the_other_one(path: Pat
         stale.publish(staged, query="q", batch=0)
     assert tree(path) == before
     stale.close()
+
+
+def test_a_repair_of_a_log_whose_manifest_another_one_replaced_does_not_report_success(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stale = stale_writer(path)
+    put_another(path)
+    expected = [b"other-%d" % number for number in range(90)]
+    for check in ("check", "check_manifest"):  # as a version without them did
+        monkeypatch.setattr(f"seglog.log.ownership.Ownership.{check}", lambda *_: None)
+    with suppress(seglog.SeglogError):
+        append_until_it_rolls(stale)
+    with suppress(seglog.SeglogError):
+        stale.close()
+    monkeypatch.undo()
+    assert "other log" in {problem.kind for problem in seglog.verify(path).problems}
+    before = tree(path)
+    assert seglog.repair(path).left
+    assert {name for name, data in tree(path).items() if before.get(name) != data} <= {"LOCK"}
+    with seglog.open(path, mode="r") as log:
+        log_id = log.view().manifest.log_id
+    for store in path.glob("*.store"):  # what the report says to do
+        if decode_header(store.read_bytes()[:64], str(store)).log_id == log_id:  # type: ignore[union-attr] # sound
+            store.unlink()
+    (path / "MANIFEST").unlink()
+    (path / "MANIFEST.prev").unlink()
+    assert not seglog.repair(path).left
+    with seglog.open(path) as other:
+        assert [record.value for record in other.scan()][:90] == expected

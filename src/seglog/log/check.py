@@ -26,6 +26,7 @@ from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.log.catalog import read_manifest
 from seglog.log.findings import Gap, Problem, VerifyReport
+from seglog.log.identity import head_of
 from seglog.log.rebuild import read_or_rebuild
 from seglog.record import checked_callable
 from seglog.segment.resync import Found, find_record
@@ -45,6 +46,7 @@ def verify_storage(storage: Storage, progress: Progress | None = None, *, go_on:
     checked_callable(progress, "progress")
     problems: list[Problem] = []
     manifest = _manifest(storage, problems, go_on=go_on)
+    problems += _other_log(storage, manifest)
     sizes = storage.sizes(ending="." + filename.STORE)
     total = sum(sizes.get(entry.name(), 0) for entry in manifest.segments)
     done = records = tail = 0
@@ -84,6 +86,27 @@ def _manifest(storage: Storage, problems: list[Problem], *, go_on: bool) -> Mani
         detail = "it was rebuilt from the stores; `seglog repair` accepts it as it is"
         problems.append(Problem(kind="manifest", path=path, detail=detail))
     return manifest
+
+
+def _other_log(storage: Storage, manifest: Manifest) -> Iterator[Problem]:
+    """Yield a problem if stores of another log, with records, are in the directory: whose is it?
+
+    That happens where a program replaced the manifest of a log that was there.
+    """
+    named = {entry.name() for entry in manifest.segments}
+    named.update(name for retired in manifest.retired for name in retired.names)
+    sizes = storage.sizes(ending="." + filename.STORE)
+    others = [name for name, size in sizes.items() if size > HEADER_BYTES and name not in named]
+    heads = {name: head_of(storage, name) for name in others if filename.parse_segment_file(name) is not None}
+    foreign = [
+        name for name, head in heads.items() if head is not None and head.log_id not in (0, manifest.log_id)
+    ]  # 0: staged
+    if foreign:
+        yield Problem(
+            kind="other log",
+            path=storage.path,
+            detail=f"{len(foreign)} stores with records are of another log than the manifest, as {foreign[0]}",
+        )
 
 
 class SegmentCheck:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One damage. kind: manifest, missing (a store), foreign (another file in its place), short, header, record,
-    figures (the manifest's figures do not fit the records), index (a lookup; derived, costs no data) or refused (the
-    system does not let it be read: whether it is damaged nobody knows). offset, position: where, if it is about
-    records; records: how many are unreadable from there on, as far as can be told.
+    """One damage. kind: manifest, missing (a store), foreign (another file in its place), short, header, record, other
+    log (stores of another log are in the directory), figures (the manifest's figures do not fit the records), index (a
+    lookup; derived, costs no data) or refused (the system does not let it be read: whether it is damaged is not known).
+    offset, position: where, if it is about records; records: how many are unreadable from there on, as far as can be
+    told.
     """
 
     kind: str

@@ -75,7 +75,7 @@ def check_places(storage: Storage, known: Mapping[int, SegmentEntry]) -> None:
     heads = {
         _Place(parsed.base_offset, parsed.number): head
         for name, parsed in stores_of(storage.names())
-        if (parsed.number not in known or not known[parsed.number].sealed) and (head := _head(storage, name))
+        if (parsed.number not in known or not known[parsed.number].sealed) and (head := head_of(storage, name))
     }
     twice = _linked_twice(storage, heads)
     indexes = {place: _index_head(storage, place) for place in {*heads, *_lookups(storage.names())}}
@@ -151,7 +151,7 @@ def _out_of_place(storage: Storage, place: _Place, why: str) -> CorruptLog:
     )
 
 
-def _head(storage: Storage, name: str) -> StoreHeader | None:
+def head_of(storage: Storage, name: str) -> StoreHeader | None:
     """Return a store's header, None where it is damaged or the store is missing."""
     try:
         store = storage.open(name)
@@ -164,13 +164,13 @@ def _head(storage: Storage, name: str) -> StoreHeader | None:
 
 def _log_id(storage: Storage, name: str) -> int | None:
     """Return which log a store says it is of, None where it is missing or does not say."""
-    head = _head(storage, name)
+    head = head_of(storage, name)
     return None if head is None else head.log_id
 
 
 def _has_own_lookups(storage: Storage, name: str) -> bool:
     """Whether a lookup beside a store was made for it."""
-    parsed, head = filename.parse_segment_file(name), _head(storage, name)
+    parsed, head = filename.parse_segment_file(name), head_of(storage, name)
     if parsed is None or head is None:
         return False
     place = _Place(parsed.base_offset, parsed.number)

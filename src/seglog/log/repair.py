@@ -105,19 +105,26 @@ def accept_home(storage: Storage, home: tuple[str, int], *, is_held: bool) -> No
 def plan(report: VerifyReport) -> tuple[tuple[RepairAction, ...], int]:
     """Return what a repair would do about the problems found, and how many records are known to be lost."""
     actions, lost = [], 0
+    shared = any(problem.kind == "other log" for problem in report.problems)
     for path, problems in _by_path(report.problems).items():
-        kind = _kind_of({problem.kind for problem in problems})
+        kind = _kind_of({problem.kind for problem in problems}) if not shared else "other log"
+        shown = "leave" if kind == "other log" else kind
         details = "; ".join(problem.detail for problem in problems)
         gaps = ", ".join(str(gap) for gap in report.unreadable if gap.path == path)
         outcome = _OUTCOMES[kind].format(gaps=f"; {gaps} cannot be read any more" if gaps else "")
         count = "" if len(problems) == 1 else f"{len(problems)} problems: "
-        actions.append(RepairAction(kind=kind, path=path, detail=f"{count}{details}", outcome=outcome))
+        actions.append(RepairAction(kind=shown, path=path, detail=f"{count}{details}", outcome=outcome))
         lost += sum(problem.records for problem in problems) if kind in ("drop", "salvage") else 0
     return tuple(actions), lost
 
 
 _OUTCOMES = {
     "leave": "it is left as it is; see to the permissions or the device, or restore the file, then repair again",
+    "other log": (
+        "nothing is done while stores of two logs are in the directory. Decide whose it is before it is opened for "
+        "writing, which moves the others to quarantine/. If it is not that of MANIFEST, move MANIFEST, MANIFEST.prev "
+        "and the stores of its log away and repair again, which rebuilds the other manifest"
+    ),
     "drop": "the log goes on without it; what there is of it goes to quarantine/{gaps}",
     "salvage": "readable records are copied to a new store, the old one goes to quarantine/{gaps}",
     "accept": "the manifest is accepted as it was rebuilt",
