@@ -202,7 +202,7 @@ class DiskStorage:
 
     def identity(self, name: str) -> object:
         node = self._known(name)
-        if node is None:
+        if node is None or node not in self.disk.files:  # a directory is none
             return None
         return node, self.disk.changed.get(node, 0), len(self.disk.files.get(node, b""))
 
