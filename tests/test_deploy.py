@@ -45,7 +45,7 @@ def test_the_dockerfile_copies_what_is_there_and_runs_without_root() -> None:
             assert all((ROOT / source).exists() for source in rest.split()[:-1]), rest
         if name == "RUN":
             subprocess.run(["sh", "-n", "-c", rest], check=True)
-    assert {"pyproject.toml", "LICENSE", "README.md"} <= {
+    assert {"pyproject.toml", "hatch_build.py", "LICENSE", "README.md"} <= {
         word for name, rest in instructions() for word in rest.split()
     }
 

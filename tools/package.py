@@ -141,6 +141,11 @@ def try_java(environment: Environment, _: Environment) -> None:
     environment.python("from seglog.spark.java import packaged_java; assert packaged_java()")
 
 
+def try_jit(environment: Environment, _: Environment) -> None:
+    """Have numba compile the kernels, as where a wheel holds none for the processor."""
+    environment.python("import seglog.kernels.jit\n" + readme.PYTHON[0])
+
+
 def try_spark(environment: Environment, _: Environment) -> None:
     """Read a log with Spark, as the README does."""
     environment.python(readme.PYTHON[0])
@@ -159,6 +164,7 @@ TRIALS: dict[str, Callable[[Environment, Environment], None]] = {
     "": try_base,
     "client": try_client,
     "java": try_java,
+    "jit": try_jit,
     "spark": try_spark,
     "all": try_all,
 }
