@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import mmap
 import os
 import shutil
 import stat
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,13 +15,13 @@ from typing import ClassVar
 from weakref import WeakSet
 
 from seglog.errors import NotALog, StorageError
+from seglog.storage import mapping
 from seglog.storage.base import Buffer, doomed_name
 from seglog.storage.descriptors import open_file, open_urgently, with_descriptors
 from seglog.uncopied import Uncopied
 
 _PARTS_MAX = 512  # below IOV_MAX everywhere
 _COPIED_BYTES = 256 * 1024
-_MAP_OPTIONS: dict[str, bool] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS alone has it
 _NO_FULL_SYNC = (errno.ENOTSUP, errno.ENOTTY, errno.EINVAL)  # what a file system answers that does not know it
 
@@ -178,23 +176,20 @@ class LocalFile(Uncopied):
         return data if suspensions == self._suspensions else self.pread(length, position)
 
     def map(self) -> memoryview:
-        """Return a memory map of the present bytes, of a small file a copy. A read error under a map is a SIGBUS.
-
-        Before Python 3.13 a map keeps a descriptor of its own: many small segments must not use up what a process has.
-        """
+        """Return a memory map of the present bytes, of a small file a copy. A read error under a map is a SIGBUS."""
         suspensions, size = self._suspensions, self.size()
         if size <= _COPIED_BYTES:
             return memoryview(self.pread(size, 0))
         descriptor = self.descriptor
         try:
-            mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ, **_MAP_OPTIONS)
+            mapped = mapping.map_file(descriptor, size)
         except (OSError, ValueError) as error:  # ValueError: the number of an empty file
             if descriptor < 0 or suspensions != self._suspensions:
                 return self.map()
             if isinstance(error, OSError):
                 raise _refused(error, self.path) from error
             raise
-        return memoryview(mapped) if suspensions == self._suspensions else self.map()
+        return mapped if suspensions == self._suspensions else self.map()
 
     # --- writing ------------------------------------------------------------------------------------------------
 

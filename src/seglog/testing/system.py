@@ -26,6 +26,7 @@ from types import ModuleType
 from typing import Any, Self
 
 import seglog.storage.local
+from seglog.storage import mapping
 from seglog.testing.faulty import Call, Crashed
 
 WRITES = frozenset({"pwrite", "pwritev", "write"})
@@ -270,6 +271,7 @@ class FaultySystem:
         yield os, "scandir", self._scandir(os.scandir)
         yield fcntl, "flock", self._flock(fcntl.flock)
         yield mmap, "mmap", self._map(mmap.mmap)
+        yield mapping, "map_file", self._map(mapping.map_file)
 
     def __enter__(self) -> Self:
         for module, name, stand_in in list(self._stand_ins()):
