@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests import tools
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -73,3 +75,16 @@ def test_every_example_of_the_page_on_the_command_line_runs_as_it_stands(serve, 
     assert shown.startswith("0\nHello")
     assert "ann" in shown
     assert shown.endswith('ann {"id": 17, "user": "ann"}\n')
+
+
+def test_every_example_of_the_page_on_arrow_runs_as_it_stands(tmp_path):
+    for library in ("polars", "duckdb", "pandas"):
+        pytest.importorskip(library)
+    shown = run_page("arrow.md", tmp_path).splitlines()
+    assert shown == [
+        "[b'2']",
+        "2",
+        "[(2, b'3'), (3, b'4')]",
+        "[(b'a', 1), (b'b', 1), (b'c', 2), (b'd', 1)]",
+        "[[b'e', b'6']]",
+    ]

@@ -61,7 +61,7 @@ CALLS: dict[str, list[str]] = {
     "read": ["self", "offset"],
     "scan": ["self", "start=None", "stop=None", "*on_corrupt=None"],
     "batches": ["self", "start=None", "stop=None", "*max_records=65536", "*values='view'"],
-    "to_arrow": ["self", "start=None", "stop=None", "*values='view'"],
+    "to_arrow": ["self", "start=None", "stop=None", "*values='binary'"],
     "offset_at": ["self", "timestamp"],
     "tail": ["self", "start=None"],
     "follow": ["self", "start=None", "*timeout=None"],

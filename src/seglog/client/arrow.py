@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from seglog.errors import InvalidType, ServerError
+from seglog.errors import ServerError
 from seglog.log.arrow import partitions_of, record_schema
+from seglog.log.arrow_stream import whole
 from seglog.record import Headers, Record, TopicRecord
 from seglog.topic.groups.consumer import TopicBatch
 
@@ -30,14 +31,11 @@ HEADERS = RECORDS.field("headers").type
 
 
 def table_of(data: Any) -> pa.Table:
-    """Return a table whose slices are as large as they look; InvalidType for anything but a Table or RecordBatch.
+    """Return Arrow data of any library as a table whose slices are as large as they look; InvalidType for others.
 
     A slice of a view column holds the data of the whole column, so these become plain ones; nothing else is copied.
     """
-    if isinstance(data, pa.RecordBatch):
-        data = pa.Table.from_batches([data])
-    if not isinstance(data, pa.Table):
-        raise InvalidType(f"a batch must be a pyarrow Table or RecordBatch, not {type(data).__name__}")
+    data = whole(data)
     for number, field in enumerate(data.schema):
         if pa.types.is_binary_view(field.type) or pa.types.is_string_view(field.type):
             kind = pa.large_binary() if pa.types.is_binary_view(field.type) else pa.large_string()

@@ -171,10 +171,13 @@ class Log(ReadableLog):
         self._refuse("append_stream")
 
     def append_batch(self, data: Any) -> range:
-        """Append a pyarrow Table or RecordBatch (value, and optionally key, timestamp, headers); return its offsets.
+        """Append Arrow data (columns value, and optionally key, timestamp, headers) and return its offsets.
 
-        Readers see all of it or nothing, where it fits one segment; a larger one is committed segment by segment, and
-        undone on an error.
+        data: a pyarrow Table or RecordBatch, or any object with `__arrow_c_stream__` or `__arrow_c_array__`: a data
+        frame of polars or pandas, a relation of DuckDB, a RecordBatchReader. Readers see all of it or nothing where it
+        fits one segment and is at most 16 MiB or no stream. Longer data is committed in steps, and removed again on
+        an error; readers may have seen a part by then. A stream is read while it is appended, in bounded memory, and
+        other writers of the log wait until it ends.
         """
         self._refuse("append_batch")
 

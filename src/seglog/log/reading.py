@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from seglog.clock import Clock
 from seglog.config import LogConfig
@@ -216,15 +216,30 @@ class ReadableLog(ABC, Uncopied):
         return view.batches(start, stop, max_records=max_records, values=values)
 
     def to_arrow(
-        self, start: int | None = None, stop: int | None = None, *, values: Literal["view", "binary"] = "view"
+        self, start: int | None = None, stop: int | None = None, *, values: Literal["view", "binary"] = "binary"
     ) -> pa.Table:
-        """Return the same range as one Arrow table; columns as in `batches`."""
+        """Return the same range as one Arrow table; columns as in `batches`.
+
+        values="binary" copies keys and values, so that every library can filter, sort, join and write them;
+        values="view" copies nothing, but pyarrow cannot sort, join or write views, and they need the log's files.
+        """
         batches = self.batches(start, stop, values=values)
         import pyarrow as pa  # noqa: PLC0415 - loaded by `batches` already
 
         from seglog.log.arrow import record_schema  # noqa: PLC0415 - as above
 
         return pa.Table.from_batches(list(batches), schema=record_schema(values))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
+        """Export all records as an Arrow stream, batch by batch, keys and values as plain binary.
+
+        So that `polars.from_arrow(log)`, `pyarrow.RecordBatchReader.from_stream(log)` and DuckDB read a log directly.
+        """
+        batches = self.batches(values="binary")
+        from seglog.log.arrow import record_schema  # noqa: PLC0415 - loaded by `batches` already
+        from seglog.log.arrow_stream import stream_of  # noqa: PLC0415 - as above
+
+        return stream_of(record_schema("binary"), batches, requested_schema)
 
     def offset_at(self, timestamp: int) -> int | None:
         """Return the first offset whose timestamp (us) is `timestamp` or later, None where every record is older."""

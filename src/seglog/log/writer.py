@@ -6,6 +6,7 @@ Who holds the lock, what is durable and when writing is over is the business of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from seglog.config import MAX_OFFSET
@@ -50,6 +51,9 @@ from seglog.segment.held import Row
 from seglog.storage import must_sync
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from seglog.log.arrow_in import ArrowBatch
     from seglog.log.check import Progress
     from seglog.log.repair import RepairReport
 
@@ -267,23 +271,32 @@ class LogWriter(CompactingLog):
     def append_batch(self, data: Any) -> range:
         """Append an Arrow table or record batch; see Log.append_batch."""
         self._check_open()
-        from seglog.log.arrow import ArrowBatch  # noqa: PLC0415 - pyarrow and numba load when first used
+        from seglog.log.arrow_stream import pieces_of  # noqa: PLC0415 - pyarrow loads when first used
+
+        batches = map(self._prepared, pieces_of(data))
+        head = next(batches)  # before the lock is taken: other writers go on meanwhile
+        offsets = self._append_batches(chain((head,), batches))
+        self._flush_if_due(offsets.stop)
+        return offsets
+
+    def _prepared(self, data: pa.Table | pa.RecordBatch) -> ArrowBatch:
+        """Return a table that was checked for what can be known before it is appended."""
+        from seglog.log.arrow import ArrowBatch  # noqa: PLC0415 - pyarrow and the kernels load when first used
 
         batch = ArrowBatch.prepare(data, now=self._clock())
         check_widest(self._live, batch)
         if self._needs_keys:
             batch.check_keys()
-        offsets = self._append_batch(batch)
-        self._flush_if_due(offsets.stop)
-        return offsets
+        return batch
 
     @change
-    def _append_batch(self, batch: Any) -> range:
+    def _append_batches(self, batches: Iterator[ArrowBatch]) -> range:
         first = self._live.active.next_offset
-        if first + batch.rows > MAX_OFFSET:
-            self._refuse_offset(first + batch.rows - 1)
         try:
-            fill(self._live, batch)
+            for batch in batches:
+                if self._live.active.next_offset + batch.rows > MAX_OFFSET:
+                    self._refuse_offset(self._live.active.next_offset + batch.rows - 1)
+                fill(self._live, batch)
         except LogPoisoned:
             raise
         except BaseException:
@@ -291,7 +304,7 @@ class LogWriter(CompactingLog):
                 self._undo(first)
             raise
         self._live.note_append()
-        return range(first, first + batch.rows)
+        return range(first, self._live.active.next_offset)
 
     def _undo(self, first: int) -> None:
         """Take back the segments that a batch had committed before it failed."""

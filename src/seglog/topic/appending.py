@@ -140,9 +140,13 @@ class Appending:
         """Append rows; see Topic.append_batch."""
         if once is not None:
             return self._append_batch_once(data, partition, checked_once(once))
-        parts, turn = self._shares(_unmarked(data), partition, self._turn)
-        offsets = _each(parts, lambda number, part: self._logs[number].append_batch(part))
-        self._turn = turn
+        from seglog.log.arrow_stream import pieces_of  # noqa: PLC0415 - pyarrow loads when used
+
+        offsets: dict[int, range] = {}
+        for piece in pieces_of(data):
+            parts, turn = self._shares(_unmarked(piece), partition, self._turn)
+            _each(parts, lambda number, part: self._logs[number].append_batch(part), offsets)
+            self._turn = turn
         return offsets
 
     def _shares(self, table: pa.Table, partition: int | None, turn: int) -> tuple[dict[int, pa.Table], int]:
@@ -215,12 +219,15 @@ def _joined(pieces: list[Share]) -> range:
     return range(start, last.first + last.rows - last.row)
 
 
-def _each(parts: dict[int, Part], put: Callable[[int, Part], range]) -> dict[int, range]:
-    """Put each partition's part in; an error's note tells what went in before it."""
-    offsets: dict[int, range] = {}
+def _each(
+    parts: dict[int, Part], put: Callable[[int, Part], range], offsets: dict[int, range] | None = None
+) -> dict[int, range]:
+    """Put each partition's part in and add its offsets to `offsets`; an error's note reports what went in before it."""
+    offsets = {} if offsets is None else offsets
     for number, part in parts.items():
         try:
-            offsets[number] = put(number, part)
+            added = put(number, part)
+            offsets[number] = range(offsets[number].start if number in offsets else added.start, added.stop)
         except Exception as error:
             error.add_note(f"partition {number} took nothing of the batch; already appended: {offsets}")
             raise

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from seglog.errors import InvalidArgument, InvalidType
 from seglog.log.arrow import partitions_of
+from seglog.log.arrow_stream import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,13 +21,9 @@ if TYPE_CHECKING:
 PARTITION = "partition"
 
 
-def as_table(data: pa.Table | pa.RecordBatch) -> pa.Table:
-    """Return a batch as a table; InvalidType where it is neither."""
-    if isinstance(data, pa.RecordBatch):
-        return pa.Table.from_batches([data])
-    if not isinstance(data, pa.Table):
-        raise InvalidType(f"a batch must be a pyarrow Table or RecordBatch, not {type(data).__name__}")
-    return data
+def as_table(data: Any) -> pa.Table:
+    """Return Arrow data of any library as a table; InvalidType where it is none."""
+    return whole(data)
 
 
 def split_by_partition(data: pa.Table | pa.RecordBatch, partitions: int, turn: int) -> tuple[dict[int, pa.Table], int]:

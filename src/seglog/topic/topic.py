@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from seglog.clock import system_clock
 from seglog.errors import InvalidArgument
@@ -262,12 +262,24 @@ class Topic(Uncopied):
         A column `partition` names the partition of the rows where it is not null; partition: that of all rows, and the
         column is not looked for. Rows keep their order within a partition; rows without a key are dealt out in turn.
         Each partition's share is appended whole or not at all; if one fails, earlier ones stay and the error's note
-        tells their offsets. With `once` the call may be repeated after any failure.
+        tells their offsets. data: as for `Log.append_batch`. A stream is appended in pieces of 16 MiB, each as a batch
+        of its own: where others append meanwhile, the offsets of a partition go from the first to the last. With
+        `once` a stream is read completely before any of it is appended, and the call may be repeated after any
+        failure.
         """
         self._publishing.finish_waiting()
         if partition is not None:
             self.partition(partition)
         return self._appending.append_batch(data, partition=partition, once=once)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
+        """Export all records as an Arrow stream, partition by partition, with a column `partition`.
+
+        Keys and values are plain binary, the other columns as `Log.batches`.
+        """
+        from seglog.topic.exported import stream  # noqa: PLC0415 - pyarrow loads when used
+
+        return stream([self.partition(number) for number in range(self.partitions)], requested_schema)
 
     def publish(
         self, staged: Mapping[int, Sequence[StagedSegment]], *, query: str, batch: int
