@@ -71,9 +71,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 _numbers = itertools.count()
 
 
-@pytest.fixture(params=["directory", "server", "--url"])
+@pytest.fixture(params=["directory", "server"])
 def topic(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Topic]:
-    """An empty topic of three partitions: in a directory, and on a server, named by one URL or by two words."""
+    """An empty topic of three partitions: in a directory, and on a server."""
     if request.param == "directory":
         with seglog.Broker(tmp_path / "shop") as broker:
             broker.create_topic("orders", partitions=3)
@@ -82,7 +82,7 @@ def topic(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Topic]:
     url, name = request.getfixturevalue("url"), f"topic-{next(_numbers)}"
     with seglog.Client(url) as client:
         client.create_topic(name, partitions=3)
-    yield Topic(name, ("--url", url)) if request.param == "--url" else Topic(f"{url}/{name}", ())
+    yield Topic(f"{url}/{name}", ())
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import seglog
+from tests.cli.conftest import Topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tests.cli.conftest import Topic
 
     Cli = Callable[..., Any]
 
@@ -137,7 +136,7 @@ def test_info_of_a_topic_has_a_line_for_each_partition(cli: Cli, topic: Topic) -
 
 def test_a_group_consumes_a_topic_and_goes_on_where_it_was(cli: Cli, topic: Topic) -> None:
     fill(cli, topic, 6)
-    group = f"billing-{topic.place.rpartition('/')[2]}{len(topic.options)}"
+    group = f"billing-{topic.place.rpartition('/')[2]}"
     first = cli("consume", *topic.words, "--group", group, "-n", 2)
     assert len(numbers(first)) == 2
     rest = cli("consume", *topic.words, "--group", group)
@@ -284,3 +283,19 @@ def test_a_topic_where_one_log_is_needed_says_what_to_name(cli: Cli, tmp_path: A
         ended = cli(*words, tmp_path / "shop", stdin=b"v")
         assert ended.code == 3
         assert "shop/orders" in ended.err
+
+
+def test_a_server_is_named_by_an_option_as_well(cli: Cli, url: str, tmp_path: Any) -> None:
+    with seglog.Client(url) as client:
+        client.create_topic("by-option", partitions=2)
+    topic = Topic("by-option", ("--url", url))
+    fill_two = [cli("append", *topic.partition(number), f"v{number}", "--timestamp", number) for number in range(2)]
+    assert [one.text for one in fill_two] == ["0\n", "0\n"]
+    assert cli("read", *topic.words).lines == [b"v0", b"v1"]
+    assert cli("tail", *topic.partition(1)).lines == [b"v1"]
+    assert cli("tail", *topic.words, "-f", "--durable").code == 2
+    assert cli("read", *topic.words, "--durable", "--key", "k").out == b""
+    assert cli("export", *topic.words, tmp_path / "x.ndjson").code == 0
+    assert cli("import", *topic.partition(1), tmp_path / "x.ndjson").code == 0
+    assert cli("info", *topic.words, "--json").json["records"] == 4
+    assert sorted(cli("consume", *topic.words, "-g", "by-option").lines) == [b"v0", b"v0", b"v1", b"v1"]
