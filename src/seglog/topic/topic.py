@@ -52,7 +52,8 @@ class Topic(Uncopied):
     the same one returns what the first returned and stores nothing: also while the first is still under way, and after
     a crash, where a batch of which a part was stored is completed. OnceConflict for another payload (keys and values)
     under the same key. once_window: what is remembered. The first record of an append carries the key, in a header
-    "seglog-once"; one that the caller gives is replaced.
+    "seglog-once", which every append removes from the headers that it is given. Headers and timestamps are no part of
+    the payload: a retry may carry others.
     """
 
     def __init__(
