@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("seglog.server")
 
 JSON_BYTES = 1024 * 1024
+SMALL_JSON_BYTES = 16 * 1024  # a longer one is read on a thread: all that may be wrong with it takes a while to list
 # A record's value is whatever its writer chose: no browser may guess what it is, nor load it into a page of others.
 PROTECTING = ((b"x-content-type-options", b"nosniff"), (b"cross-origin-resource-policy", b"same-origin"))
 PAGES = frozenset({"page", "console"})  # the only operations that a link on a page of others may open
@@ -148,14 +149,22 @@ class Call:
         if kind not in ("application/json", "application/x-www-form-urlencoded"):  # the latter is curl's --data
             raise HttpProblem(415, f"the body must be application/json, not {kind}")
         async with self.spooled(JSON_BYTES) as body:
-            try:
-                return model.model_validate_json(body.data())
-            except ValidationError as error:
-                raise InvalidArgument(_sentence(error)) from None
+            read = partial(_model_of, model, body.data())
+            return read() if body.size <= SMALL_JSON_BYTES else await self.services.reads.run(read)
+
+
+def _model_of(model: type[Model], data: bytes) -> Model:
+    try:
+        return model.model_validate_json(data)
+    except ValidationError as error:
+        raise InvalidArgument(_sentence(error)) from None
 
 
 def _sentence(error: ValidationError) -> str:
-    found = [f"{'.'.join(str(part) for part in one['loc']) or 'the body'}: {one['msg']}" for one in error.errors()[:5]]
+    found = [
+        f"{'.'.join(str(part) for part in one['loc']) or 'the body'}: {one['msg']}"
+        for one in error.errors(include_url=False, include_input=False)[:5]
+    ]
     return "the body cannot be used: " + "; ".join(found)
 
 

@@ -49,6 +49,7 @@ class Services:
     metrics: Metrics
     space: Space
     tails: int = 0
+    description: bytes | None = None  # of all requests, once it was asked for
     groups_made: dict[str, set[str]] = field(default_factory=dict)
 
     def check_running(self) -> None:

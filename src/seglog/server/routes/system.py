@@ -93,8 +93,10 @@ async def _description(call: Call) -> Response:
     from seglog.server.routes import OPERATIONS as ALL  # noqa: PLC0415 - as above
 
     services = call.services
-    told = describe(ALL, tokens=services.access.asks, partitions=services.settings.limits.partitions)
-    return Response(json.dumps(told), media_type="application/json")
+    if services.description is None:
+        told = describe(ALL, tokens=services.access.asks, partitions=services.settings.limits.partitions)
+        services.description = json.dumps(told).encode()
+    return Response(services.description, media_type="application/json")
 
 
 async def _page(call: Call) -> Response:

@@ -1,0 +1,46 @@
+"""Every attack on a server of its own: its memory stays below 1 GiB, and others are answered meanwhile.
+
+SEGLOG_ATTACK_SECONDS: of each attack, 5 by default. `python -m tests.attack` prints the same figures, and with
+`--minutes 10` lets all of them at one server.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.attack.clients import ATTACKS, MIB
+from tests.attack.range import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests import proofs
+
+SECONDS = float(os.environ.get("SEGLOG_ATTACK_SECONDS", "5"))
+MEMORY = 1024 * MIB
+P99 = float(os.environ.get("SEGLOG_ATTACK_P99", "0.1"))  # of `/ready`, in seconds; a busy machine needs more
+
+pytestmark = [
+    pytest.mark.proof,
+    pytest.mark.skipif(shutil.which("prlimit") is None, reason="needs prlimit"),
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl"),
+]
+
+
+@pytest.mark.xdist_group("attacks")  # one at a time: each measures how long answers take
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_server_under_attack_keeps_its_memory_and_answers_others(
+    name: str, tmp_path: Path, tell: proofs.Tell
+) -> None:
+    found = run(tmp_path, name, SECONDS)
+    print(f"{name}: {found}")
+    tell("attack", name=name, memory_mib=found.memory // MIB, p99_ms=round(found.p99 * 1000))
+    assert found.failed == 0
+    assert found.memory < MEMORY
+    assert found.p99 < P99
+    assert "Traceback" not in found.said
+    assert found.appends.get("200", 0) > 0
