@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -30,8 +31,12 @@ OCTETS = "application/octet-stream"
 LONGEST_CHARACTER = 4  # bytes, in UTF-8
 GROWING_BYTES = 1024 * 1024  # a body up to here is written into memory that grows, a longer one into its own size
 ROW_BYTES = 160  # what a row of a batch takes on its way into the log, beside its own bytes; measured
+LONG_BYTES = 64 * 1024  # of a value, which takes a while to become JSON
 IN_JSON = 14  # times its bytes that a record may take while it is made JSON: a byte may be six, and they are copied
 COPIES = 2  # of the bytes: decoded, and dealt out to partitions
+
+_LONG = Lock()
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 # --- in ---------------------------------------------------------------------------------------------------------------
@@ -114,7 +119,19 @@ def _whole_characters(data: bytes) -> bytes:
 
 def line_of(record: Record, most: int, place: Partition | None = None) -> bytes:
     """Return a record as a line of NDJSON; most: as `shown_record`."""
-    return json.dumps(shown_record(record, most, place), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return as_json(shown_record(record, most, place), record) + b"\n"
+
+
+def as_json(shown: dict[str, Any], record: Record) -> bytes:
+    """Return what is shown of a record as JSON.
+
+    Of long records one at a time: each holds the interpreter for some milliseconds, and the event loop would have to
+    wait for as many as there are threads.
+    """
+    if value_size(record.value) < LONG_BYTES:
+        return _encode(shown).encode()
+    with _LONG:
+        return _encode(shown).encode()
 
 
 def arrow_body(batches: Sequence[pa.RecordBatch], schema: pa.Schema | None = None) -> bytes | memoryview:

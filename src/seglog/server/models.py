@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -13,11 +13,23 @@ from seglog.topic.names import ENDINGS, RESERVED
 
 NAME = "[A-Za-z0-9_-][A-Za-z0-9._-]*"
 INT64 = 2**63 - 1
+NUMBER = re.compile("0|[1-9][0-9]{0,3}")
 
 
 def _whole(value: Any) -> Any:
     """JSON knows no integers of their own: 3.0 is 3 (JSON Schema, 6.1.1)."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _sound(value: Any) -> Any:
+    """Refuse positions at the first that is none: pydantic would list each of a hundred thousand."""
+    for name, offsets in value.items() if isinstance(value, dict) else ():
+        if not isinstance(offsets, dict):
+            raise ValueError(f"{str(name)[:80]!r} must be an object of offsets by partition")
+        for number, offset in offsets.items():
+            if not (NUMBER.fullmatch(number) and isinstance(_whole(offset), int) and 0 <= _whole(offset) <= INT64):
+                raise ValueError(f"{str(name)[:80]!r}: {str(number)[:80]!r} must be a partition, with an offset")
+    return value
 
 
 WHOLE = BeforeValidator(_whole)
@@ -42,15 +54,21 @@ ONLY = {"additionalProperties": False}  # no key beside those of the pattern
 Positions = Annotated[
     dict[Name, Annotated[dict[Number, Offset], Field(json_schema_extra=ONLY)]],
     Field(min_length=1, json_schema_extra=ONLY),
+    BeforeValidator(_sound),
 ]
+POSITIONS_BYTES = 1024 * 1024  # of a body of positions, which are refused at the first that is wrong
 Size = Annotated[int, Field(ge=0, le=2**62), WHOLE]
 Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 
 
 class Model(BaseModel):
-    """A JSON object with exactly the fields that are declared, each of exactly its type."""
+    """A JSON object with exactly the fields that are declared, each of exactly its type.
 
+    most_bytes: of the body. pydantic lists all that is wrong, and holds the interpreter while it does.
+    """
+
+    most_bytes: ClassVar[int] = 64 * 1024
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
@@ -122,6 +140,7 @@ class TruncateIndex(Model):
 class Fetch(Model):
     """Positions to read from: topic -> partition -> offset."""
 
+    most_bytes: ClassVar[int] = POSITIONS_BYTES
     positions: Positions
     max_records: Annotated[int, Field(ge=1, le=1_000_000), WHOLE] = 1000
     max_bytes: Annotated[int, Field(ge=1, le=2**40), WHOLE] = 1024 * 1024
@@ -131,12 +150,14 @@ class Fetch(Model):
 class Lag(Model):
     """Positions to count the records from: topic -> partition -> offset."""
 
+    most_bytes: ClassVar[int] = POSITIONS_BYTES
     positions: Positions
 
 
 class Join(Model):
     """A member that joins a group, or comes back under its id."""
 
+    most_bytes: ClassVar[int] = 256 * 1024  # a thousand names
     topics: Annotated[list[Name], Field(min_length=1, max_length=1000)]
     member: Name | None = None
     session_timeout: Annotated[float, Field(ge=1, le=3600)] = 30.0
@@ -151,6 +172,7 @@ class Heartbeat(Model):
 class Commit(Model):
     """Offsets to be read next: topic -> partition -> offset."""
 
+    most_bytes: ClassVar[int] = POSITIONS_BYTES
     offsets: Positions
     member: Name | None = None
     ack: Literal["appended", "durable"] = "appended"

@@ -23,6 +23,7 @@ from seglog.errors import InvalidArgument, SeglogError, TopicNotFound
 from seglog.server.access import EVERY, NOBODY, RIGHTS, Caller
 from seglog.server.answers import PIECE, NeedsRoom, SlowReader, send_in_pieces, watched
 from seglog.server.memory import Claim
+from seglog.server.models import Model
 from seglog.server.parameters import Parameter, read_query
 from seglog.server.problems import HttpProblem, problem, status_of
 from seglog.server.spool import Body
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("seglog.server")
 
-JSON_BYTES = 1024 * 1024
 SMALL_JSON_BYTES = 16 * 1024  # a longer one is read on a thread: all that may be wrong with it takes a while to list
 # A record's value is whatever its writer chose: no browser may guess what it is, nor load it into a page of others.
 PROTECTING = ((b"x-content-type-options", b"nosniff"), (b"cross-origin-resource-policy", b"same-origin"))
@@ -46,7 +46,7 @@ PAGES = frozenset({"page", "console"})  # the only operations that a link on a p
 GROUP_WRITES = frozenset({"join", "commit"})
 ANYTHING = "*/*"
 Needs = Literal["nothing", "token", "read", "write", "admin"]
-Model = TypeVar("Model", bound=BaseModel)
+Json = TypeVar("Json", bound=Model)
 Result = TypeVar("Result")
 
 
@@ -143,17 +143,17 @@ class Call:
             except NeedsRoom as error:
                 room = error.size
 
-    async def json(self, model: type[Model]) -> Model:
+    async def json(self, model: type[Json]) -> Json:
         """Return the JSON body as a model; InvalidArgument where it is none, 415 for another content type."""
         kind = self.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
         if kind not in ("application/json", "application/x-www-form-urlencoded"):  # the latter is curl's --data
             raise HttpProblem(415, f"the body must be application/json, not {kind}")
-        async with self.spooled(JSON_BYTES) as body:
+        async with self.spooled(model.most_bytes) as body:
             read = partial(_model_of, model, body.data())
             return read() if body.size <= SMALL_JSON_BYTES else await self.services.reads.run(read)
 
 
-def _model_of(model: type[Model], data: bytes) -> Model:
+def _model_of(model: type[Json], data: bytes) -> Json:
     try:
         return model.model_validate_json(data)
     except ValidationError as error:

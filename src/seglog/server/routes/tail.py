@@ -16,7 +16,7 @@ from xxhash import xxh64_intdigest
 
 from seglog.errors import Busy, LogTruncated, SeglogError
 from seglog.server.answers import PIECE, NeedsRoom, watched
-from seglog.server.bodies import IN_JSON, shown_record
+from seglog.server.bodies import IN_JSON, as_json, shown_record
 from seglog.server.memory import Claim
 from seglog.server.operations import Answer, Call, Operation, true_cause
 from seglog.server.parameters import choice, text
@@ -191,7 +191,7 @@ def _event(record: Record, number: int, tails: dict[int, Tail], most: int) -> by
     history = _history((one, tails[one].view, offset) for one, offset in positions.items())
     places = {**{str(one): offset for one, offset in positions.items()}, "history": history}
     shown = {"partition": number, **shown_record(record, most)}
-    return b"id: %b\nevent: record\ndata: %b\n\n" % (json.dumps(places).encode(), json.dumps(shown).encode())
+    return b"id: %b\nevent: record\ndata: %b\n\n" % (json.dumps(places).encode(), as_json(shown, record))
 
 
 OPERATIONS = (
