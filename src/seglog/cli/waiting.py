@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, TypeVar
 
 from seglog.cli.frame import option
 from seglog.errors import LogLocked
+from seglog.log import patience
 from seglog.terminal.units import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
-
-_PAUSE_S = 0.05
 
 WAIT = option(
     "--wait",
@@ -26,14 +24,9 @@ WAIT = option(
 
 def patiently(attempt: Callable[[], T], seconds: float | None) -> T:
     """Return what `attempt` returns; call it again while it raises LogLocked, for so many seconds."""
-    deadline = time.monotonic() + (seconds or 0.0)
-    while True:
-        try:
-            return attempt()
-        except LogLocked as error:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                if seconds is None:
-                    error.add_note("--wait 30s waits for it")
-                raise
-        time.sleep(min(_PAUSE_S, left))
+    try:
+        return patience.patiently(attempt, seconds)
+    except LogLocked as error:
+        if seconds is None:
+            error.add_note("--wait 30s waits for it")
+        raise

@@ -34,6 +34,7 @@ from seglog.log.catalog import Catalog, read_manifest, write_manifest
 from seglog.log.follower import LogFollower
 from seglog.log.live import LiveSegments
 from seglog.log.log import Log
+from seglog.log.patience import patiently
 from seglog.log.rebuild import read_or_rebuild
 from seglog.log.staged import staged_identities
 from seglog.log.staging import COMPACTION, age_out, remove_own
@@ -69,17 +70,19 @@ def open_log(
     mode: Mode = "a",
     expose: Expose = "appended",
     clock: Clock = system_clock,
+    wait: float | None = None,
 ) -> Log:
     """Open the log in a directory.
 
     mode "a": create it, or open it for writing; one process at a time (LogLocked). mode "r": read only, beside a
     writer; LogNotFound where there is none, and expose="durable" shows only what the writer has synced.
+    wait: seconds to wait for another process that has it open for writing; None: LogLocked at once.
     config: stored with the log; fields that are not given keep their stored values. clock gives us since the epoch.
 
     NotALog for a file or a directory of something else, FormatVersionError for a newer format, CorruptLog for a
     structure that cannot be used; all of them leave everything as it is.
     """
-    return open_partition(place, None, config, mode=mode, expose=expose, clock=clock)
+    return patiently(lambda: open_partition(place, None, config, mode=mode, expose=expose, clock=clock), wait)
 
 
 def open_partition(
@@ -98,8 +101,7 @@ def open_partition(
     """
     if mode not in ("a", "r"):
         raise InvalidArgument(f'mode is {mode!r}; it must be "a" (read and write) or "r" (read only)')
-    if expose not in ("appended", "durable"):
-        raise InvalidArgument(f'expose is {expose!r}; it must be "appended" or "durable"')
+    check_expose(expose, mode)
     if config is not None and not isinstance(config, LogConfig):
         raise InvalidType(f"config must be a seglog.LogConfig, not {type(config).__name__}")
     storage, clock = storage_at(place), checked_clock(clock)
@@ -107,9 +109,15 @@ def open_partition(
         if config is not None:
             raise ConfigError("a reader takes the log's stored config; leave config out, or open with mode 'a'")
         return _open_follower(storage, clock, home, durable=expose == "durable")
-    if expose != "appended":
-        raise InvalidArgument('expose="durable" is for readers: open with mode="r"')
     return _open_writer(storage, config, clock, home)
+
+
+def check_expose(expose: object, mode: Mode) -> None:
+    """Raise InvalidArgument unless this is one of Expose, and "durable" is for reading."""
+    if expose not in ("appended", "durable"):
+        raise InvalidArgument(f'expose is {expose!r}; it must be "appended" or "durable"')
+    if expose == "durable" and mode == "a":
+        raise InvalidArgument('expose="durable" is for readers: open with mode="r"')
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -182,7 +190,10 @@ def _open_writer(storage: Storage, config: LogConfig | None, clock: Clock, home:
     lock = try_lock_log(storage)
     if lock is None:
         raise LogLocked(
-            errno.EWOULDBLOCK, "the log is open for writing already, here or in another process", storage.path
+            errno.EWOULDBLOCK,
+            'the log is open for writing already, here or in another process; mode="r" reads beside it, wait=10 waits '
+            "10 seconds for it",
+            storage.path,
         )
     try:
         return _Opening(storage, config, clock, seen, home).run(lock)

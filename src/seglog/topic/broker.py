@@ -31,7 +31,8 @@ from seglog.errors import (
     TopicNotFound,
 )
 from seglog.forks import Inheritable
-from seglog.log.opening import storage_at
+from seglog.log.opening import Expose, check_expose, storage_at
+from seglog.log.patience import patiently
 from seglog.record import checked_text
 from seglog.storage import Subdirectory
 from seglog.topic import creation, deletion, description
@@ -84,9 +85,14 @@ class Broker(Inheritable, Uncopied):
         root: str | os.PathLike[str] | Storage,
         *,
         mode: Literal["a", "r"] = "a",
+        expose: Expose = "appended",
         clock: Clock = system_clock,
+        wait: float | None = None,
     ) -> None:
-        """Open it. mode "a": create the directory if need be, hold it alone (LogLocked); "r": read beside who does.
+        """Open it. mode "a": create the directory if need be, hold it alone (LogLocked); "r": read beside a writer.
+
+        expose="durable", of a broker that reads: its topics and consumers show only records that are synced.
+        wait: seconds to wait for another process that has it open for writing; None: LogLocked at once.
 
         root: a path or a Storage. A topic is opened when it is first asked for. LogNotFound (mode "r") where there is
         no such directory, NotALog where it is a topic or a log itself, or a file.
@@ -95,6 +101,8 @@ class Broker(Inheritable, Uncopied):
         self.root = Path(self._storage.path)
         self.recovered: tuple[str, ...] = ()
         self._mode: Literal["a", "r"] = mode
+        self._expose: Expose = expose
+        self._wait = wait
         self._clock = clock
         self._enter_child()
         self._watch_forks()
@@ -105,6 +113,7 @@ class Broker(Inheritable, Uncopied):
         self._closing = False  # `close` was called in the middle of a call, which closes the broker as it ends
         self._lock: TreeLock | None = None  # of a broker that writes
         refuse_other(self._storage, mode)
+        check_expose(expose, mode)
         with ExitStack() as resources:
             self._offsets = resources.enter_context(self._open_offsets(resources))
             resources.callback(self._close_topics)
@@ -121,7 +130,7 @@ class Broker(Inheritable, Uncopied):
     def _open_offsets(self, resources: ExitStack) -> Log:
         if self._mode == "r":
             return open_to_read(self._storage, self._clock)
-        lock = lock_to_write(self._storage)
+        lock = patiently(lambda: lock_to_write(self._storage), self._wait)
         resources.callback(lock.release)
         self._lock = lock.tree
         return open_to_write(self._storage, self._clock, lock.tree)
@@ -243,7 +252,7 @@ class Broker(Inheritable, Uncopied):
         if stale is not None:
             stale.close()
         try:
-            self._open[name] = Topic.open(self._at(name), mode=self._mode, clock=self._clock)
+            self._open[name] = Topic.open(self._at(name), mode=self._mode, expose=self._expose, clock=self._clock)
         except SeglogError as error:
             self._failed[name] = error
             raise

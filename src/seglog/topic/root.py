@@ -51,7 +51,10 @@ def lock_to_write(root: Storage) -> Share:
 
 
 def _locked(root: Storage) -> LogLocked:
-    message = "another broker (a server, perhaps) or a program with one of its topics has this open for writing already"
+    message = (
+        "another broker (a server, perhaps) or a program with one of its topics has this open for writing already; "
+        'mode="r" reads beside it, wait=10 waits 10 seconds for it, and seglog.Client(url) goes through a server'
+    )
     return LogLocked(errno.EWOULDBLOCK, message, root.path)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from seglog.clock import system_clock
 from seglog.errors import InvalidArgument
-from seglog.log.opening import open_partition, storage_at
+from seglog.log.opening import Expose, open_partition, storage_at
 from seglog.record import checked_offset
 from seglog.storage import Storage
 from seglog.topic import creation
@@ -122,11 +122,12 @@ class Topic(Uncopied):
         path: str | os.PathLike[str] | Storage,
         *,
         mode: Mode = "a",
+        expose: Expose = "appended",
         clock: Clock | None = None,
         once_window: OnceWindow = WINDOW,
     ) -> Topic:
         """Open an existing topic at a path or in a Storage; it is never created. mode "a": for writing (as a
-        whole: LogLocked while another process has a part of it), "r".
+        whole: LogLocked while another process has a part of it), "r": for reading, of expose="durable" what is synced.
 
         Raises LogNotFound, NotALog, FormatVersionError, CorruptLog (damaged, a partition is missing or is another's),
         LogLocked.
@@ -142,7 +143,9 @@ class Topic(Uncopied):
                 tree = lock.tree
             places = [creation.existing_partition(root, number, tree) for number in range(description.partitions)]
             logs = [
-                resources.enter_context(open_partition(place, (description.id, number), mode=mode, clock=clock))
+                resources.enter_context(
+                    open_partition(place, (description.id, number), mode=mode, expose=expose, clock=clock)
+                )
                 for number, place in enumerate(places)
             ]
             topic = cls(
