@@ -2,7 +2,7 @@
 
 A run of all is what `make bench` does. What it measured is a line of docs/benchmarks/history.jsonl, and
 docs/benchmarks.md with its pictures is made of that; figures that fell are told at the end. `python -m benchmarks page`
-makes the page again and measures nothing.
+makes the page again and measures nothing. `python -m benchmarks coldstart` measures a fresh installation of the wheel.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from benchmarks import (
     against_laminarmq,
     batch_append,
     beside_kafka,
+    coldstart,
     compaction,
     group_commit,
     history,
@@ -62,6 +63,8 @@ RESULTS = Path(__file__).parent / "results"
 
 def main() -> int:
     """Run the benchmarks named on the command line, all of them by default; return the exit status."""
+    if sys.argv[1:2] == ["coldstart"]:
+        return coldstart.main(sys.argv[2:])
     options = _options()
     if options.names == ["page"]:
         print(f"written: {page.write(history.read_history(options.history), options.page)}")

@@ -1,0 +1,162 @@
+"""`python -m benchmarks coldstart`: what a fresh installation of the wheel waits for, nothing warmed up.
+
+Builds the wheel, installs it into an empty venv, and measures the first use of each kind in new processes: wall time,
+and the CPU time beside it, since other work on the machine disturbs only the former. --wheel takes a wheel that was
+built before. The row of user nobody needs root; Spark's rows need pyspark in this environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pwd
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+BATCH = """
+import sys, tempfile, pyarrow, seglog
+with tempfile.TemporaryDirectory() as place, seglog.open(place + "/log") as log:
+    log.append_batch(pyarrow.table({"key": [b"k"] * 1000, "value": [b"v" * 100] * 1000}))
+    assert log.to_arrow().num_rows == 1000
+"""
+SPARK = """
+import sys, time, pyarrow, seglog
+from pyspark.sql import SparkSession
+from seglog.spark import register
+start = time.monotonic()
+with seglog.open(sys.argv[1] + "/log") as log:
+    log.append_batch(pyarrow.table({"value": [b"v" * 100] * 1000}))
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+register(spark)
+frame = spark.read.format("seglog").load(sys.argv[1] + "/log")
+if sys.argv[2] == "count":
+    assert frame.count() == 1000
+else:
+    seglog.open(sys.argv[1] + "/copy").close()
+    frame.select("value").write.format("seglog").mode("append").save(sys.argv[1] + "/copy")
+spark.stop()
+"""
+
+
+class Row(NamedTuple):
+    """One line of the table: seconds."""
+
+    work: str
+    wall: float
+    cpu: float
+
+
+def main(arguments: list[str]) -> int:
+    """Measure and print the table; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks coldstart", description=__doc__)
+    parser.add_argument("--wheel", type=Path, help="default: built from this checkout")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="seglog-cold-") as scratch:
+        place = Path(scratch)
+        place.chmod(0o755)
+        wheel = options.wheel or _built(place)
+        python = _installed(place / "venv", wheel)
+        print(f"\n{wheel.name}, load {os.getloadavg()[0]:.1f}\n\n| work | wall | CPU |\n|---|---|---|", flush=True)
+        for row in _rows(place, python):
+            print(f"| {row.work} | {row.wall:.2f} s | {row.cpu:.2f} s |", flush=True)
+        print(f"\nsite-packages of the base install: {_megabytes(place / 'base')}")
+    return 0
+
+
+def _built(place: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(place), str(ROOT)]
+    subprocess.run(command, check=True)
+    (wheel,) = place.glob("*.whl")
+    return wheel
+
+
+def _installed(venv: Path, wheel: Path) -> Path:
+    """Install the wheel alone, note what that takes, then add the server."""
+    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+    python = venv / "bin" / "python"
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--no-compile"]
+    subprocess.run([*pip, str(wheel)], check=True)
+    packages = next((venv / "lib").glob("python*")) / "site-packages"
+    (venv.parent / "base").symlink_to(packages)
+    (venv.parent / "sizes").write_text(_sizes(packages))
+    subprocess.run([*pip, f"{wheel}[server]"], check=True)
+    return python
+
+
+def _sizes(packages: Path) -> str:
+    ours = {path.name: _size(path) for path in packages.iterdir() if path.name not in ("pip", "setuptools")}
+    largest = sorted(ours.items(), key=lambda item: -item[1])[:4]
+    named = ", ".join(f"{name} {size / 1e6:.0f}" for name, size in largest)
+    return f"{sum(ours.values()) / 1e6:.0f} MB ({named})"
+
+
+def _size(path: Path) -> int:
+    if path.is_dir():
+        return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    return path.stat().st_size
+
+
+def _megabytes(base: Path) -> str:
+    return (base.parent / "sizes").read_text()
+
+
+def _rows(place: Path, python: Path) -> Iterator[Row]:
+    plain = {"PATH": os.environ["PATH"], "HOME": str(place)}
+    batch = [str(python), "-c", BATCH]
+    yield _timed("first batch and scan", lambda: subprocess.run(batch, env=plain, check=True))
+    yield _timed("the same, next process", lambda: subprocess.run(batch, env=plain, check=True))
+    if os.getuid() == 0:
+        nobody = pwd.getpwnam("nobody").pw_uid
+        poor = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+        yield _timed(
+            "user nobody, read-only package, no HOME",
+            lambda: subprocess.run(batch, env=poor, user=nobody, check=True, cwd="/"),
+        )
+    yield _served(place, python)
+    with suppress(ImportError):
+        import pyspark  # noqa: F401, PLC0415 - only where it is installed
+
+        for what in ("count", "write"):
+            directory = tempfile.mkdtemp(dir=place)
+            job = [sys.executable, "-c", SPARK, directory, what]
+            yield _timed(f"Spark's first {what}, with its start", partial(subprocess.run, job, check=True))
+
+
+def _timed(work: str, call: Callable[[], object]) -> Row:
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    call()
+    wall, after = time.monotonic() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return Row(work, wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
+def _served(place: Path, python: Path) -> Row:
+    port = 3917
+    command = [str(python), "-m", "seglog", "serve", str(place / "topics"), "--port", str(port)]
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while time.monotonic() - start < 60:
+            with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=1):
+                break
+            time.sleep(0.02)
+        wall = time.monotonic() - start
+    finally:
+        server.terminate()
+        server.wait(30)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Row("seglog serve is ready", wall, cpu)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
