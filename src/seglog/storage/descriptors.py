@@ -96,7 +96,7 @@ def open_file(path: str, flags: int) -> int:
 
 
 class _Reserve:
-    """Descriptors set aside. Each is given up for one that is needed urgently, and taken again as soon as possible."""
+    """Reserved descriptors. One is closed where another is needed urgently; the reserve is filled again when possible."""
 
     def __init__(self) -> None:
         self._descriptors: list[int] = []
@@ -112,7 +112,7 @@ class _Reserve:
 
     def open(self, path: str, flags: int) -> int:
         """Open a file with one of them."""
-        with self._guard:  # one at a time: the descriptor given up is to be the one that is taken
+        with self._guard:  # one at a time: the next opening is to get the descriptor that was closed
             if self._descriptors:
                 os.close(self._descriptors.pop())
             return os.open(path, flags | os.O_CLOEXEC, 0o644)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from seglog.segment.reader import SegmentReader
 
 Mark = tuple[int, bytes | None]
-"""A record's offset, and what its header says."""
+"""A record's offset, and the content of its header."""
 
 
 def marks_at_end(log: Log, size: int, most: int) -> Iterable[Mark]:
@@ -64,7 +64,7 @@ def _start(view: View, size: int) -> int:
 
 
 def _offset_at(reader: SegmentReader, position: int) -> int:
-    """Return the first offset whose record stands at `position` or behind."""
+    """Return the first offset whose record is at `position` or after it."""
     low, high = reader.base_offset, reader.next_offset
     while low < high:
         middle = (low + high) // 2

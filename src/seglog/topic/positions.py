@@ -1,4 +1,4 @@
-"""Offsets by topic and partition, and their JSON: how places in many logs are told to a program and by one. Pure."""
+"""Offsets by topic and partition, and their JSON: how programs exchange positions in many logs. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Batches of whole segments into a topic's partitions, all or none, and what an interrupted one left to do.
 
-The order of writes is the business of `transaction`; here stands when it may go on. Knows no single record.
+The order of writes is the business of `transaction`; this module decides when it may go on. Knows no single record.
 """
 
 from __future__ import annotations

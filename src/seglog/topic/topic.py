@@ -240,7 +240,7 @@ class Topic(Uncopied):
     ) -> tuple[int, int]:
         """Append one record whose value comes in pieces and return (partition, offset); see `Log.append_stream`.
 
-        digest: the value's XXH64 (seed 0), which `once` needs: it stands before the value. InvalidArgument, and nothing
+        digest: the value's XXH64 (seed 0), which `once` needs: it precedes the value. InvalidArgument, and nothing
         stored, where the pieces give another.
         """
         self._publishing.finish_waiting()
@@ -307,7 +307,7 @@ class Topic(Uncopied):
     def alter_retention(self, retention: Retention) -> None:
         """Give every partition another retention, for good; see `Log.alter_retention`.
 
-        Partition by partition, each durable: if one fails, a note tells which have the new one. It may be called again.
+        Partition by partition, each durable. If one fails, a note lists those that have the new one; call it again.
         """
         for number, log in enumerate(self._logs):
             try:

@@ -37,7 +37,7 @@ def log_was_cut(partition: Partition, offset: int) -> LogTruncated:
         " was read before that offset is no longer there, and other records may stand in its place;"
         " seek (or follow anew), to go on"
     )
-    error.topic, error.partition = topic, number  # type: ignore[attr-defined] # as HTTP tells them
+    error.topic, error.partition = topic, number  # type: ignore[attr-defined] # as in HTTP answers
     return error
 
 

@@ -64,7 +64,7 @@ class Transaction:
         try:
             return cls._from_json(json.loads(body))
         except UNREADABLE as error:
-            # the check holds: somebody meant what stands there
+            # the check holds: it was written like this on purpose
             raise FormatVersionError(
                 f"{path}: a transaction that this seglog, which reads format version {VERSION}, does not know "
                 f"({error}). Install a newer seglog; nothing was changed"
@@ -83,7 +83,7 @@ class Transaction:
 def commit(topic: Storage, transaction: Transaction) -> None:
     """Make the batch part of the topic, come what may: its file and the file's name are on the medium.
 
-    StorageError: nothing changed. LogPoisoned: nobody knows; opening the topic again tells.
+    StorageError: nothing changed. LogPoisoned: the outcome is unknown until the topic is opened again.
     """
     topic.make([DIRECTORY])
     must_sync(topic.sync_directory)  # whoever made it may have died before its name was on the medium
