@@ -96,7 +96,7 @@ def open_file(path: str, flags: int) -> int:
 
 
 class _Reserve:
-    """Reserved descriptors. One is closed where another is needed urgently; the reserve is filled again when possible."""
+    """Reserved descriptors. One is closed where another is needed urgently; the reserve is filled again later."""
 
     def __init__(self) -> None:
         self._descriptors: list[int] = []
