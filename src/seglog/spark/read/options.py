@@ -21,6 +21,7 @@ Names are understood in any case.
 | endingOffsets | latest, JSON {"topic": {"0": 50, "1": -1}}; exclusive; batch only | latest |
 | pushFilters | true: take filters of a query that uses this frame once (see below); batch only | false |
 | failOnDataLoss | true; false warns and goes on at what is there | true |
+| expose | durable: only records that survive power loss; appended: all that are there | appended |
 | minPartitions | at least so many input partitions | one a segment |
 | maxRecordsPerPartition | at most so many offsets an input partition | no limit |
 | maxOffsetsPerTrigger | at most so many records a micro-batch, exactly; stream only | no limit |
@@ -83,6 +84,7 @@ NAMES = (
     "startingOffsetsByTimestampStrategy",
     *_ENDS,
     "failOnDataLoss",
+    "expose",
     "minPartitions",
     "maxRecordsPerPartition",
     *_TRIGGERS,
@@ -133,6 +135,8 @@ class Selection:
 class ReadOptions:
     """The options of one read or one streaming query. None means not asked for; max_trigger_delay in seconds.
 
+    durable: whether only what the writer has synced is read.
+
     path is empty where the logs are those of a server, at url. What is shown of the options has no token in it.
     """
 
@@ -147,6 +151,7 @@ class ReadOptions:
     late_start: str
     fail_on_data_loss: bool
     push_filters: bool
+    durable: bool
     min_partitions: int | None
     max_records_per_partition: int | None
     max_offsets_per_trigger: int | None
@@ -186,6 +191,7 @@ class ReadOptions:
             late_start=choice(given, "startingOffsetsByTimestampStrategy", ("error", "latest"), "error"),
             fail_on_data_loss=boolean(given, "failOnDataLoss", default=True),
             push_filters=boolean(given, "pushFilters", default=False),
+            durable=choice(given, "expose", ("appended", "durable"), "appended") == "durable",
             min_partitions=count(given, "minPartitions"),
             max_records_per_partition=count(given, "maxRecordsPerPartition"),
             max_offsets_per_trigger=most,

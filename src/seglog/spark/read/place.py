@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from seglog.format.manifest import SegmentEntry
     from seglog.log.log import Log
+    from seglog.log.opening import Expose
     from seglog.log.view import View
     from seglog.spark.read.options import Selection
 
@@ -91,13 +92,15 @@ def _selected(partitions: list[Place], selection: Selection) -> list[Place]:
 class Logs:
     """The logs that somebody looks at, open for reading; a context manager. Keeps those that were used last open."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, durable: bool = False) -> None:
+        """durable: show only what survives power loss."""
+        self._expose: Expose = "durable" if durable else "appended"
         self._open: OrderedDict[str, Log] = OrderedDict()
 
     def get(self, path: str) -> Log:
         """Return the log at a path, opened where needed; good until OPEN_LOGS others were asked for."""
         if path not in self._open:
-            self._open[path] = open_log(path, mode="r")
+            self._open[path] = open_log(path, mode="r", expose=self._expose)
             if len(self._open) > OPEN_LOGS:
                 self._open.popitem(last=False)[1].close()
         self._open.move_to_end(path)
@@ -209,9 +212,9 @@ def look_at_those_left(logs: Logs, wanted: Sequence[Place]) -> list[LogSnapshot]
 class LocalSite:
     """The logs at a path, as `site.Site` has it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, durable: bool = False) -> None:
         self.where = path
-        self._logs = Logs()
+        self._logs = Logs(durable=durable)
 
     def places(self, selection: Selection) -> list[Place]:
         """Return the partitions that are selected; see the function."""

@@ -41,8 +41,10 @@ States = dict[str, dict[int, "PartitionState"]]
 class RemoteSite:
     """The logs of one server. Nothing is sent before the first question."""
 
-    def __init__(self, url: str, token: str | None) -> None:
+    def __init__(self, url: str, token: str | None, *, durable: bool = False) -> None:
+        """durable: show only what survives power loss."""
         self.where = url
+        self._durable = durable
         self._client = Client(url, token=token, retries=RETRIES)
         self._known: dict[Partition, PartitionInfo] = {}
         self._offsets: dict[tuple[str, int], dict[int, int | None]] = {}
@@ -85,14 +87,15 @@ class RemoteSite:
         asked = snapshot.topic, timestamp
         if asked not in self._offsets:  # one answer tells of all partitions
             self._offsets[asked] = self._client.topic(snapshot.topic).offset_at(timestamp)
-        return self._offsets[asked].get(snapshot.partition)
+        found = self._offsets[asked].get(snapshot.partition)
+        return None if found is not None and self._durable and found >= snapshot.next_offset else found
 
     def hold(self, place: Place) -> RemoteHeld:
         """Return what a log holds now, for reading; LogNotFound where it is gone."""
         topic = self._client.topic(place.topic)
         with _gone(place):
             info = topic.partition(place.partition)
-        return RemoteHeld(topic, _snapshot_of(place, info.segments, info.state))
+        return RemoteHeld(topic, _snapshot_of(place, info.segments, info.state, durable=self._durable))
 
     def close(self) -> None:
         """End the connections."""
@@ -120,7 +123,7 @@ class RemoteSite:
                 known = self._client.topic(place.topic).partition(place.partition)
             self._known[place.key] = known
             state = known.state  # of one moment with the segments
-        return _snapshot_of(place, known.segments, state)
+        return _snapshot_of(place, known.segments, state, durable=self._durable)
 
     def __enter__(self) -> Self:
         return self
@@ -168,10 +171,15 @@ def _segments_of(state: PartitionState) -> tuple[str, int, int]:
     return state.log, state.epoch, state.version
 
 
-def _snapshot_of(place: Place, segments: Sequence[SegmentState], state: PartitionState) -> LogSnapshot:
-    """Return a snapshot of a partition; `state` may be later than the segments, by appends to the active one."""
+def _snapshot_of(
+    place: Place, segments: Sequence[SegmentState], state: PartitionState, *, durable: bool
+) -> LogSnapshot:
+    """Return a snapshot of a partition; `state` may be later than the segments, by appends to the active one.
+
+    durable: it ends where the synced records end. Sealed segments are synced.
+    """
     *sealed, active = segments
-    end = state.next_offset
+    end = state.durable_offset if durable else state.next_offset
     extents = [
         Extent(
             one.base_offset,

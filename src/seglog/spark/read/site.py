@@ -74,7 +74,7 @@ class Site(Protocol):
 def site_of(options: ReadOptions) -> Site:
     """Return where the options say the logs are. Nothing is opened or sent yet; MissingExtra without the client."""
     if options.url is None:
-        return LocalSite(options.path)
+        return LocalSite(options.path, durable=options.durable)
     from seglog.spark.read.remote import RemoteSite  # noqa: PLC0415 - needs httpx, an optional dependency
 
-    return RemoteSite(options.url, options.token)
+    return RemoteSite(options.url, options.token, durable=options.durable)
