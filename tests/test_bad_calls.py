@@ -339,3 +339,33 @@ def test_an_awaited_client_takes_every_bad_call(url: str) -> None:
             return found
 
     assert asyncio.run(story()) == []
+
+
+def made(kind: Callable[..., Any], good: dict[str, Any]) -> Iterator[Any]:
+    """Yield what `bad_calls` does, of one callable."""
+    parameters = inspect.signature(kind).parameters.values()
+    sound = {one.name: good[one.name] for one in parameters if one.default is one.empty and one.name in good}
+    for parameter, value in itertools.product(parameters, HOSTILE):
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            yield kind.__name__, {**sound, parameter.name: value}
+
+
+OPENERS = (seglog.open, seglog.verify, seglog.repair, seglog.Topic.create, seglog.Topic.open, seglog.Broker)
+MAKERS = (seglog.Client, seglog.Cleaner, seglog.LogConfig, seglog.Retention)
+
+
+@pytest.mark.parametrize("kind", [*OPENERS, *MAKERS], ids=lambda kind: kind.__qualname__)
+def test_what_makes_or_opens_something_takes_every_bad_call(
+    kind: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # "text" and "n" * 300 are paths like others
+    good: dict[str, Any] = {"place": tmp_path / "l", "path": tmp_path / "t", "root": tmp_path / "r", "url": "http://h"}
+
+    good.update(partitions=1, logs={})
+
+    def call(name: str, keywords: dict[str, Any]) -> None:
+        result = kind(**keywords)
+        if hasattr(result, "close"):
+            result.close()
+
+    assert failures(made(kind, good), call) == []

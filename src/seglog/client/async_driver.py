@@ -12,6 +12,7 @@ from seglog.client.call import Answer, Call, Emit, Pause, advance
 from seglog.client.driver import Outcome, closed
 from seglog.client.origin import limits, tls
 from seglog.errors import SeglogError
+from seglog.record import checked_kind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,6 +28,8 @@ class AsyncDriver:
 
     def __init__(self, origin: Origin, *, verify: Verify, transport: httpx.AsyncBaseTransport | None) -> None:
         """transport: any of httpx's; None: `async_sockets` for http, httpx's own for https."""
+        if transport is not None:
+            checked_kind(transport, httpx.AsyncBaseTransport, "transport")
         self._origin = origin
         self._closed = asyncio.Event()
         self._whole_url = transport is not None

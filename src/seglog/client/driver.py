@@ -11,6 +11,7 @@ from seglog.client.call import Answer, Call, Emit, Pause, advance
 from seglog.client.origin import limits, tls
 from seglog.client.sockets import SocketTransport
 from seglog.errors import LogClosed, SeglogError
+from seglog.record import checked_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +28,8 @@ class Driver:
 
     def __init__(self, origin: Origin, *, verify: Verify, transport: httpx.BaseTransport | None) -> None:
         """transport: any of httpx's; None: `sockets` for http, httpx's own for https."""
+        if transport is not None:
+            checked_kind(transport, httpx.BaseTransport, "transport")
         self._origin = origin
         self._closed = threading.Event()
         self._whole_url = transport is not None

@@ -55,6 +55,11 @@ class Retries:
     chance: Callable[[], float] = random.random
     clock: Callable[[], float] = time.monotonic
 
+    def __post_init__(self) -> None:
+        """Raise InvalidType or InvalidArgument for a limit that is none."""
+        if self.limit is not None and checked_offset(self.limit, "retries") < 0:
+            raise InvalidArgument(f"retries is {self.limit}; it must be 0 or more")
+
     def pause(self, tries: int, asked: float | None, since: float) -> float | None:
         """Return how long to wait after so many tries, `asked` for by the server if it did; None: give up."""
         if self.limit is not None and tries > self.limit:

@@ -9,6 +9,7 @@ import httpx
 
 from seglog.client.upload import Upload
 from seglog.errors import Busy, ConnectionFailed, InvalidArgument
+from seglog.record import checked_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -75,11 +76,11 @@ class Origin:
         """InvalidArgument for anything but an http or https URL, a token that no header can hold, a bad timeout."""
         try:
             self.url = httpx.URL(url)
-        except (httpx.InvalidURL, TypeError) as error:
+        except (httpx.InvalidURL, TypeError, ValueError) as error:
             raise InvalidArgument(f"{url!r} is no URL: {error}") from None
         if self.url.scheme not in ("http", "https") or not self.url.host:
             raise InvalidArgument(f"{url!r} must be like http://127.0.0.1:3000")
-        token = None if token is None else token.strip()  # as a file of it ends in a newline
+        token = None if token is None else checked_text(token, "token").strip()  # as a file of it ends in a newline
         if token is not None and not (token.isascii() and token.isprintable() and token):
             raise InvalidArgument("a token is printable ASCII")
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:

@@ -54,13 +54,21 @@ Home = tuple[str, int]
 def storage_at(place: str | os.PathLike[str] | Storage) -> Storage:
     """Return the storage of a path, or the storage itself."""
     if isinstance(place, (str, os.PathLike)):
-        path = os.fspath(place)
-        if not path or "\0" in path:
-            raise InvalidArgument(f"{path!r} is not the path of a directory")
-        return LocalStorage(path)
+        return LocalStorage(_checked_path(os.fspath(place)))
     if hasattr(place, "try_lock"):
         return place
     raise InvalidType(f"a log is opened at a path or a Storage, not {type(place).__name__}")
+
+
+def _checked_path(path: object) -> str:
+    """Return the path; InvalidArgument for what no system call takes: empty, a NUL, a lone surrogate."""
+    try:
+        sound = isinstance(path, str) and b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        sound = False
+    if not (sound and path and isinstance(path, str)):
+        raise InvalidArgument(f"{path!r} is not the path of a directory")
+    return path
 
 
 def open_log(

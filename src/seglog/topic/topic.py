@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from seglog.clock import system_clock
 from seglog.errors import InvalidArgument
 from seglog.log.opening import Expose, open_partition, storage_at
-from seglog.record import checked_offset
+from seglog.record import checked_offset, checked_text
 from seglog.storage import Storage
 from seglog.topic import creation
 from seglog.topic import description as topic_json
@@ -98,6 +98,7 @@ class Topic(Uncopied):
         shown = _path_of(path, root)
         creation.check_partitions(partitions)
         refuse_reserved(shown.resolve().name)
+        name = None if name is None else checked_text(name, "name")
         is_made = creation.make_directory(root)
         try:
             with ExitStack() as resources:
