@@ -73,6 +73,26 @@ def test_an_insert_from_one_table_goes_into_the_other_one(spark: SparkSession, r
     assert (stored(root / "orders"), stored(root / "copies")) == ([(b"a", b"1")], [(b"a", b"1")])
 
 
+@pytest.mark.proof
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("spark.sql.legacy.charVarcharAsString", "true"),
+        ("spark.sql.preserveCharVarcharTypeInfo", "true"),
+        ("spark.sql.storeAssignmentPolicy", "STRICT"),
+    ],
+)
+def test_no_setting_of_types_makes_an_insert_go_elsewhere(
+    spark: SparkSession, root: Path, setting: str, value: str
+) -> None:
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, value)
+    try:
+        test_an_insert_from_one_table_goes_into_the_other_one(spark, root)
+    finally:
+        spark.conf.set(setting, before)
+
+
 def test_an_insert_from_files_of_the_same_columns_finds_the_table(spark: SparkSession, root: Path) -> None:
     create(spark, "orders", root / "orders")
     spark.sql("INSERT INTO orders (key, value) VALUES (X'61', X'31')")
