@@ -177,6 +177,7 @@ def check_nothing_lost(log: seglog.Log) -> None:
 
 
 GOOD: dict[str, Any] = {
+    "place": "copy",
     "value": b"v",
     "key": b"k",
     "offset": 0,
@@ -203,6 +204,12 @@ GOOD: dict[str, Any] = {
     "positions": {"orders": {0: 0}},
     "offsets": {"orders": {0: 0}},
 }
+
+
+@pytest.fixture(autouse=True)
+def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ "text" and "n" * 300 are relative paths like others."""
+    monkeypatch.chdir(tmp_path)
 
 
 def test_a_log_takes_every_bad_call(tmp_path: Path) -> None:
@@ -355,10 +362,7 @@ MAKERS = (seglog.Client, seglog.Cleaner, seglog.LogConfig, seglog.Retention)
 
 
 @pytest.mark.parametrize("kind", [*OPENERS, *MAKERS], ids=lambda kind: kind.__qualname__)
-def test_what_makes_or_opens_something_takes_every_bad_call(
-    kind: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)  # "text" and "n" * 300 are paths like others
+def test_what_makes_or_opens_something_takes_every_bad_call(kind: Callable[..., Any], tmp_path: Path) -> None:
     good: dict[str, Any] = {"place": tmp_path / "l", "path": tmp_path / "t", "root": tmp_path / "r", "url": "http://h"}
 
     good.update(partitions=1, logs={})

@@ -15,12 +15,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seglog.errors import CorruptLog, InvalidArgument, InvalidType, LogLocked, NotALog
+from seglog.errors import CorruptLog, InvalidArgument, InvalidType, LogLocked, NotALog, StorageError
 from seglog.format import filename
 from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.log.catalog import read_manifest, write_manifest
 from seglog.storage import LocalStorage, must_sync
-from seglog.storage.local import share_file
+from seglog.storage.local import checked_directory, share_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -169,11 +169,16 @@ class Destination:
         """InvalidType, InvalidArgument for what is no path, or lies within the source (a path)."""
         if not isinstance(place, (str, os.PathLike)) or not os.fspath(place):
             raise InvalidType(f"a backup goes to the path of a directory, not to {place!r}")
-        self.path = Path(os.path.abspath(os.fspath(place)))  # noqa: PTH100 - resolves no links
+        self.path = Path(os.path.abspath(checked_directory(os.fspath(place))))  # noqa: PTH100 - resolves no links
         if f"{self.path.resolve()}/".startswith(f"{Path(source).resolve()}/"):
             raise InvalidArgument(f"{self.path} is, or is within, what is to be copied; choose another directory")
         self._parent = LocalStorage(self.path.parent)
-        there = self.path.is_dir() and any(self.path.iterdir())
+        try:
+            there = self.path.is_dir() and any(self.path.iterdir())
+        except OSError as error:
+            raise StorageError(
+                error.errno, f"a backup cannot be made there: {error.strerror}", str(self.path)
+            ) from error
         self._hidden = None if there else f".{self.path.name}.backup"
 
     def storage(self) -> Storage:

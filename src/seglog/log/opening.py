@@ -44,6 +44,7 @@ from seglog.segment.active import create_segment
 from seglog.segment.recovery import TailRecovery
 from seglog.segment.report import RecoveryEvent, RecoveryReport
 from seglog.storage import LocalStorage, Lock, Storage, must_sync
+from seglog.storage.local import checked_directory
 
 Mode = Literal["a", "r"]
 Expose = Literal["appended", "durable"]
@@ -54,21 +55,10 @@ Home = tuple[str, int]
 def storage_at(place: str | os.PathLike[str] | Storage) -> Storage:
     """Return the storage of a path, or the storage itself."""
     if isinstance(place, (str, os.PathLike)):
-        return LocalStorage(_checked_path(os.fspath(place)))
+        return LocalStorage(checked_directory(os.fspath(place)))
     if hasattr(place, "try_lock"):
         return place
     raise InvalidType(f"a log is opened at a path or a Storage, not {type(place).__name__}")
-
-
-def _checked_path(path: object) -> str:
-    """Return the path; InvalidArgument for what no system call takes: empty, a NUL, a lone surrogate."""
-    try:
-        sound = isinstance(path, str) and b"\0" not in os.fsencode(path)
-    except UnicodeEncodeError:
-        sound = False
-    if not (sound and path and isinstance(path, str)):
-        raise InvalidArgument(f"{path!r} is not the path of a directory")
-    return path
 
 
 def open_log(

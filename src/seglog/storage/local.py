@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 from weakref import WeakSet
 
-from seglog.errors import NotALog, StorageError
+from seglog.errors import InvalidArgument, NotALog, StorageError
 from seglog.storage import mapping
 from seglog.storage.base import Buffer, doomed_name
 from seglog.storage.descriptors import open_file, open_urgently, with_descriptors
@@ -305,6 +305,17 @@ class LocalLock(Uncopied):
 
 
 os.register_at_fork(after_in_child=LocalLock.leave_to_parent)
+
+
+def checked_directory(path: object) -> str:
+    """Return the path; InvalidArgument for what no system call takes: empty, a NUL, a lone surrogate."""
+    try:
+        sound = isinstance(path, str) and b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        sound = False
+    if not (sound and path and isinstance(path, str)):
+        raise InvalidArgument(f"{path!r} is not the path of a directory")
+    return path
 
 
 class LocalStorage:
