@@ -117,7 +117,9 @@ def test_close_syncs(writes: Writes) -> None:
     assert writes.take() == [f"datasync {FIRST}"]
 
 
-def test_recovery_writes_what_it_accepts_again_and_keeps_a_tear_before_it_cuts_it(scene: Any, writes: Writes) -> None:
+def test_recovery_writes_what_it_accepts_again_keeps_a_tear_before_it_cuts_it_and_begins_an_epoch(
+    scene: Any, writes: Writes
+) -> None:
     scene.fill_and_crash([b"one"], [b"two"])
     with scene.file().open("ab") as store:
         store.write(b"torn")
@@ -126,7 +128,7 @@ def test_recovery_writes_what_it_accepts_again_and_keeps_a_tear_before_it_cuts_i
     torn = f"{FIRST}.{position}.torn"
     accept = ["make", "try_lock LOCK", "sync_directory", f"pwrite {FIRST}", f"datasync {FIRST}"]
     keep = [f"create tmp/{torn}", f"pwrite tmp/{torn}", f"datasync tmp/{torn}", f"rename {torn}", "sync_directory"]
-    assert writes.take() == [*accept, *keep, f"truncate {FIRST}", f"datasync {FIRST}"]
+    assert writes.take() == [*accept, *keep, f"truncate {FIRST}", f"datasync {FIRST}", *MANIFEST]
 
 
 def test_a_log_that_was_closed_is_opened_without_a_write_but_the_name_of_its_manifest_is_synced(
