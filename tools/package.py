@@ -100,7 +100,8 @@ class Environment:
     def run(self, *command: str) -> str:
         """Run a command with this environment activated."""
         path = f"{self.place / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        return run([*command], self.work, PATH=path, PYTHONPATH="", VIRTUAL_ENV=str(self.place))
+        java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for short runs
+        return run([*command], self.work, PATH=path, PYTHONPATH="", SPARK_SUBMIT_OPTS=java)
 
     def python(self, program: str) -> str:
         """Run a Python program."""
