@@ -41,7 +41,7 @@ def test_the_demo_checks_its_results_and_writes_a_report(
     assert len(batches) == 1 + len(before)
     assert re.findall(r"aircraft before, (\d+) differ after", told) == ["0"] * len(batches)
     for limit in (*before, LIMIT // 10):
-        assert re.search(rf"{limit:,} records, .* MiB -> [\d,]+ records", told)
+        assert re.search(rf"{limit:,} records, .* [KM]iB -> [\d,]+ records", told)
     with Topic.open(tmp_path / "out" / output.TOPIC, mode="r") as topic:
         assert sum(len(topic.partition(number)) for number in range(topic.partitions)) == LIMIT // 10
     assert len(pq.read_table(tmp_path / "out" / output.AIRCRAFT)) > 1000

@@ -59,7 +59,7 @@ def test_a_sound_topic_is_counted_exactly(spark: SparkSession, tmp_path: Path) -
     draw = random.Random(5)
     model: dict[int, list[tuple[bytes | None, bool, int]]] = {0: [], 1: [], 2: []}
     with Topic.create(tmp_path / "orders", partitions=3, config=SMALL) as topic:
-        for number in range(1500):
+        for number in range(3000):
             key, dead = draw.choice([None, *(b"key %d" % one for one in range(200))]), draw.random() < 0.3
             time = number - draw.choice([0, 0, 0, 50])
             partition, _ = topic.append(None if dead else b"v", key=key, timestamp=time)
