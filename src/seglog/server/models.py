@@ -68,7 +68,7 @@ class Model(BaseModel):
     most_bytes: of the body. pydantic lists all that is wrong, and holds the interpreter while it does.
     """
 
-    most_bytes: ClassVar[int] = 64 * 1024
+    most_bytes: ClassVar[int] = 128 * 1024
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
