@@ -311,9 +311,23 @@ class LockedLog(Log):
             self._close_now()
 
     def _close_now(self) -> None:
-        """Close, unless this thread is still in the middle of a call: the outermost one does it."""
-        if self._reentered():
-            return
+        """Close, unless this thread is still in the middle of a call: the outermost one does it.
+
+        An interrupt, of a second signal say, does not end it: it is raised when the log is closed.
+        """
+        interrupts: list[BaseException] = []
+        while not self._reentered():
+            try:
+                self._close_at_once()
+                break
+            except Exception:
+                raise
+            except BaseException as interrupt:  # noqa: BLE001 - raised below
+                interrupts.append(interrupt)
+        if interrupts:
+            raise interrupts[0]
+
+    def _close_at_once(self) -> None:
         me = get_ident()
         try:
             self._busy.add(me)
@@ -329,13 +343,9 @@ class LockedLog(Log):
         try:
             self._finish_writing(live)
         except SeglogError:
-            raise
-        except BaseException:  # one more interrupt
-            if not self._inherited:
-                live.active.rescue()
-            raise
-        finally:
             self._release(live)
+            raise
+        self._release(live)
 
     def _finish_writing(self, live: LiveSegments) -> None:
         """Put everything that was appended on the disk."""
