@@ -44,6 +44,10 @@ class Cut(bytes):
         return cut
 
 
+HEADER_COST = 32
+"""Bytes that a header counts beside those of its key and value, in limits of size: many empty ones take memory, too."""
+
+
 def value_size(value: bytes | None) -> int:
     """Return the bytes of a value, of the whole one where this is only its beginning; 0 for None."""
     return value.size if isinstance(value, Cut) else len(value or b"")

@@ -9,12 +9,11 @@ from itertools import islice
 from seglog.errors import CorruptLog, CorruptRecord, LogTruncated, OffsetOutOfRange, SeglogError, StorageError
 from seglog.log.history import trace_of, was_cut
 from seglog.log.view import View
-from seglog.record import Record, value_size
+from seglog.record import HEADER_COST, Record, value_size
 
 FIRST_WAIT = 0.0005
 LONGEST_WAIT = 0.02
 POLL_RECORDS = 1024
-HEADER_BYTES = 32  # what a header counts: many empty ones take memory too
 
 
 class Tail:
@@ -87,6 +86,6 @@ class Tail:
 def _up_to(records: Iterator[Record], size: int) -> Iterator[Record]:
     for record in records:
         yield record
-        size -= len(record.key or b"") + value_size(record.value) + HEADER_BYTES * len(record.headers)
+        size -= len(record.key or b"") + value_size(record.value) + HEADER_COST * len(record.headers)
         if size <= 0:
             return

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from seglog.errors import CorruptRecord, InvalidArgument, OffsetOutOfRange
-from seglog.record import Record, checked_offset, value_size
+from seglog.record import HEADER_COST, Record, checked_offset, value_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from seglog.log.view import View
     from seglog.segment.reader import SegmentReader
 
-HEADER_BYTES = 32  # what a header counts beside its bytes: many empty ones take memory too
 LARGE = 1024 * 1024
 """Bytes of a record that is not read only to find that it does not fit behind others."""
 
@@ -111,7 +110,7 @@ def _range(log: Log, start: int, stop: int | None, max_records: int, max_bytes: 
 
 
 def _size(record: Record) -> int:
-    size = len(record.key or b"") + value_size(record.value) + HEADER_BYTES * len(record.headers)
+    size = len(record.key or b"") + value_size(record.value) + HEADER_COST * len(record.headers)
     return size + sum(len(name.encode()) + len(value or b"") for name, value in record.headers)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seglog.log.arrow_columns import chunk_rows
+from seglog.record import HEADER_COST
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +23,7 @@ def rows_within(batch: pa.RecordBatch, limit: int, *, least: int) -> tuple[int, 
 
 
 def row_bytes(batch: pa.RecordBatch) -> Array:
-    """int64 per row of a batch with a log's columns: bytes of key, value and headers."""
+    """int64 per row of a batch with a log's columns: bytes of key, value and headers, as limits count them."""
     sizes = _lengths(batch.column("key"), "key") + _lengths(batch.column("value"), "value")
     headers = batch.column("headers")
     offsets = headers.offsets.to_numpy()
@@ -30,7 +31,7 @@ def row_bytes(batch: pa.RecordBatch) -> Array:
         pairs = headers.values
         each = _lengths(pairs.field("key"), "headers") + _lengths(pairs.field("value"), "headers")
         ends = np.concatenate([[0], np.cumsum(each)])
-        sizes += ends[offsets[1:]] - ends[offsets[:-1]]
+        sizes += ends[offsets[1:]] - ends[offsets[:-1]] + HEADER_COST * np.diff(offsets)
     return sizes
 
 
