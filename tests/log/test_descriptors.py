@@ -3,8 +3,12 @@
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +19,7 @@ from seglog.storage.local import LocalFile, LocalStorage
 
 FEW = """
 import errno, json, os, resource, sys
-resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+resource.setrlimit(resource.RLIMIT_NOFILE, (128, 480))
 import seglog
 root = sys.argv[1]
 """
@@ -57,6 +61,42 @@ log.close()
 """
 
 
+OTHERS_HOLD_ON = """
+from seglog.storage import MemoryStorage
+with seglog.open(root) as log:
+    log.append(b"kept")
+others = [seglog.open(MemoryStorage()) for _ in range(40)]
+local = [seglog.open(f"{root}-{number}") for number in range(32)]
+pid = os.fork()
+if not pid:  # what it has inherited closes no files here
+    with seglog.open(root) as log:
+        assert log.read(0).value == b"kept"
+        log.append(b"by the child")
+    os._exit(0)
+print(os.waitpid(pid, 0)[1])
+with seglog.open(root) as log:
+    print([record.value for record in log.scan()])
+"""
+
+GONE_ONES = """
+resource.setrlimit(resource.RLIMIT_NOFILE, (480, 480))
+closed = []
+for number in range(100):
+    closed.append(seglog.open(f"{root}/{number}"))
+    closed[-1].close()
+idle = [seglog.open(f"{root}/idle-{number}") for number in range(10)]
+filler = []
+try:
+    while True:
+        filler.append(os.open(os.devnull, os.O_RDONLY))
+except OSError:
+    pass
+from seglog.storage import LocalStorage
+LocalStorage(root).create("new")
+print("created")
+"""
+
+
 def run(script: str, root: Path) -> str:
     done = subprocess.run(
         [sys.executable, "-c", FEW + script, str(root)], capture_output=True, text=True, timeout=120, check=False
@@ -94,6 +134,66 @@ def test_a_log_whose_files_were_closed_goes_on_where_it_was(tmp_path: Path) -> N
         log.sync()
         assert [record.value for record in log.scan()] == [b"first", b"second"]
     assert seglog.verify(tmp_path / "log").ok
+
+
+def test_a_log_is_read_where_all_others_keep_their_files_open(tmp_path: Path) -> None:
+    assert run(OTHERS_HOLD_ON, tmp_path / "log") == "0\n[b'kept', b'by the child']\n"
+
+
+def test_logs_that_were_closed_do_not_hide_idle_ones_from_who_needs_a_descriptor(tmp_path: Path) -> None:
+    assert run(GONE_ONES, tmp_path / "logs") == "created\n"
+
+
+@pytest.mark.parametrize("call", ["pread", "size", "map"])
+def test_a_read_whose_file_was_closed_and_opened_meanwhile_is_made_again(tmp_path: Path, call: str) -> None:
+    file = LocalStorage(tmp_path).create("file")
+    file.pwrite(b"ours", 0)
+    stale, pipe, turns = file.descriptor, os.pipe(), [None]
+
+    def raced(real: Callable[..., object], *args: object) -> object:
+        """Between taking the number and using it: another thread suspends the file and opens it again."""
+        if turns:
+            turns.pop()
+            file.suspend(lambda: None)
+            os.dup2(pipe[0], stale)  # the number is a pipe's, then again this file's
+            try:
+                return real(*args)
+            finally:
+                os.close(stale)
+                assert file.size() == 4
+                assert file.descriptor == stale
+        return real(*args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("pread", "fstat"):
+            patch.setattr(os, name, partial(raced, getattr(os, name)))
+        found = {"pread": lambda: file.pread(4, 0), "size": file.size, "map": lambda: bytes(file.map())}[call]()
+    assert found == (4 if call == "size" else b"ours")
+    for descriptor in pipe:
+        os.close(descriptor)
+
+
+def test_a_file_is_opened_again_in_a_child_although_a_thread_of_the_parent_was_at_it(tmp_path: Path) -> None:
+    file = LocalStorage(tmp_path).create("file")
+    file.pwrite(b"ours", 0)
+    file.suspend(lambda: None)
+    holding, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with LocalFile._installing:
+            holding.set()
+            done.wait(30)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    holding.wait(30)
+    pid = os.fork()
+    if not pid:
+        signal.alarm(10)
+        os._exit(0 if file.pread(4, 0) == b"ours" else 1)
+    done.set()
+    thread.join()
+    assert os.waitpid(pid, 0)[1] == 0
 
 
 def test_a_file_that_another_one_replaced_is_not_opened_again(tmp_path: Path) -> None:

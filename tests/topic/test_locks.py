@@ -1,5 +1,6 @@
 """Who may write at the same time: a log by itself, all of a topic, all of a directory of topics."""
 
+import gc
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -81,3 +82,51 @@ def test_a_directory_stays_locked_until_its_last_log_is_closed(shop: Path) -> No
         seglog.open(shop / "orders" / "0")
     topic.close()
     seglog.open(shop / "orders" / "0").close()
+
+
+def test_a_topic_or_a_partition_behind_a_symbolic_link_has_one_writer_at_a_time(shop: Path, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    (shop / "orders").rename(disk / "orders")
+    (shop / "orders").symlink_to(disk / "orders")
+    (shop / "users" / "1").rename(disk / "1")
+    (shop / "users" / "1").symlink_to(disk / "1")
+    with seglog.Broker(shop) as broker:
+        broker.topic("orders").append(b"w", partition=0)
+        broker.topic("users").append(b"w", partition=1)
+        broker.sync()
+        for opening in (lambda: Topic.open(disk / "orders"), lambda: seglog.open(disk / "1")):
+            with pytest.raises(seglog.LogLocked), opening():
+                pass
+    with Topic.open(disk / "orders"), seglog.open(disk / "1"), seglog.Broker(shop) as broker:
+        for name in ("orders", "users"):
+            with pytest.raises(seglog.LogLocked):
+                broker.topic(name)
+
+
+def test_a_writer_whose_lock_file_was_removed_acknowledges_nothing_more(shop: Path) -> None:
+    broker = seglog.Broker(shop)
+    topic = broker.topic("orders")
+    topic.append(b"w", partition=0)
+    topic.sync()
+    (shop / ".seglog.lock").unlink()
+    topic.append(b"x", partition=0)
+    with pytest.raises(seglog.LogPoisoned, match="or the lock, was removed"):
+        topic.sync()
+    with pytest.raises(seglog.LogPoisoned):
+        topic.append(b"never", partition=0)
+    with pytest.raises(seglog.LogPoisoned):
+        broker.close()
+    with Topic.open(shop / "orders"):
+        pass
+
+
+def test_a_topic_that_was_dropped_without_close_is_free_again(shop: Path) -> None:
+    gc.disable()
+    try:
+        topic = Topic.open(shop / "orders")
+        del topic
+        with Topic.open(shop / "orders") as again:
+            assert again.append(b"w", partition=0) == (0, 1)
+    finally:
+        gc.enable()

@@ -16,6 +16,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, ClassVar, Concatenate, NoReturn, ParamSpec, TypeVar, cast
 from weakref import WeakSet
@@ -89,7 +90,8 @@ class LockedLog(Log):
         self._segment_bytes = live.segment_bytes
         LockedLog._open_writers.add(self)
         self._holds_files = False
-        self._note_files()
+        if live.active.suspendable:
+            self._note_files()
         interval = live.config.flush_interval
         self._interval_sync = IntervalSync(float(interval), self._sync_quietly) if interval else None  # type: ignore[arg-type] # settled to float
 
@@ -229,11 +231,14 @@ class LockedLog(Log):
         finally:
             self._mutex.release()
             if self._closing:
-                self._close_now()
+                with suppress(SeglogError):  # not the business of the log that needs the descriptors
+                    self._close_now()
 
     def _suspend_active(self) -> bool:
+        self._holds_files = False  # first: a reader may open them again at once, and notes it
         suspended = self._live.active.suspend(self._note_files)
-        self._holds_files = not suspended
+        if not suspended:
+            self._holds_files = True
         return suspended
 
     # --- durability ---------------------------------------------------------------------------------------------

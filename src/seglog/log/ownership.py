@@ -31,9 +31,9 @@ class Ownership:
         self._identity: object = None
 
     def check(self) -> None:
-        """Raise LogPoisoned if the directory was removed, moved or replaced. One stat call."""
+        """Raise LogPoisoned if the directory or its lock was removed, moved or replaced. One or two stat calls."""
         if not self._lock.is_current():
-            raise self._lost("its directory was removed, moved or replaced while it was open for writing")
+            raise self._lost("its directory, or the lock, was removed, moved or replaced while it was open for writing")
 
     def check_manifest(self, current: Manifest, read: Callable[[], Manifest | None]) -> None:
         """Also raise LogPoisoned if MANIFEST is neither the one that was installed last nor a copy of it.

@@ -5,9 +5,12 @@
                     open for writing, shared by a process that has a part of them
 
 So a process with thousands of logs in one directory needs one descriptor for their locks. It does not hold the LOCK of
-each log; it checks once that no other process does. A process that opens a part takes the part's own lock first, then
-the locks of the directories around it (shared). A process that opens the whole takes the directory's lock first and
-then checks the parts. So if two processes open at the same time, at least one of them notices the other.
+each log; it checks once that no other process does. Only of a part that is a symbolic link it holds the lock as well: a
+process that opens the target by another path does not see the lock of the directory around the link.
+
+A process that opens a part takes the part's own lock first, then the locks of the directories around it (shared). A
+process that opens the whole takes the directory's lock first and then checks the parts. So if two processes open at the
+same time, at least one of them notices the other.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from collections.abc import Iterator
 
 from seglog.errors import StorageError
 from seglog.format.filename import LOCK, TREE_LOCK
-from seglog.storage import Lock, Storage, enclosing, lock_around
+from seglog.storage import Lock, Storage, enclosing, link_target, lock_around
 from seglog.uncopied import Uncopied
 
 _AROUND = 2  # a log is in a topic, which is in a broker's directory
@@ -59,26 +62,33 @@ class TreeLock(Uncopied):
 
     def __init__(self, lock: Lock) -> None:
         self._lock = lock
-        self._shares: set[Share] = set()  # its methods are atomic: a forked child, or a signal handler, may come in
+        self._shares: set[object] = set()  # its methods are atomic: a forked child, or a signal handler, may come in
 
     def share(self, storage: Storage, name: str) -> Share:
         """Return one more hold on the lock, for the log or the directory whose own lock has this name."""
         share = Share(self, storage, name)
-        self._shares.add(share)
+        self._shares.add(share.token)
         return share
 
-    def end(self, share: Share) -> None:
+    def is_current(self) -> bool:
+        """Whether the locked file is still the one at its path, so that no other process can hold this lock."""
+        return self._lock.tree.is_current() if isinstance(self._lock, Share) else self._lock.is_current()
+
+    def end(self, token: object) -> None:
         """End one hold."""
-        self._shares.discard(share)
+        self._shares.discard(token)
         if not self._shares:
             self._lock.release()
 
 
 class Share(Uncopied):
-    """One hold on a `TreeLock`, in place of a lock that is held alone."""
+    """One hold on a `TreeLock`, in place of a lock that is held alone. token: what the tree knows it by; the tree does
+    not refer to it, so that it ends with the log that has it.
+    """
 
     def __init__(self, tree: TreeLock, storage: Storage, name: str) -> None:
         self.tree = tree
+        self.token = object()
         self._storage = storage
         self._name = name
         self._identity = storage.identity(name)
@@ -87,12 +97,15 @@ class Share(Uncopied):
         """Leave the file as it is: another process reads it only where this one does not hold it by a share."""
 
     def is_current(self) -> bool:
-        """Whether the file of the log's own lock is still the one that was there when this hold began."""
-        return self._storage.identity(self._name) == self._identity
+        """Whether the tree's lock, and the file of the log's own lock, are still those of when this hold began."""
+        return self._storage.identity(self._name) == self._identity and self.tree.is_current()
 
     def release(self) -> None:
         """End this hold; a second call does nothing."""
-        self.tree.end(self)
+        self.tree.end(self.token)
+
+    def __del__(self) -> None:
+        self.release()
 
 
 def try_lock_log(storage: Storage) -> Lock | None:
@@ -111,8 +124,10 @@ def try_lock_tree(storage: Storage) -> Share | None:
 
 def _try_lock(storage: Storage, name: str) -> Lock | None:
     around = lock_around(storage)
-    if isinstance(around, TreeLock):
+    target = link_target(storage)
+    if isinstance(around, TreeLock) and target is None:
         return around.share(storage, name) if _is_free(storage, name) else None
+    storage = target or storage
     locks = Locks(storage.path)
     try:
         held = _add_around(locks, storage) and _add(locks, storage, name, shared=False)

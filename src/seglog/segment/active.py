@@ -435,6 +435,11 @@ class ActiveSegment:
             self._lost = error
             raise
 
+    @property
+    def suspendable(self) -> bool:
+        """Whether the files have descriptors that can be given back."""
+        return isinstance(self._store, SuspendableFile) and isinstance(self._index, SuspendableFile)
+
     def suspend(self, reopened: Callable[[], None]) -> bool:
         """Sync the store and close both files until they are needed; `reopened` is called then.
 

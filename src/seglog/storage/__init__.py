@@ -3,7 +3,7 @@
 from seglog.storage.base import File, Lock, Storage, SuspendableFile, is_directory, is_doomed, must_sync
 from seglog.storage.local import LocalStorage
 from seglog.storage.memory import MemoryStorage
-from seglog.storage.subdirectory import Subdirectory, enclosing, lock_around
+from seglog.storage.subdirectory import Subdirectory, enclosing, link_target, lock_around
 
 __all__ = [
     "File",
@@ -16,6 +16,7 @@ __all__ = [
     "enclosing",
     "is_directory",
     "is_doomed",
+    "link_target",
     "lock_around",
     "must_sync",
 ]

@@ -49,14 +49,14 @@ class Holders:
         return 1 << 20 if soft == resource.RLIM_INFINITY else max(soft // self._part, 1)
 
     def add(self, suspend: Suspend) -> None:
-        """Note that a holder has opened its files; if too many have, the first ones close theirs.
+        """Note that a holder has opened its files; if too many have, the first ones close theirs, but never this one.
 
         suspend: a bound method; a holder that no longer exists is forgotten.
         """
-        self._opened.append(WeakMethod(suspend))
-        excess = len(self._opened) - self.most
+        excess = len(self._opened) + 1 - self.most
         if excess > 0:
             self.suspend(excess)
+        self._opened.append(WeakMethod(suspend))
 
     def suspend(self, count: int) -> bool:
         """Make up to `count` holders close their files, the first ones first; return whether any did."""
@@ -81,13 +81,16 @@ OPEN_SEGMENTS = Holders(part=8)  # two a segment: a quarter
 
 
 def with_descriptors(call: Callable[[str], T], path: str) -> T:
-    """Return `call(path)`; where no descriptor is left, make other logs close theirs, and try again."""
-    try:
-        return call(path)
-    except OSError as error:
-        if error.errno not in TOO_MANY or not OPEN_LOGS.suspend(SUSPENDED_AT_ONCE):
-            raise
-    return call(path)
+    """Return `call(path)`; where no descriptor is left, make other logs close theirs, and try again.
+
+    More than once if need be: holders that are gone or closed by now have nothing to give.
+    """
+    while True:
+        try:
+            return call(path)
+        except OSError as error:
+            if error.errno not in TOO_MANY or not OPEN_LOGS.suspend(SUSPENDED_AT_ONCE):
+                raise
 
 
 def open_file(path: str, flags: int) -> int:
@@ -100,7 +103,7 @@ class _Reserve:
 
     def __init__(self) -> None:
         self._descriptors: list[int] = []
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()  # a signal handler may come in
 
     def fill(self) -> None:
         """Take what is missing, as far as there is any."""
@@ -119,7 +122,7 @@ class _Reserve:
 
     def renew_guard(self) -> None:
         """In a forked child: another thread of the parent may have held the guard."""
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()
 
 
 _RESERVE = _Reserve()

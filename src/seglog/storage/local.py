@@ -85,9 +85,6 @@ def _let_go(descriptor: int) -> None:
         os.close(descriptor)
 
 
-_RESUMING = threading.RLock()  # a suspended file is reopened by one thread
-
-
 class LocalFile(Uncopied):
     """One file descriptor: `descriptor`, -1 once the file is closed and while it is suspended.
 
@@ -96,6 +93,8 @@ class LocalFile(Uncopied):
     """
 
     __slots__ = ("_identity", "_reopened", "_suspensions", "descriptor", "path")
+
+    _installing: ClassVar[threading.RLock] = threading.RLock()  # a signal handler may come in
 
     def __init__(self, descriptor: int, path: str) -> None:
         self.descriptor = descriptor
@@ -121,24 +120,41 @@ class LocalFile(Uncopied):
             status = os.fstat(self.descriptor)
         if status.st_nlink:
             self._identity, self._reopened = (status.st_dev, status.st_ino), reopened
+            descriptor, self.descriptor = self.descriptor, -1  # first: who still got it has counted one less
             self._suspensions += 1
-            descriptor, self.descriptor = self.descriptor, -1
             _let_go(descriptor)
 
-    def _resumed(self, used: int, error: OSError) -> bool:
-        """Whether a call by the descriptor `used` failed because the file was suspended, and it is open again now.
+    def _resumed(self, suspensions: int, used: int) -> bool:
+        """Whether a call may have failed because the file was suspended, and it is open again now.
 
+        suspensions, used: how many there were, and the descriptor, when the call began. Whatever error it got: the
+        number may be another file's meanwhile, or a socket's, or again this one's.
         StorageError where its name now leads to another file (ESTALE), to none, or where it cannot be opened.
         """
-        if error.errno != errno.EBADF or self._identity is None:
+        identity = self._identity
+        if identity is None or (used >= 0 and suspensions == self._suspensions):
             return False
-        with _RESUMING:
-            if self.descriptor >= 0:
-                return self.descriptor != used
-            self.descriptor = self._reopen(self._identity)
-        if self._reopened is not None:
-            self._reopened()
+        if self.descriptor < 0:
+            self._install(self._reopen(identity))
         return True
+
+    def _install(self, descriptor: int) -> None:
+        """Take a new descriptor, unless another thread was faster. No lock is held while it is opened: other logs may
+        sync and close their files for it.
+        """
+        with LocalFile._installing:
+            is_first = self.descriptor < 0 and self._identity is not None
+            if is_first:
+                self.descriptor = descriptor
+        if not is_first:
+            _let_go(descriptor)
+        elif self._reopened is not None:
+            self._reopened()
+
+    @classmethod
+    def renew_guard(cls) -> None:
+        """In a forked child: another thread of the parent may have held the lock."""
+        cls._installing = threading.RLock()
 
     def _reopen(self, identity: tuple[int, int]) -> int:
         with _naming(self.path):
@@ -157,7 +173,7 @@ class LocalFile(Uncopied):
         try:
             size = os.fstat(descriptor).st_size  # a reader asks this before every read
         except OSError as error:
-            if self._resumed(descriptor, error):
+            if self._resumed(suspensions, descriptor):
                 return self.size()
             raise _refused(error, self.path) from error
         return size if suspensions == self._suspensions else self.size()
@@ -170,7 +186,7 @@ class LocalFile(Uncopied):
             if len(data) != length and data:
                 data += _pread_rest(descriptor, length - len(data), position + len(data))
         except OSError as error:
-            if self._resumed(descriptor, error):
+            if self._resumed(suspensions, descriptor):
                 return self.pread(length, position)
             raise _refused(error, self.path) from error
         return data if suspensions == self._suspensions else self.pread(length, position)
@@ -181,10 +197,12 @@ class LocalFile(Uncopied):
         if size <= _COPIED_BYTES:
             return memoryview(self.pread(size, 0))
         descriptor = self.descriptor
+        if descriptor < 0:  # Python would map memory of no file
+            return self.map()
         try:
             mapped = mapping.map_file(descriptor, size)
         except (OSError, ValueError) as error:  # ValueError: the number of an empty file
-            if descriptor < 0 or suspensions != self._suspensions:
+            if suspensions != self._suspensions:
                 return self.map()
             if isinstance(error, OSError):
                 raise _refused(error, self.path) from error
@@ -195,35 +213,35 @@ class LocalFile(Uncopied):
 
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of `data` or raise."""
-        descriptor = self.descriptor
+        suspensions, descriptor = self._suspensions, self.descriptor
         try:
             written = os.pwrite(descriptor, data, position)
             if written != len(data):
                 _pwrite_rest(descriptor, data, written, position)
         except OSError as error:
-            if self._resumed(descriptor, error):
+            if self._resumed(suspensions, descriptor):
                 return self.pwrite(data, position)
             raise _refused(error, self.path) from error
 
     def pwritev(self, parts: Sequence[Buffer], position: int) -> None:
         """Write the parts end to end or raise."""
-        total, descriptor = sum(len(part) for part in parts), self.descriptor
+        total, suspensions, descriptor = sum(len(part) for part in parts), self._suspensions, self.descriptor
         try:
             written = os.pwritev(descriptor, parts, position) if len(parts) <= _PARTS_MAX else 0
             if written != total:
                 _pwrite_rest(descriptor, b"".join(parts), written, position)
         except OSError as error:
-            if self._resumed(descriptor, error):
+            if self._resumed(suspensions, descriptor):
                 return self.pwritev(parts, position)
             raise _refused(error, self.path) from error
 
     def truncate(self, size: int) -> None:
         """Cut or extend to `size` bytes."""
-        descriptor = self.descriptor
+        suspensions, descriptor = self._suspensions, self.descriptor
         try:
             os.ftruncate(descriptor, size)
         except OSError as error:
-            if self._resumed(descriptor, error):
+            if self._resumed(suspensions, descriptor):
                 return self.truncate(size)
             raise _refused(error, self.path) from error
 
@@ -245,6 +263,9 @@ class LocalFile(Uncopied):
 
     def __del__(self) -> None:
         self.close()
+
+
+os.register_at_fork(after_in_child=LocalFile.renew_guard)
 
 
 def _pread_rest(descriptor: int, length: int, position: int) -> bytes:

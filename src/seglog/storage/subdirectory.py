@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from seglog.storage.base import File, Lock, Storage, doomed_name
@@ -24,6 +25,11 @@ class Subdirectory:
 
     def _at(self, name: str) -> str:
         return f"{self._directory}/{name}" if name else self._directory
+
+    @property
+    def is_link(self) -> bool:
+        """Whether it is a symbolic link of the file system."""
+        return isinstance(self._outer, LocalStorage) and os.path.islink(self.path)  # noqa: PTH114 - a string
 
     @property
     def enclosing(self) -> Storage:
@@ -111,6 +117,13 @@ def enclosing(storage: Storage) -> Storage | None:
     if isinstance(storage, Subdirectory):
         return storage.enclosing
     return storage.enclosing if isinstance(storage, LocalStorage) else None
+
+
+def link_target(storage: Storage) -> Storage | None:
+    """Return the storage of what a subdirectory leads to if it is a symbolic link, else None."""
+    if not (isinstance(storage, Subdirectory) and storage.is_link):
+        return None
+    return LocalStorage(os.path.realpath(storage.path))
 
 
 def lock_around(storage: Storage) -> object:
