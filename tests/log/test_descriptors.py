@@ -209,6 +209,40 @@ def test_a_file_that_another_one_replaced_is_not_opened_again(tmp_path: Path) ->
     assert (tmp_path / "file").read_bytes() == b"theirs"
 
 
+def test_a_new_file_that_got_the_inode_of_a_removed_one_is_not_taken_for_it(tmp_path: Path) -> None:
+    file = LocalStorage(tmp_path).create("file")
+    file.pwrite(b"our header", 0)
+    file.suspend(lambda: None)
+    (tmp_path / "file").write_bytes(b"another header")  # the inode stays
+    with pytest.raises(seglog.StorageError) as refused:
+        file.pwrite(b"more", 4)
+    assert refused.value.errno == errno.ESTALE
+    assert (tmp_path / "file").read_bytes() == b"another header"
+
+
+def test_a_reader_of_a_topic_that_is_deleted_goes_on_although_its_files_were_closed(tmp_path: Path) -> None:
+    with seglog.Broker(tmp_path / "shop") as broker:
+        log = broker.create_topic("orders").partition(0)
+        for number in range(1000):
+            log.append(b"%0500d" % number)
+        records = log.scan()
+        next(records)
+        assert log._suspend_files()  # type: ignore[attr-defined]
+        broker.delete_topic("orders")
+        assert sum(1 for _ in records) == 999
+
+
+def test_a_reader_of_a_log_that_is_removed_goes_on_although_its_files_were_closed(tmp_path: Path) -> None:
+    log = seglog.open(tmp_path / "log")
+    for number in range(1000):
+        log.append(b"%0500d" % number)
+    records = log.scan()
+    next(records)
+    assert log._suspend_files()  # type: ignore[attr-defined]
+    log.remove()
+    assert sum(1 for _ in records) == 999
+
+
 def test_a_read_that_raced_with_another_file_of_the_same_number_is_made_again(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
     ours, theirs = storage.create("ours"), storage.create("theirs")
@@ -225,7 +259,7 @@ def test_a_read_that_raced_with_another_file_of_the_same_number_is_made_again(tm
     real = os.pread
 
     def pread(descriptor: int, length: int, position: int) -> bytes:
-        if descriptor == number and not raced.suspended and raced._suspensions == 0:
+        if (descriptor, length) == (number, 4) and raced._suspensions == 0:
             raced.suspend(lambda: None)
             os.dup2(theirs.descriptor, number)
         return real(descriptor, length, position)

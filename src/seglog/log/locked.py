@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, ClassVar, Concatenate, NoReturn, ParamSpec, Ty
 from weakref import WeakSet
 
 from seglog.clock import Clock
-from seglog.errors import LogClosed, LogPoisoned, LogReadOnly, ReentrantCall, SeglogError
+from seglog.errors import LogClosed, LogPoisoned, LogReadOnly, ReentrantCall, SeglogError, StorageError
 from seglog.log.durability import IntervalSync
 from seglog.log.info import SegmentInfo
 from seglog.log.live import LiveSegments
@@ -90,6 +90,7 @@ class LockedLog(Log):
         self._segment_bytes = live.segment_bytes
         LockedLog._open_writers.add(self)
         self._holds_files = False
+        self._keeps_files = False
         if live.active.suspendable:
             self._note_files()
         interval = live.config.flush_interval
@@ -222,7 +223,7 @@ class LockedLog(Log):
 
     def _suspend_files(self) -> bool:
         """Close the active segment's files until they are needed; False where the log is at work."""
-        if self._reentered() or not self._mutex.acquire(blocking=False):
+        if self._keeps_files or self._reentered() or not self._mutex.acquire(blocking=False):
             return False
         try:
             return self._closed or self._change(self._suspend_active)
@@ -240,6 +241,14 @@ class LockedLog(Log):
         if not suspended:
             self._holds_files = True
         return suspended
+
+    @change
+    def _keep_files(self) -> None:
+        self._keep_files_open()
+
+    def _keep_files_open(self) -> None:
+        self._keeps_files = True
+        self._live.active.reopen()
 
     # --- durability ---------------------------------------------------------------------------------------------
 
@@ -389,6 +398,8 @@ class LockedLog(Log):
     @change
     def _refuse_all(self, why: str) -> None:
         self._live.catalog.ownership.check()
+        with suppress(StorageError):
+            self._keep_files_open()
         path = self.path
         self._refusal = lambda: LogClosed(f"{path}: {why}")
 

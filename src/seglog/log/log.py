@@ -266,6 +266,9 @@ class Log(ReadableLog):
         """Set damage aside (quarantine) and go on with all that is readable."""
         self._refuse("repair")
 
+    def _keep_files(self) -> None:
+        """Keep all files open from now on: the directory is about to be moved or removed, and readers go on."""
+
     def remove(self) -> None:
         """Close the log and remove its directory with all that is in it."""
         self._refuse("remove")

@@ -462,6 +462,11 @@ class ActiveSegment:
             self._syncing.release()
         return True
 
+    def reopen(self) -> None:
+        """Open the files again that `suspend` closed."""
+        for file in (self._store, self._index):
+            file.size()
+
     def mark_durable(self, next_offset: int) -> None:
         """Note in the index that the records before `next_offset` are on the medium; unsynced itself."""
         try:

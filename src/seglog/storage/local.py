@@ -21,6 +21,7 @@ from seglog.storage.descriptors import open_file, open_urgently, with_descriptor
 from seglog.uncopied import Uncopied
 
 _PARTS_MAX = 512  # below IOV_MAX everywhere
+_HEADER_BYTES = 64
 _COPIED_BYTES = 256 * 1024
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS alone has it
 _NO_FULL_SYNC = (errno.ENOTSUP, errno.ENOTTY, errno.EINVAL)  # what a file system answers that does not know it
@@ -85,6 +86,18 @@ def _let_go(descriptor: int) -> None:
         os.close(descriptor)
 
 
+_Identity = tuple[int, int, bytes]
+"""Device, inode and first bytes of a file. The inode alone may be a new file's once the old one was removed; the files
+that are suspended begin with a header, which contains the salt of their segment.
+"""
+
+
+def _identity_of(descriptor: int, path: str) -> _Identity:
+    with _naming(path):
+        status = os.fstat(descriptor)
+        return status.st_dev, status.st_ino, os.pread(descriptor, _HEADER_BYTES, 0)
+
+
 class LocalFile(Uncopied):
     """One file descriptor: `descriptor`, -1 once the file is closed and while it is suspended.
 
@@ -100,7 +113,7 @@ class LocalFile(Uncopied):
         self.descriptor = descriptor
         self.path = path
         self._suspensions = 0
-        self._identity: tuple[int, int] | None = None  # of a file that was suspended: device and inode
+        self._identity: _Identity | None = None  # of a file that was suspended
         self._reopened: Callable[[], None] | None = None
 
     # --- suspending ---------------------------------------------------------------------------------------------
@@ -119,7 +132,7 @@ class LocalFile(Uncopied):
         with _naming(self.path):
             status = os.fstat(self.descriptor)
         if status.st_nlink:
-            self._identity, self._reopened = (status.st_dev, status.st_ino), reopened
+            self._identity, self._reopened = _identity_of(self.descriptor, self.path), reopened
             descriptor, self.descriptor = self.descriptor, -1  # first: who still got it has counted one less
             self._suspensions += 1
             _let_go(descriptor)
@@ -156,11 +169,15 @@ class LocalFile(Uncopied):
         """In a forked child: another thread of the parent may have held the lock."""
         cls._installing = threading.RLock()
 
-    def _reopen(self, identity: tuple[int, int]) -> int:
+    def _reopen(self, identity: _Identity) -> int:
         with _naming(self.path):
             descriptor = open_urgently(self.path, os.O_RDWR)
-            status = os.fstat(descriptor)
-        if (status.st_dev, status.st_ino) != identity:
+        try:
+            is_same = _identity_of(descriptor, self.path) == identity
+        except StorageError:
+            _let_go(descriptor)
+            raise
+        if not is_same:
             _let_go(descriptor)
             raise StorageError(errno.ESTALE, "another file has taken the place of this one", self.path)
         return descriptor

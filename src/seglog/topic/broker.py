@@ -232,7 +232,7 @@ class Broker(Inheritable, Uncopied):
                     topic.close()
 
     def _sync_before_the_end(self, name: str) -> None:
-        """Sync a topic that is to be deleted: a reader that has begun gets all that it began with.
+        """Sync a topic that is to be deleted, keep its files open: a reader that has begun gets all that it began with.
 
         Once the directory has moved, the partitions stop for good, and reads of them end at their durable offsets.
         """
@@ -240,6 +240,8 @@ class Broker(Inheritable, Uncopied):
         if topic is not None and not topic.closed:
             with suppress(SeglogError):
                 topic.sync()
+            with suppress(SeglogError):
+                topic._keep_files()
 
     def _at(self, name: str) -> Subdirectory:
         """Return the directory of a topic."""

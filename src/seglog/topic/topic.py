@@ -324,6 +324,11 @@ class Topic(Uncopied):
         for log in self._logs:
             log.sync()
 
+    def _keep_files(self) -> None:
+        """Keep the files of every partition open; see `Log._keep_files`."""
+        for log in self._logs:
+            log._keep_files()
+
     def close(self) -> None:
         """Close every partition (each syncs); all are closed even if one fails. Closing twice is harmless."""
         self.closed = True
