@@ -100,6 +100,38 @@ def test_a_stream_that_fails_after_several_segments_leaves_nothing(
     assert log.next_offset == 11 and log.verify().ok
 
 
+@pytest.mark.parametrize("make", [Stream, lambda reader: reader], ids=["interface", "reader"])
+@pytest.mark.parametrize("before", [0, 1, 30])
+def test_a_stream_whose_columns_change_is_refused_and_leaves_nothing(
+    log: seglog.Log, monkeypatch: pytest.MonkeyPatch, make: Any, before: int
+) -> None:
+    monkeypatch.setattr(arrow_stream, "PIECE_BYTES", 1000)
+    batches = [*(batch(0, value=b"v" * 1000) for _ in range(before)), pa.record_batch([[b"v"]], names=["value"])]
+    with pytest.raises(seglog.InvalidArgument, match="stream of record batches failed"):
+        log.append_batch(make(reader_of(iter(batches))))
+    assert log.next_offset == 0 and log.append(b"next") == 0
+
+
+@pytest.mark.parametrize("make", [Stream, lambda reader: reader], ids=["interface", "reader"])
+def test_a_log_that_is_closed_while_it_takes_a_stream_without_end_closes_and_keeps_nothing_of_it(
+    log: seglog.Log, monkeypatch: pytest.MonkeyPatch, make: Any
+) -> None:
+    monkeypatch.setattr(arrow_stream, "PIECE_BYTES", 1000)
+    log.append_batch(batch(0))
+
+    def endless() -> Iterator[pa.RecordBatch]:
+        for number in range(10_000):
+            if number == 300:
+                log.close()  # as a signal handler does
+            assert number < 302
+            yield batch(10 * number, value=b"v" * 100)
+
+    with pytest.raises(seglog.LogClosed, match="nothing was stored"):
+        log.append_batch(make(reader_of(endless())))
+    with seglog.open(log.path) as again:
+        assert again.next_offset == 10 and again.verify().ok
+
+
 def test_what_is_no_table_is_refused_with_what_would_do(log: seglog.Log) -> None:
     with pytest.raises(seglog.InvalidType, match=r"__arrow_c_stream__.*this is a list"):
         log.append_batch([{"value": b"v"}])

@@ -121,3 +121,32 @@ def test_a_child_that_closes_a_reader_leaves_the_lease_to_its_parent_and_takes_i
 
 def test_a_child_forked_in_the_middle_of_a_batch_waits_for_no_thread_of_its_parent(path: Path, script: Any) -> None:
     assert script(START + WITHIN_A_BATCH, path, "a") == "7\nTrue\n"
+
+
+WITHIN_A_STREAM = """
+import os, sys
+import pyarrow
+import seglog
+from seglog.log import arrow_stream
+arrow_stream.PIECE_BYTES = 1000
+writer, children, rows = seglog.open(sys.argv[1], seglog.LogConfig(segment_bytes=100_000)), [], 0
+batch = pyarrow.record_batch([[b"v" * 100] * 10], names=["value"])
+def stream():
+    for number in range(300):
+        if number == 200:
+            children.append(os.fork())
+        yield batch
+try:
+    rows = len(writer.append_batch(pyarrow.RecordBatchReader.from_batches(batch.schema, stream())))
+except seglog.LogReadOnly as error:
+    os._exit(7 if "inherited through fork" in str(error) else 1)
+if not children[0]:
+    os._exit(2)
+print(os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]), rows)
+writer.close()
+print(seglog.verify(sys.argv[1]).ok)
+"""
+
+
+def test_a_child_forked_by_the_stream_of_a_batch_stops_and_its_parent_goes_on(path: Path, script: Any) -> None:
+    assert script(WITHIN_A_STREAM, path) == "7 3000\nTrue\n"

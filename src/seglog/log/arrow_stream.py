@@ -68,11 +68,19 @@ def _gathered(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
 def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     while True:
         try:
-            yield reader.read_next_batch()
+            batch = reader.read_next_batch()
         except StopIteration:
             return
         except (pa.ArrowException, OSError) as error:
             raise InvalidArgument(f"the stream of record batches failed: {error}") from error
+        if not batch.schema.equals(reader.schema):  # a reader over a Python generator does not check it
+            found, wanted = (
+                ", ".join(f"{field.name}: {field.type}" for field in schema) for schema in (batch.schema, reader.schema)
+            )
+            raise InvalidArgument(
+                f"the stream of record batches failed: a batch has ({found}), its schema is ({wanted})"
+            )
+        yield batch
 
 
 def stream_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch], requested: Any) -> Any:

@@ -317,7 +317,8 @@ class LockedLog(Log):
         """Sync, and release lock and files. A second call does nothing.
 
         In the middle of a call of this thread (in a signal handler, say) it returns at once, and that call closes the
-        log as it ends: with its result, with LogClosed where it is an `append_stream`, or with what the handler raises.
+        log as it ends: with its result, with LogClosed where it still takes chunks (`append_stream`) or reads a stream
+        (`append_batch`), or with what the handler raises.
         """
         if self._reentered():
             self._closing = True

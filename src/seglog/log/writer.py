@@ -264,7 +264,7 @@ class LogWriter(CompactingLog):
 
     def _refuse_closing(self) -> None:
         if self._closing:
-            raise LogClosed(f"{self.path}: the log was closed while append_stream took chunks; nothing was stored")
+            raise LogClosed(f"{self.path}: the log was closed while the call took its data; nothing was stored")
         if self._refusal is not None:  # in a child that was forked meanwhile
             raise self._refusal()
 
@@ -275,7 +275,7 @@ class LogWriter(CompactingLog):
 
         batches = map(self._prepared, pieces_of(data))
         head = next(batches)  # before the lock is taken: other writers go on meanwhile
-        offsets = self._append_batches(chain((head,), batches))
+        offsets = self._append_batches(chain((head,), self._batches_until_closed(batches)))
         self._flush_if_due(offsets.stop)
         return offsets
 
@@ -289,6 +289,12 @@ class LogWriter(CompactingLog):
             batch.check_keys()
         return batch
 
+    def _batches_until_closed(self, batches: Iterator[ArrowBatch]) -> Iterator[ArrowBatch]:
+        """Yield what a stream gives; an error once it has closed the log, or in a child that it forked."""
+        for batch in batches:
+            self._refuse_closing()
+            yield batch
+
     @change
     def _append_batches(self, batches: Iterator[ArrowBatch]) -> range:
         first = self._live.active.next_offset
@@ -300,7 +306,7 @@ class LogWriter(CompactingLog):
         except LogPoisoned:
             raise
         except BaseException:
-            if self._live.settled and self._live.active.next_offset != first:
+            if self._refusal is None and self._live.settled and self._live.active.next_offset != first:
                 self._undo(first)
             raise
         self._live.note_append()
