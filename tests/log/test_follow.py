@@ -25,6 +25,17 @@ def pair(request: Any, place: Any) -> Any:
                 yield writer, reader
 
 
+def test_a_tail_gives_no_more_bytes_than_asked_for_but_in_one_record(pair: Any) -> None:
+    writer, follower = pair
+    sizes = [40, 40, 300, 10, 90, 1, 40]
+    for size in sizes:
+        writer.append(b"v" * size)
+    tail, found = follower.tail(0), []
+    while records := tail.poll(size=100):
+        found.append([len(record.value) for record in records])
+    assert found == [[40, 40], [300], [10, 90], [1, 40]]
+
+
 def test_a_tail_gives_what_has_come_and_no_more(pair: Any) -> None:
     writer, follower = pair
     writer.append(b"old")

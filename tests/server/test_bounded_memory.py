@@ -233,6 +233,40 @@ def test_a_claim_is_refused_beyond_its_share_unless_nothing_else_is_held():
     assert memory.held["answers"] == 400
 
 
+def test_an_answer_that_is_not_taken_is_wanted_by_a_batch_that_waits_for_the_last_memory():
+    async def story():
+        memory = Memory(800)
+        taken = {kind: Claim(memory, kind) for kind in ("answers", "bodies", "tails", "decoding")}
+        taken["answers"].resize(400)
+        taken["bodies"].resize(400)
+        waiting = asyncio.create_task(taken["decoding"].wait(100))
+        await asyncio.sleep(0)
+        assert taken["answers"].is_wanted and not waiting.done()
+        taken["answers"].close()
+        assert await waiting and memory.held["decoding"] == 100
+        taken["tails"].resize(200)
+        with pytest.raises(Busy):
+            taken["answers"].resize(200)
+        assert taken["tails"].is_wanted
+
+    asyncio.run(story())
+
+
+def test_what_waits_for_its_own_share_wants_nothing_of_other_kinds():
+    async def story():
+        memory = Memory(800)
+        taken = {kind: Claim(memory, kind) for kind in ("answers", "decoding")}
+        taken["answers"].resize(100)
+        taken["decoding"].resize(400)
+        assert not await Claim(memory, "decoding").wait(100, 0.01)
+        waiting = asyncio.create_task(Claim(memory, "decoding").wait(100))
+        await asyncio.sleep(0)
+        assert taken["decoding"].is_wanted and not taken["answers"].is_wanted
+        waiting.cancel()
+
+    asyncio.run(story())
+
+
 def test_those_who_wait_for_memory_get_it_in_their_order():
     async def story():
         memory, order = Memory(800), []

@@ -32,7 +32,7 @@ class Tail:
     def poll(self, most: int = POLL_RECORDS, size: int | None = None, keep: int | None = None) -> list[Record]:
         """Return up to `most` records that stand behind the position now, without waiting.
 
-        size: end with the record by which keys and values come to so many bytes. keep: as `ReadableLog.read`.
+        size: of keys, values and headers, at most so many bytes, but for the first record. keep: as `ReadableLog.read`.
 
         CorruptRecord, CorruptLog or StorageError where one cannot be read; what stands before it is handed out first,
         and the next call raises. LogTruncated where what was taken last is no longer part of the log; OffsetOutOfRange
@@ -84,8 +84,10 @@ class Tail:
 
 
 def _up_to(records: Iterator[Record], size: int) -> Iterator[Record]:
+    is_first = True
     for record in records:
-        yield record
         size -= len(record.key or b"") + value_size(record.value) + HEADER_COST * len(record.headers)
-        if size <= 0:
+        if size < 0 and not is_first:  # it may be large: whoever has room for `size` bytes alone asks for it next
             return
+        yield record
+        is_first = False

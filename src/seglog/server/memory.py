@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Collection
 from time import monotonic
 from types import MappingProxyType
 
@@ -36,14 +37,18 @@ class Memory:
             return size <= self.size - sum(self.held.values()) or size > self.size * SHARES[kind]
         return held + size <= self.size * SHARES[kind] and sum(self.held.values()) + size <= self.size
 
-    def refused(self, kind: str) -> None:
-        """Note that a request was refused for lack of room."""
-        self._refused_at[kind] = monotonic()
+    def refused(self, kind: str, size: int) -> None:
+        """Note that a request for `size` bytes more was refused for lack of room."""
+        self._refused_at.update(dict.fromkeys(self._lacked(kind, size), monotonic()))
 
     def is_short(self, kind: str) -> bool:
-        """Whether requests wait for room of this kind, or were refused just now."""
+        """Whether requests wait for room that this kind takes, or were refused it just now."""
         refused = monotonic() - self._refused_at.get(kind, -SHORT_SECONDS) < SHORT_SECONDS
-        return refused or any(waits == kind for waits, _, _ in self._waiting)
+        return refused or any(kind in self._lacked(waits, size) for waits, size, _ in self._waiting)
+
+    def _lacked(self, kind: str, size: int) -> Collection[str]:
+        """Return the kinds that keep so many bytes of this kind out: all of them where its own share has room."""
+        return SHARES if self.held[kind] + size <= self.size * SHARES[kind] else (kind,)
 
     def change(self, kind: str, size: int) -> None:
         """Count so many bytes more, or less; a caller that may be refused asks `has_room` before."""
@@ -105,7 +110,7 @@ class Claim:
         more = size - self.size
         if more > 0 and not self._fits(size, more):
             held = self._memory.held[self._kind]
-            self._memory.refused(self._kind)
+            self._memory.refused(self._kind, more)
             raise Busy(f"{self._kind} of {held} bytes are under way already; try again in a moment")
         self._memory.change(self._kind, more)
         self.size = size
