@@ -32,7 +32,7 @@ class Tail:
     def poll(self, most: int = POLL_RECORDS, size: int | None = None, keep: int | None = None) -> list[Record]:
         """Return up to `most` records that stand behind the position now, without waiting.
 
-        size: of keys, values and headers, at most so many bytes, but for the first record. keep: as `ReadableLog.read`.
+        size: bound on the bytes of keys, values and headers; the first record may be larger. keep: as `ReadableLog.read`.
 
         CorruptRecord, CorruptLog or StorageError where one cannot be read; what stands before it is handed out first,
         and the next call raises. LogTruncated where what was taken last is no longer part of the log; OffsetOutOfRange
@@ -87,7 +87,7 @@ def _up_to(records: Iterator[Record], size: int) -> Iterator[Record]:
     is_first = True
     for record in records:
         size -= len(record.key or b"") + value_size(record.value) + HEADER_COST * len(record.headers)
-        if size < 0 and not is_first:  # it may be large: whoever has room for `size` bytes alone asks for it next
+        if size < 0 and not is_first:  # it may be large, and the caller may have room for `size` bytes only
             return
         yield record
         is_first = False
