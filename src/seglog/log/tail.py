@@ -32,7 +32,7 @@ class Tail:
     def poll(self, most: int = POLL_RECORDS, size: int | None = None, keep: int | None = None) -> list[Record]:
         """Return up to `most` records that stand behind the position now, without waiting.
 
-        size: bound on the bytes of keys, values and headers; the first record may be larger. keep: as `ReadableLog.read`.
+        size: bound on the bytes, which the first record alone may pass. keep: as `ReadableLog.read`.
 
         CorruptRecord, CorruptLog or StorageError where one cannot be read; what stands before it is handed out first,
         and the next call raises. LogTruncated where what was taken last is no longer part of the log; OffsetOutOfRange
