@@ -19,6 +19,7 @@ from seglog.errors import CorruptLog, InvalidArgument, InvalidType, LogLocked, N
 from seglog.format import filename
 from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.log.catalog import read_manifest, write_manifest
+from seglog.log.write_lock import is_written_around
 from seglog.storage import LocalStorage, must_sync
 from seglog.storage.local import checked_directory, share_file
 
@@ -63,18 +64,28 @@ class LogBackup:
         self._target = target
         self._share = share
         self._lock: Lock | None = None
+        self._known: Manifest | None = None
         self._kept = self._shared = self._copied = 0
 
     def __enter__(self) -> LogBackup:
         """Lock the target. InvalidArgument where something else than an earlier backup of this log is there."""
-        self._known = self._earlier()
+        self._earlier()
         self._target.make(filename.DIRECTORIES)
         self._lock = self._target.try_lock(filename.LOCK)
         if self._lock is None:
-            raise LogLocked(
-                errno.EWOULDBLOCK, "the backup is open for writing, or another one is under way", self._target.path
-            )
+            raise self._locked()
+        try:
+            self._known = self._earlier()  # again: a writer may have opened it before the lock was taken
+            if self._known is not None and is_written_around(self._target):
+                raise self._locked()
+        except BaseException:
+            self._lock.release()
+            raise
         return self
+
+    def _locked(self) -> LogLocked:
+        message = "the backup is open for writing, or another one is under way"
+        return LogLocked(errno.EWOULDBLOCK, message, self._target.path)
 
     def __exit__(self, *_: object) -> None:
         if self._lock is not None:

@@ -179,6 +179,14 @@ def is_written(log: Storage) -> bool | None:
         return None
 
 
+def is_written_around(log: Storage) -> bool:
+    """Whether a process has all around a log open for writing.
+
+    For a caller that holds the log's LOCK otherwise than by `try_lock_log`: a process that opens it later notices that.
+    """
+    return any(_is_held(outer, TREE_LOCK) for outer in _locked_around(log))
+
+
 def _locks_over(log: Storage) -> Iterator[tuple[Storage, str]]:
     if log.identity(LOCK) is not None:
         yield log, LOCK
