@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from queue import Empty, SimpleQueue
 from weakref import WeakMethod
 
 from seglog.errors import LogClosed, LogPoisoned, SeglogError
@@ -159,12 +160,12 @@ class IntervalSync:
     def __init__(self, seconds: float, sync: Callable[[], None]) -> None:
         self._seconds = seconds
         self._sync = WeakMethod(sync)  # the thread must not keep alive a log that was dropped without close
-        self._stopped = threading.Event()
+        self._stopped: SimpleQueue[None] = SimpleQueue()  # no Event: an interrupt within its set() may keep its lock
         self._thread = threading.Thread(target=self._run, name="seglog-flush", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._stopped.wait(self._seconds):
+        while not self._is_stopped():
             sync = self._sync()
             if sync is None:
                 return
@@ -177,8 +178,16 @@ class IntervalSync:
             finally:
                 del sync
 
+    def _is_stopped(self) -> bool:
+        """Wait for the next round; whether there is none."""
+        try:
+            self._stopped.get(timeout=self._seconds)
+        except Empty:
+            return False
+        return True
+
     def stop(self) -> None:
         """End the thread."""
-        self._stopped.set()
+        self._stopped.put(None)
         if threading.current_thread() is not self._thread:
             self._thread.join()

@@ -328,19 +328,18 @@ class LockedLog(Log):
     def _close_now(self) -> None:
         """Close, unless this thread is still in the middle of a call: the outermost one does it.
 
-        An interrupt, of a second signal say, does not end it: it is raised when the log is closed.
+        A second signal does not end it: what its handler raised (KeyboardInterrupt, SystemExit) is raised when the log
+        is closed.
         """
-        interrupts: list[BaseException] = []
+        interrupt: BaseException | None = None
         while not self._reentered():
             try:
                 self._close_at_once()
                 break
-            except Exception:
-                raise
-            except BaseException as interrupt:  # noqa: BLE001 - raised below
-                interrupts.append(interrupt)
-        if interrupts:
-            raise interrupts[0]
+            except (KeyboardInterrupt, SystemExit) as raised:
+                interrupt = interrupt or raised
+        if interrupt is not None:
+            raise interrupt
 
     def _close_at_once(self) -> None:
         me = get_ident()
