@@ -240,8 +240,7 @@ class Broker(Inheritable, Uncopied):
         if topic is not None and not topic.closed:
             with suppress(SeglogError):
                 topic.sync()
-            with suppress(SeglogError):
-                topic._keep_files()
+            topic._keep_files()
 
     def _at(self, name: str) -> Subdirectory:
         """Return the directory of a topic."""

@@ -8,12 +8,12 @@ knows nothing of record bytes, segments, consumers or brokers.
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from seglog.clock import system_clock
-from seglog.errors import InvalidArgument
+from seglog.errors import InvalidArgument, SeglogError
 from seglog.log.opening import Expose, open_partition, storage_at
 from seglog.record import checked_offset, checked_text
 from seglog.storage import Storage
@@ -325,9 +325,10 @@ class Topic(Uncopied):
             log.sync()
 
     def _keep_files(self) -> None:
-        """Keep the files of every partition open; see `Log._keep_files`."""
+        """Keep the files of every partition open, as far as that is possible; see `Log._keep_files`."""
         for log in self._logs:
-            log._keep_files()
+            with suppress(SeglogError):
+                log._keep_files()
 
     def close(self) -> None:
         """Close every partition (each syncs); all are closed even if one fails. Closing twice is harmless."""
