@@ -162,3 +162,25 @@ def test_a_topic_takes_and_gives_streams(tmp_path: Path, monkeypatch: pytest.Mon
             assert pa.RecordBatchReader.from_stream(copy).read_all() == table
         once = topic.append_batch(Stream(reader_of([batch(0)])), once="key-1")
         assert topic.append_batch(reader_of([batch(0)]), once="key-1") == once
+
+
+@pytest.mark.parametrize("wrong", [None, pa.record_batch([[1]], names=["value"])], ids=["source", "columns"])
+def test_an_error_of_a_stream_lists_what_a_topic_has_appended_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: pa.RecordBatch | None
+) -> None:
+    monkeypatch.setattr(arrow_stream, "PIECE_BYTES", 1000)
+
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield from (batch(20 * number, 20, b"v" * 100) for number in range(3))
+        if wrong is None:
+            raise OSError("the source is gone")
+        yield wrong
+
+    with seglog.Topic.create(tmp_path / "topic", partitions=1) as topic:
+        with pytest.raises(seglog.InvalidArgument) as caught:
+            topic.append_batch(reader_of(failing()))
+        assert "already appended: {0: range(0, 60)}" in caught.value.__notes__[0]
+        assert topic.partition(0).next_offset == 60
+        with pytest.raises(seglog.InvalidType) as refused:
+            topic.append_batch([])
+        assert not hasattr(refused.value, "__notes__")

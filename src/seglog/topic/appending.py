@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from seglog.record import Header, Headers
 
 Part = TypeVar("Part")
+APPENDED = "already appended: "  # in the note of an error: the offsets of what stays
 
 
 class Appending:
@@ -143,10 +144,15 @@ class Appending:
         from seglog.log.arrow_stream import pieces_of  # noqa: PLC0415 - pyarrow loads when used
 
         offsets: dict[int, range] = {}
-        for piece in pieces_of(data):
-            parts, turn = self._shares(_unmarked(piece), partition, self._turn)
-            _each(parts, lambda number, part: self._logs[number].append_batch(part), offsets)
-            self._turn = turn
+        try:
+            for piece in pieces_of(data):
+                parts, turn = self._shares(_unmarked(piece), partition, self._turn)
+                _each(parts, lambda number, part: self._logs[number].append_batch(part), offsets)
+                self._turn = turn
+        except Exception as error:
+            if offsets and not any(APPENDED in note for note in getattr(error, "__notes__", ())):
+                error.add_note(f"the stream failed after its first pieces; {APPENDED}{offsets}")
+            raise
         return offsets
 
     def _shares(self, table: pa.Table, partition: int | None, turn: int) -> tuple[dict[int, pa.Table], int]:
@@ -229,7 +235,7 @@ def _each(
             added = put(number, part)
             offsets[number] = range(offsets[number].start if number in offsets else added.start, added.stop)
         except Exception as error:
-            error.add_note(f"partition {number} took nothing of the batch; already appended: {offsets}")
+            error.add_note(f"partition {number} took nothing of the batch; {APPENDED}{offsets}")
             raise
     return offsets
 
