@@ -153,7 +153,7 @@ def test_a_reader_that_stood_behind_a_cut_is_told_even_if_the_log_grew_again(
     for _ in range(again):
         writer.append(b"new")
     for _ in range(2):
-        with pytest.raises(seglog.LogTruncated, match="truncated below offset 10; read it anew") as caught:
+        with pytest.raises(seglog.LogTruncated, match="truncated below offset 10; begin again") as caught:
             tail.poll()
     assert isinstance(caught.value, ValueError)
     assert values(reader) == [value(offset) for offset in range(cut)] + [b"new"] * again

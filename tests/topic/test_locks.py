@@ -130,3 +130,17 @@ def test_a_topic_that_was_dropped_without_close_is_free_again(shop: Path) -> Non
             assert again.append(b"w", partition=0) == (0, 1)
     finally:
         gc.enable()
+
+
+def test_a_topic_that_is_moved_while_its_broker_is_open_has_no_second_writer(shop: Path, tmp_path: Path) -> None:
+    broker = seglog.Broker(shop)
+    topic = broker.topic("orders")
+    (shop / "orders").rename(tmp_path / "elsewhere")
+    with pytest.raises(seglog.LogLocked):
+        Topic.open(tmp_path / "elsewhere")
+    with pytest.raises(seglog.LogLocked):
+        seglog.open(tmp_path / "elsewhere" / "0")
+    for stop in (topic.sync, broker.close):
+        with pytest.raises(seglog.LogPoisoned):
+            stop()
+    Topic.open(tmp_path / "elsewhere").close()

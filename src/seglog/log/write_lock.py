@@ -4,9 +4,10 @@
     .seglog.lock    in a directory around logs (a topic, a broker): held exclusively by the process that has all of them
                     open for writing, shared by a process that has a part of them
 
-So a process with thousands of logs in one directory needs one descriptor for their locks. It does not hold the LOCK of
-each log; it checks once that no other process does. Only of a part that is a symbolic link it holds the lock as well: a
-process that opens the target by another path does not see the lock of the directory around the link.
+So a process with thousands of logs in one directory needs one descriptor for their locks. It also holds the locks of
+as many parts as it has descriptors to spare (`OwnLocks`); of the others it checks once that no other process holds
+them. It always holds the lock of a part that is a symbolic link: a process that opens the target by another path does
+not see the lock of the directory around the link.
 
 A process that opens a part takes the part's own lock first, then the locks of the directories around it (shared). A
 process that opens the whole takes the directory's lock first and then checks the parts. So if two processes open at the
@@ -20,9 +21,11 @@ from collections.abc import Iterator
 from seglog.errors import StorageError
 from seglog.format.filename import LOCK, TREE_LOCK
 from seglog.storage import Lock, Storage, enclosing, link_target, lock_around
+from seglog.storage.descriptors import descriptors_allowed
 from seglog.uncopied import Uncopied
 
 _AROUND = 2  # a log is in a topic, which is in a broker's directory
+_PART_FOR_OWN_LOCKS = 8  # of the descriptors that the process may have
 
 
 class Locks(Uncopied):
@@ -57,6 +60,33 @@ class Locks(Uncopied):
             self._held.popitem()[1].release()
 
 
+class OwnLocks:
+    """The locks of logs and topics that this process holds beside that of the directory around them.
+
+    They protect a topic that is moved elsewhere while it is open, or reached by another path: its lock goes along. A
+    process with more logs than descriptors to spare holds some of them only.
+    """
+
+    def __init__(self) -> None:
+        self._kept: set[int] = set()  # its methods are atomic
+
+    def keep(self, lock: Lock) -> Lock | None:
+        """Keep a lock if a descriptor can be spared, else release it; return what is kept."""
+        if len(self._kept) < descriptors_allowed() // _PART_FOR_OWN_LOCKS:
+            self._kept.add(id(lock))
+            return lock
+        lock.release()
+        return None
+
+    def release(self, lock: Lock) -> None:
+        """Release a lock that was kept."""
+        self._kept.discard(id(lock))
+        lock.release()
+
+
+OWN_LOCKS = OwnLocks()
+
+
 class TreeLock(Uncopied):
     """The lock of a directory, which the logs in it share: it is given back when the last of them is closed."""
 
@@ -64,9 +94,12 @@ class TreeLock(Uncopied):
         self._lock = lock
         self._shares: set[object] = set()  # its methods are atomic: a forked child, or a signal handler, may come in
 
-    def share(self, storage: Storage, name: str) -> Share:
-        """Return one more hold on the lock, for the log or the directory whose own lock has this name."""
-        share = Share(self, storage, name)
+    def share(self, storage: Storage, name: str, own: Lock | None = None) -> Share:
+        """Return one more hold on the lock, for the log or the directory whose own lock has this name.
+
+        own: that lock, held. It is kept while the process can spare a descriptor for it.
+        """
+        share = Share(self, storage, name, own)
         self._shares.add(share.token)
         return share
 
@@ -86,8 +119,9 @@ class Share(Uncopied):
     not refer to it, so that it ends with the log that has it.
     """
 
-    def __init__(self, tree: TreeLock, storage: Storage, name: str) -> None:
+    def __init__(self, tree: TreeLock, storage: Storage, name: str, own: Lock | None) -> None:
         self.tree = tree
+        self._own = OWN_LOCKS.keep(own) if own is not None else None
         self.token = object()
         self._storage = storage
         self._name = name
@@ -102,6 +136,9 @@ class Share(Uncopied):
 
     def release(self) -> None:
         """End this hold; a second call does nothing."""
+        own, self._own = self._own, None
+        if own is not None:
+            OWN_LOCKS.release(own)
         self.tree.end(self.token)
 
     def __del__(self) -> None:
@@ -126,7 +163,8 @@ def _try_lock(storage: Storage, name: str) -> Lock | None:
     around = lock_around(storage)
     target = link_target(storage)
     if isinstance(around, TreeLock) and target is None:
-        return around.share(storage, name) if _is_free(storage, name) else None
+        own = storage.try_lock(name)
+        return None if own is None else around.share(storage, name, own)
     storage = target or storage
     locks = Locks(storage.path)
     try:
@@ -162,13 +200,6 @@ def _locked_around(storage: Storage) -> Iterator[Storage]:
         if outer.identity(TREE_LOCK) is not None:
             yield outer
         outer = enclosing(outer)
-
-
-def _is_free(storage: Storage, name: str) -> bool:
-    lock = storage.try_lock(name)
-    if lock is not None:
-        lock.release()
-    return lock is not None
 
 
 def is_written(log: Storage) -> bool | None:

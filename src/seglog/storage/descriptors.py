@@ -29,6 +29,12 @@ SUSPENDED_AT_ONCE = 32
 _RESERVED = 4
 
 
+def descriptors_allowed() -> int:
+    """Return how many descriptors the process may have."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 20 if soft == resource.RLIM_INFINITY else soft
+
+
 class Holders:
     """Who holds descriptors that can be given back, in the order in which they were opened. Safe for threads.
 
@@ -45,8 +51,7 @@ class Holders:
     @property
     def most(self) -> int:
         """How many holders may keep their files open."""
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        return 1 << 20 if soft == resource.RLIM_INFINITY else max(soft // self._part, 1)
+        return max(descriptors_allowed() // self._part, 1)
 
     def add(self, suspend: Suspend) -> None:
         """Note that a holder has opened its files; if too many have, the first ones close theirs, but never this one.
