@@ -71,7 +71,7 @@ class OwnLocks:
         self._kept: set[int] = set()  # its methods are atomic
 
     def keep(self, lock: Lock) -> Lock | None:
-        """Keep a lock if a descriptor can be spared, else release it; return what is kept."""
+        """Keep a lock if there are enough descriptors, else release it; return what is kept."""
         if len(self._kept) < descriptors_allowed() // _PART_FOR_OWN_LOCKS:
             self._kept.add(id(lock))
             return lock
