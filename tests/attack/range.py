@@ -85,6 +85,7 @@ class Range:
         self.process.terminate()
         self.process.wait(60)
         self._reader.join(10)
+        self.process.stdout.close()  # type: ignore[union-attr] # it is a pipe
         return "".join(self.said)
 
     def measure(self, names: Sequence[str], seconds: float) -> Measured:
@@ -119,6 +120,7 @@ def _process(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     finally:
         process.kill()
         process.wait()
+        process.stdout.close()  # type: ignore[union-attr] # it is a pipe
 
 
 @contextmanager

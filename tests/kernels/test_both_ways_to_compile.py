@@ -25,7 +25,8 @@ needs_library = pytest.mark.skipif(native.find() is None, reason="run `python -m
 def run(program: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run Python code in another process."""
     command = [sys.executable, "-c", program, *arguments]
-    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+    unmeasured = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_PROCESS")}
+    return subprocess.run(command, env={**unmeasured, **environment}, capture_output=True, text=True, check=False)
 
 
 BATCH = """

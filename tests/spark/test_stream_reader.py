@@ -258,8 +258,9 @@ def test_available_now_stops_where_the_log_ended_when_it_began(tmp_path: Path) -
 
 def add_partition(topic: Path) -> None:
     known = description.read(topic)
-    with seglog.open(topic / str(known.partitions), SMALL) as log:
+    with seglog.open(topic.parent / "coming", SMALL) as log:  # elsewhere: the topic may be open for writing
         fill(log, 5)
+    (topic.parent / "coming").rename(topic / str(known.partitions))
     description.write(topic, description.Description(known.name, known.partitions + 1, known.id))
 
 

@@ -82,8 +82,9 @@ def test_restarts_lose_nothing_and_repeat_nothing(spark: SparkSession, topic: To
     assert run(spark, tmp_path, maxOffsetsPerTrigger=150) == [150, 150, 100]
     assert run(spark, tmp_path, maxOffsetsPerTrigger=150) == []
     fill(topic, 60)
-    with seglog.open(tmp_path / "orders" / "3", SMALL) as log:
+    with seglog.open(tmp_path / "coming", SMALL) as log:  # elsewhere: the topic is open for writing
         log.append(b"new")
+    (tmp_path / "coming").rename(tmp_path / "orders" / "3")
     known = description.read(tmp_path / "orders")
     description.write(tmp_path / "orders", description.Description(known.name, 4, known.id))
     assert run(spark, tmp_path) == [61]

@@ -117,7 +117,7 @@ def test_a_process_that_is_killed_leaves_topics_that_are_whole_or_gone(root: Pat
             committed = broker.groups.committed("group") if "group" in broker.groups.names() else {}
             assert committed.keys() <= set(broker.topics())
             assert all(broker.topic(name).partition(0).next_offset >= 5 for name in committed)
-            assert sorted(one.name for one in root.iterdir()) == [".groups", *broker.topics()]
+            assert sorted(one.name for one in root.iterdir()) == [".groups", ".seglog.lock", *broker.topics()]
 
 
 # --- after a power loss -----------------------------------------------------------------------------------------------

@@ -104,8 +104,7 @@ class Catalog:
         A refusal leaves them retired: whoever changed the structure has succeeded, and they go at the next call.
         """
         waiting = [retired for retired in self.current.retired if retired.version not in self._unlinked]
-        if waiting:
-            self.ownership.check()
+        if waiting and self.ownership.is_certain():
             with suppress(StorageError):
                 self._unlink(waiting)
 

@@ -278,7 +278,8 @@ class LiveSegments:
 
     def _forget(self, entry: SegmentEntry) -> None:
         """Remove the files of a segment that did not come to be; what stays is set aside by the next opening."""
-        self.catalog.ownership.check()  # another log's files may have these names
+        if not self.catalog.ownership.is_certain():  # another log's files may have these names
+            return
         for kind in filename.KINDS:
             try:
                 self._storage.unlink(entry.name(kind))

@@ -282,7 +282,7 @@ class LockedLog(Log):
         active, target = self._change(self._written)
         try:
             active.datasync()
-            self._live.catalog.ownership.check()  # last: what another process removed meanwhile is not acknowledged
+            self._live.catalog.ownership.check_after_sync()  # last: what was removed meanwhile is not acknowledged
         except LogPoisoned as error:
             self._poison(error)
             raise

@@ -11,7 +11,7 @@ import errno
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from seglog.errors import CorruptLog, FormatVersionError, LogPoisoned
+from seglog.errors import CorruptLog, FormatVersionError, LogPoisoned, StorageError
 from seglog.format import filename
 
 if TYPE_CHECKING:
@@ -34,6 +34,26 @@ class Ownership:
         """Raise LogPoisoned if the directory or its lock was removed, moved or replaced. One or two stat calls."""
         if not self._lock.is_current():
             raise self._lost("its directory, or the lock, was removed, moved or replaced while it was open for writing")
+
+    def check_after_sync(self) -> None:
+        """As `check`, for what is written already: LogPoisoned also if it cannot be checked."""
+        try:
+            self.check()
+        except LogPoisoned:
+            raise
+        except StorageError as error:
+            message = f"whether the directory is still this log's cannot be checked ({error.strerror}); open it again"
+            raise LogPoisoned(error.errno, message, error.filename) from error
+
+    def is_certain(self) -> bool:
+        """As `check`, for a step that may be left out: False if it cannot be checked."""
+        try:
+            self.check()
+        except LogPoisoned:
+            raise
+        except StorageError:
+            return False
+        return True
 
     def check_manifest(self, current: Manifest, read: Callable[[], Manifest | None]) -> None:
         """Also raise LogPoisoned if MANIFEST is neither the one that was installed last nor a copy of it.
@@ -58,8 +78,13 @@ class Ownership:
             raise self._lost(f"another program replaced its MANIFEST: {error}") from error
 
     def installed(self) -> None:
-        """Take the present MANIFEST for this writer's own."""
-        self._identity = self._storage.identity(filename.MANIFEST)
+        """Take the present MANIFEST for this writer's own.
+
+        If it cannot be looked at, the next check reads it instead: an install that has succeeded must not fail here.
+        """
+        self._identity = None
+        with suppress(StorageError):
+            self._identity = self._storage.identity(filename.MANIFEST)
 
     def _lost(self, why: str) -> LogPoisoned:
         return LogPoisoned(

@@ -19,7 +19,7 @@ from seglog.log.opening import open_log
 from seglog.log.write_lock import try_lock_tree
 from seglog.storage import Subdirectory, is_directory, is_doomed
 from seglog.topic import description as topic_json
-from seglog.topic.names import is_name
+from seglog.topic.names import is_name, is_reserved
 
 if TYPE_CHECKING:
     from seglog.log.write_lock import Share, TreeLock
@@ -128,7 +128,13 @@ def clear_leftovers(root: Storage, lock: TreeLock | None) -> list[str]:
     events = []
     for name in root.names():
         place = Subdirectory(root, name, locked=lock)
-        if not is_name(name) or not is_directory(root, name) or topic_json.is_topic(place) or not _is_leftover(place):
+        if (
+            not is_name(name)
+            or is_reserved(name)
+            or not is_directory(root, name)
+            or topic_json.is_topic(place)
+            or not _is_leftover(place)
+        ):
             continue
         try:
             _remove_leftover(place, with_directory=True)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import seglog
 from seglog.errors import SeglogError
 from seglog.server.bodies import ARROW, table_of
+from seglog.server.settings import Limits
 from seglog.storage import MemoryStorage
 from tests.fuzz.choices import Choices, mangled
 from tests.fuzz.targets.lines import body_of
@@ -17,7 +18,7 @@ from tests.fuzz.targets.lines import body_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LIMIT = 2**20
+LIMITS = Limits(batch_bytes=2**20)
 DATA = (
     pa.binary(),
     pa.large_binary(),
@@ -55,7 +56,7 @@ def target(data: bytes) -> None:
     choices = Choices(data)
     stream = _stream(choices)
     try:
-        table = table_of(body_of(stream), ARROW, LIMIT)
+        table = table_of(body_of(stream), ARROW, LIMITS)
     except SeglogError:
         return
     if "partition" in table.schema.names:

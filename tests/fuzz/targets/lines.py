@@ -10,6 +10,7 @@ from seglog.errors import InvalidArgument
 from seglog.format.lines import Entry, decode_line, decode_record, encode_record, split
 from seglog.record import Record
 from seglog.server.bodies import NDJSON, table_of
+from seglog.server.settings import Limits
 from seglog.server.spool import Body
 from tests.fuzz.choices import Choices, mangled_text
 
@@ -47,7 +48,7 @@ def target(data: bytes) -> None:
     wanted = _line_by_line(text)
     body = body_of(text)
     try:
-        table = table_of(body, NDJSON, 2**20)
+        table = table_of(body, NDJSON, Limits(batch_bytes=2**20))
     except InvalidArgument:
         assert wanted is None
     else:
