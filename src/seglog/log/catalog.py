@@ -82,7 +82,8 @@ class Catalog:
         new.take_blocks(old)
         write_manifest(self._storage, new, check=lambda: self._check_manifest(old))
         self.current = new
-        self.ownership.installed()
+        with suppress(StorageError):  # it is installed all the same
+            self.ownership.installed()
 
     def begin_epoch(self, end: int) -> None:
         """Note that records from `end` on may have been seen that are lost: what comes there now is of another epoch.

@@ -78,13 +78,9 @@ class Ownership:
             raise self._lost(f"another program replaced its MANIFEST: {error}") from error
 
     def installed(self) -> None:
-        """Take the present MANIFEST for this writer's own.
-
-        If it cannot be looked at, the next check reads it instead: an install that has succeeded must not fail here.
-        """
+        """Take the present MANIFEST for this writer's own. StorageError: the next check reads it instead."""
         self._identity = None
-        with suppress(StorageError):
-            self._identity = self._storage.identity(filename.MANIFEST)
+        self._identity = self._storage.identity(filename.MANIFEST)
 
     def _lost(self, why: str) -> LogPoisoned:
         return LogPoisoned(
