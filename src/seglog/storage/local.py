@@ -127,15 +127,22 @@ class LocalFile(Uncopied):
         """Close the descriptor until a call needs it, and call `reopened` then.
 
         The caller has synced what must be durable, and sees to it that no thread writes or syncs meanwhile. A file
-        without a name stays open: it could not be opened again.
+        that was unlinked or renamed since it was opened stays open: it could not be opened again.
         """
-        with _naming(self.path):
-            status = os.fstat(self.descriptor)
-        if status.st_nlink:
+        if self._is_at_its_path():
             self._identity, self._reopened = _identity_of(self.descriptor, self.path), reopened
             descriptor, self.descriptor = self.descriptor, -1  # first: who still got it has counted one less
             self._suspensions += 1
             _let_go(descriptor)
+
+    def _is_at_its_path(self) -> bool:
+        with _naming(self.path):
+            opened = os.fstat(self.descriptor)
+            try:
+                named = os.stat(self.path)  # noqa: PTH116 - a path is a string here
+            except FileNotFoundError:
+                return False
+        return (opened.st_dev, opened.st_ino) == (named.st_dev, named.st_ino)
 
     def _resumed(self, suspensions: int, used: int) -> bool:
         """Whether a call may have failed because the file was suspended, and it is open again now.
