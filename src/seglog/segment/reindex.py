@@ -82,7 +82,8 @@ class NewIndex:
         if self._different:
             index.pwrite(self._different, self._same)
         storage.rename(f"{filename.TMP}/{name}", name)
-        return index
+        index.close()  # it knows its old name, under which it could not be opened again after a suspension
+        return storage.open(name, writable=True)
 
 
 def _opened(storage: Storage, name: str) -> File | None:
