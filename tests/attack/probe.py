@@ -1,4 +1,7 @@
-"""An honest client beside the attackers: how long its answers take. Prints JSON when its time is over."""
+"""An honest client beside the attackers: how long its answers take.
+
+Prints CONNECTED after its first answer, and JSON when its time is over.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,11 @@ from collections import Counter
 EVERY = 0.02
 APPEND_EVERY = 10  # requests
 PATIENCE = 30.0
+CONNECTED = "connected"
 
 
 def probe(port: int, seconds: float, *, tls: bool) -> None:
-    """Ask on one connection, opened before any attack, until the time is over."""
+    """Send requests on one connection, opened before any attack, until the time is over."""
     context = ssl._create_unverified_context() if tls else None  # noqa: S323 - a certificate of this test
     times: list[float] = []
     appends: Counter[str] = Counter()
@@ -26,6 +30,8 @@ def probe(port: int, seconds: float, *, tls: bool) -> None:
             connection.request("GET", "/ready")
             connection.getresponse().read()
             times.append(time.monotonic() - begun)
+            if len(times) == 1:
+                print(CONNECTED, flush=True)
             if len(times) % APPEND_EVERY == 0:
                 connection.request("POST", "/topics/default/records", b"from an honest client")
                 answer = connection.getresponse()
@@ -37,7 +43,9 @@ def probe(port: int, seconds: float, *, tls: bool) -> None:
             connection.close()
             connection = _connected(port, context)
         time.sleep(EVERY)
-    print(json.dumps({"times": times, "failed": failed, "appends": appends}))
+    times.sort()
+    found = {"asked": len(times), "p50": times[len(times) // 2], "p99": times[len(times) * 99 // 100]}
+    print(json.dumps({**found, "slowest": times[-1], "failed": failed, "appends": appends}))  # less than a pipe holds
 
 
 def _connected(port: int, context: ssl.SSLContext | None) -> http.client.HTTPConnection:

@@ -15,10 +15,11 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.attack.clients import ATTACKS, MIB, Attack
+from tests.attack.probe import CONNECTED
 
 NICE = 10  # attackers stand for other machines: they must not take the processor from the server
 AFTER = 1.0  # seconds that are measured before an attack begins and after it has ended
@@ -92,6 +93,8 @@ class Range:
         """Let the named attackers at it for so many seconds, and measure."""
         found = Measured(at_rest=self.memory())
         with _process("probe", str(self.port), str(seconds + AFTER), "tls" if self.tls else "plain") as prober:
+            assert prober.stdout is not None
+            assert prober.stdout.readline().strip() == CONNECTED  # later connections may be rejected
             attackers = [
                 subprocess.Popen([sys.executable, "-m", "tests.attack", "attack", name, str(self.port), str(seconds)])
                 for name in names
@@ -104,12 +107,7 @@ class Range:
                 for one in attackers:
                     one.kill()
                     one.wait()
-            told = json.loads(prober.communicate()[0])
-        times = sorted(told["times"])
-        found.asked, found.failed, found.appends = len(times), told["failed"], told["appends"]
-        if times:
-            found.p50, found.p99, found.slowest = times[len(times) // 2], times[len(times) * 99 // 100], times[-1]
-        return found
+            return replace(found, **json.loads(prober.stdout.read()))
 
 
 @contextmanager
