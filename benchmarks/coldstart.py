@@ -2,7 +2,8 @@
 
 Builds the wheel, installs it into an empty venv, and measures the first use of each kind in new processes: wall time,
 and the CPU time beside it, since other work on the machine disturbs only the former. --wheel takes a wheel that was
-built before. The row of user nobody needs root; Spark's rows need pyspark in this environment.
+built before. The row of user nobody needs root. Spark's rows need pyspark in this environment; they give the start of
+the session apart from the first call, and the same call on Parquet. Their CPU time leaves out the JVM.
 """
 
 from __future__ import annotations
@@ -33,18 +34,25 @@ SPARK = """
 import sys, time, pyarrow, seglog
 from pyspark.sql import SparkSession
 from seglog.spark import register
-start = time.monotonic()
-with seglog.open(sys.argv[1] + "/log") as log:
+place, format, what = sys.argv[1:]
+with seglog.open(place + "/log") as log:
     log.append_batch(pyarrow.table({"value": [b"v" * 100] * 1000}))
+seglog.open(place + "/copy").close()
+start = time.monotonic()
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 register(spark)
-frame = spark.read.format("seglog").load(sys.argv[1] + "/log")
-if sys.argv[2] == "count":
-    assert frame.count() == 1000
+started = time.monotonic()
+if what == "count":
+    assert spark.read.format("seglog").load(place + "/log").count() == 1000
+elif format == "seglog":
+    rows = spark.range(1000).selectExpr("cast(cast(id as string) as binary) as value")
+    rows.write.format("seglog").mode("append").save(place + "/copy")
 else:
-    seglog.open(sys.argv[1] + "/copy").close()
-    frame.select("value").write.format("seglog").mode("append").save(sys.argv[1] + "/copy")
+    rows = spark.range(1000).selectExpr("cast(cast(id as string) as binary) as value")
+    rows.write.parquet(place + "/parquet")
+done = time.monotonic()
 spark.stop()
+print("took", started - start, done - started)
 """
 
 
@@ -130,17 +138,29 @@ def _rows(place: Path, python: Path) -> Iterator[Row]:
     with suppress(ImportError):
         import pyspark  # noqa: F401, PLC0415 - only where it is installed
 
-        for what in ("count", "write"):
-            directory = tempfile.mkdtemp(dir=place)
-            job = [sys.executable, "-c", SPARK, directory, what]
-            yield _timed(f"Spark's first {what}, with its start", partial(subprocess.run, job, check=True))
+        yield from _spark_rows(place)
+
+
+def _spark_rows(place: Path) -> Iterator[Row]:
+    for form, what in (("seglog", "count"), ("seglog", "write"), ("parquet", "write")):
+        directory = tempfile.mkdtemp(dir=place)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        job = subprocess.run(
+            [sys.executable, "-c", SPARK, directory, form, what], check=True, stdout=subprocess.PIPE, text=True
+        )
+        session, first = (float(seconds) for seconds in job.stdout.split()[-2:])
+        yield Row(f"Spark's first {what}, {form}, after {session:.1f} s for the session", first, _cpu_since(before))
 
 
 def _timed(work: str, call: Callable[[], object]) -> Row:
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     call()
-    wall, after = time.monotonic() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    return Row(work, wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return Row(work, time.monotonic() - start, _cpu_since(before))
+
+
+def _cpu_since(before: resource.struct_rusage) -> float:
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def _served(place: Path, python: Path) -> Row:
@@ -157,9 +177,7 @@ def _served(place: Path, python: Path) -> Row:
     finally:
         server.terminate()
         server.wait(30)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Row("seglog serve is ready", wall, cpu)
+    return Row("seglog serve is ready", wall, _cpu_since(before))
 
 
 if __name__ == "__main__":
