@@ -1,4 +1,4 @@
-"""docs/benchmarks.md with its pictures, made of the history alone: the same history gives the same page."""
+"""docs/benchmarks.md and its diagrams, derived from the history alone: the same history gives the same page."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ TITLES = {
     "point-read": "Point read",
     "recovery": "Recovery of an unsealed segment of 1 GiB",
     "compaction": "Compaction",
-    "libraries": "Beside libraries",
-    "startup": "Starting and opening",
+    "libraries": "Compared with libraries",
+    "startup": "Start and opening",
     "many-segments": "A log of many segments",
-    "http": "Over HTTP",
-    "kafka": "Beside Kafka",
-    "laminarmq": "Beside laminarmq",
+    "http": "HTTP",
+    "kafka": "Compared with Kafka",
+    "laminarmq": "Compared with laminarmq",
     "spark": "Spark",
-    "spark-kafka": "Spark beside its Kafka source",
+    "spark-kafka": "Spark, compared with its Kafka source",
 }
 COLUMNS = ("work", "against", "ours", "theirs", "ratio", "spread", "aim", "met")
 INTRODUCTION = """
-`make bench` measures, and writes this page. A ratio is our speed as a part of the other side's, both measured in one
-run: more is better.
+`make bench` measures and writes this page. A ratio is our speed divided by the other side's speed,
+both measured in one run: higher is better.
 """.strip()
 MET = {None: "", True: "yes", False: "**no**"}
 
@@ -85,14 +85,14 @@ def _lines(history: Sequence[Run], figures: Sequence[Kept]) -> Iterator[str]:
         yield from _missed(missed)
         yield ""
     yield from _disturbed(history, figures)
-    yield f"![ratios as parts of their aims]({PICTURES.name}/aims.svg)"
+    yield f"![ratios relative to their aims]({PICTURES.name}/aims.svg)"
     yield ""
     yield from _fell(history)
     for benchmark in _benchmarks(figures):
         yield from _section(benchmark, [figure for figure in figures if figure.benchmark == benchmark])
     yield from _machine(run)
     yield from _taken(history, figures)
-    yield "## How it is measured"
+    yield "## Method"
     yield FOOTNOTE.rstrip()
 
 
@@ -106,13 +106,13 @@ def _missed(figures: Iterable[Kept]) -> Iterator[str]:
 
 
 def _disturbed(history: Sequence[Run], figures: Sequence[Kept]) -> Iterator[str]:
-    """Say so where other work was going on beside what is shown."""
+    """Report which of the shown benchmarks ran on a busy machine."""
     loads = {benchmark: run.load for run, benchmark in _shown(history, figures) if run.is_disturbed}
     if loads:
         yield (
-            f"Other work was going on as these began (up to {max(loads.values()):.1f} processes wanted to run on "
+            f"The machine was busy when these began (up to {max(loads.values()):.1f} processes wanted to run on "
             f"{history[-1].machine['cores']} cores), so whether they meet their aims is open, "
-            f"whatever is said below: {', '.join(loads)}."
+            f"whatever the tables show: {', '.join(loads)}."
         )
         yield ""
 
@@ -130,7 +130,7 @@ def _fell(history: Sequence[Run]) -> Iterator[str]:
     fell = list(regressions(history))
     if not fell:
         return
-    yield "Below what earlier runs on such a machine led to expect:"
+    yield "Lower than expected from earlier runs on the same kind of machine:"
     yield ""
     for figure, least in fell:
         yield f"- {figure.name} against {figure.against}: {figure.ratio:.2f}, expected at least {least:.2f}"
@@ -145,7 +145,7 @@ def _section(benchmark: str, figures: Sequence[Kept]) -> Iterator[str]:
     for figure in figures:
         yield f"| {' | '.join(_cells(figure))} |"
     yield ""
-    yield f"![ratios and their course]({PICTURES.name}/{benchmark}.svg)"
+    yield f"![ratios over time]({PICTURES.name}/{benchmark}.svg)"
     yield ""
 
 
@@ -157,7 +157,7 @@ def _cells(figure: Kept) -> tuple[str, ...]:
 
 
 def _machine(run: Run) -> Iterator[str]:
-    yield "## The machine, and what it gives to the plainest calls"
+    yield "## The machine and its limits"
     yield ""
     yield ", ".join(f"{name.replace('_gib', ' (GiB)')} {value}" for name, value in run.machine.items()) + "."
     yield f"Peers: {', '.join(f'{name} {version}' for name, version in run.peers.items())}."
@@ -170,12 +170,12 @@ def _machine(run: Run) -> Iterator[str]:
 
 
 def _taken(history: Sequence[Run], figures: Sequence[Kept]) -> Iterator[str]:
-    """Tell which runs the figures are of: one that measured a part leaves the others as they were."""
+    """List the runs that the figures come from; a run of some benchmarks keeps the figures of the others."""
     yield "| taken (UTC) | commit | load before | benchmarks |"
     yield "|---|---|---|---|"
     for run, pairs in groupby(_shown(history, figures), key=lambda pair: pair[0]):
         names = ", ".join(benchmark for _, benchmark in pairs)
         yield f"| {run.taken.replace('T', ' ').rstrip('Z')} | {run.commit} | {run.load:.1f} | {names} |"
     yield ""
-    yield f"{len(history)} runs are kept in [history.jsonl]({PICTURES.name}/{HISTORY.name}), a line each."
+    yield f"{len(history)} runs are stored in [history.jsonl]({PICTURES.name}/{HISTORY.name}), one per line."
     yield ""

@@ -18,16 +18,19 @@ COLUMNS = ("name", "ours", "other side", "ratio", "spread", "aim", "met")
 WIDTHS = (38, 11, 36, 6, 12, 5, 4)
 RATES = {"GB": "GB/s", "M keys": "M/s", "k records": "k/s"}
 FOOTNOTE = """
-ratio: our speed as a part of the other side's, the median over pairs that ran in turn (A B A B) after a warm-up pair;
-spread: its quartiles. Both sides write fresh files in one directory, into the page cache, without fsync, each just
-after as many bytes or more were written and deleted, so that both are given warm memory; write(2) is given memory that
-begins with a page, from which it is fastest. Opening and closing a log is not timed (but in the lines on starting,
-opening and recovery), all else is. Files that are read are in the page cache.
-Batches, scans and compactions use two processors where there are two; with one of them taken they fall to about what
-one gives. A compaction and the copy beside it end in fdatasync. Where the other side is "wanted" it is a limit, not a
-measurement. Servers (http) answer for a record as soon as it is written; nothing is synced but where it says durable,
-and both sides are on this machine, server and client.
-laminarmq is called from Rust, in its own process; what it and our buffered appends hold back (128 KiB) is not written.
+ratio: our speed divided by the other side's, the median over pairs measured alternately (A B A B)
+after a warm-up pair; spread: its quartiles. Both sides write fresh files in one directory, into the
+page cache, without fsync. Before each measurement at least as many bytes are written and deleted,
+so that both sides get warm memory; write(2) gets page-aligned memory, with which it is fastest.
+Opening and closing a log is not timed, except in the lines on starting, opening and recovery;
+everything else is. Files that are read are in the page cache.
+Batches, scans and compactions use two processors if there are two; if one of them is busy, they
+drop to about the speed of one. A compaction and the copy that it is compared with end in fdatasync.
+Where the other side is "wanted", it is a limit, not a measurement. Servers (http) answer as soon as
+a record is written; nothing is synced except where it says durable, and client and server of both
+sides are on this machine.
+laminarmq is called from Rust, in its own process; what it and our buffered appends hold back (128
+KiB) is not written.
 """
 
 
