@@ -27,8 +27,8 @@ everything else is. Files that are read are in the page cache.
 Batches, scans and compactions use two processors if there are two; if one of them is busy, they
 drop to about the speed of one. A compaction and the copy that it is compared with end in fdatasync.
 Where the other side is "wanted", it is a limit, not a measurement. Servers (http) answer as soon as
-a record is written; nothing is synced except where it says durable, and client and server of both
-sides are on this machine.
+a record is written; nothing is synced except in the lines marked durable, and client and server of
+both sides are on this machine.
 laminarmq is called from Rust, in its own process; what it and our buffered appends hold back (128
 KiB) is not written.
 """
