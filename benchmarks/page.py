@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
+from textwrap import wrap
 
 from benchmarks.history import HISTORY, Kept, Run, alike, course, latest, regressions
 from benchmarks.table import FOOTNOTE, speed
@@ -31,6 +32,7 @@ TITLES = {
     "spark-kafka": "Spark, compared with its Kafka source",
 }
 COLUMNS = ("work", "against", "ours", "theirs", "ratio", "spread", "aim", "met")
+COLUMNS_OF_TEXT = 100
 INTRODUCTION = """
 `make bench` measures and writes this page. A ratio is our speed divided by the other side's speed,
 both measured in one run: higher is better.
@@ -109,10 +111,12 @@ def _disturbed(history: Sequence[Run], figures: Sequence[Kept]) -> Iterator[str]
     """Report which of the shown benchmarks ran on a busy machine."""
     loads = {benchmark: run.load for run, benchmark in _shown(history, figures) if run.is_disturbed}
     if loads:
-        yield (
+        yield from wrap(
             f"The machine was busy when these began (up to {max(loads.values()):.1f} processes wanted to run on "
             f"{history[-1].machine['cores']} cores), so whether they meet their aims is open, "
-            f"whatever the tables show: {', '.join(loads)}."
+            f"whatever the tables show: {', '.join(loads)}.",
+            COLUMNS_OF_TEXT,
+            break_on_hyphens=False,
         )
         yield ""
 
@@ -159,8 +163,10 @@ def _cells(figure: Kept) -> tuple[str, ...]:
 def _machine(run: Run) -> Iterator[str]:
     yield "## The machine and its limits"
     yield ""
-    yield ", ".join(f"{name.replace('_gib', ' (GiB)')} {value}" for name, value in run.machine.items()) + "."
-    yield f"Peers: {', '.join(f'{name} {version}' for name, version in run.peers.items())}."
+    machine = ", ".join(f"{name.replace('_gib', ' (GiB)')} {value}" for name, value in run.machine.items())
+    peers = ", ".join(f"{name} {version}" for name, version in run.peers.items())
+    for text in (f"{machine}.", f"Peers: {peers}."):
+        yield from wrap(text, COLUMNS_OF_TEXT, break_on_hyphens=False)
     yield ""
     yield "| limit | median | least - greatest |"
     yield "|---|---|---|"

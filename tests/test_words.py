@@ -85,3 +85,15 @@ def test_a_count_that_has_fallen_is_recorded_and_cannot_rise_again(project: Path
     assert json.loads((project / words.RECORDED).read_text())["anew, for ever"] == 0
     (project / "README.md").write_text("An index made anew.\n")
     assert words.main([], project) == 1
+
+
+def test_a_line_of_prose_wider_than_100_columns_fails_but_tables_and_code_may_be_wider(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wide = "word " * 21
+    (project / "docs" / "page.md").write_text(f"# Page\n\n| {wide} |\n\n```\n{wide}\n```\n")
+    assert words.main([], project) == 0
+    with (project / "docs" / "page.md").open("a") as page:
+        page.write(f"\n{wide}\n")
+    assert words.main([], project) == 1
+    assert "docs/page.md:9: wider than 100 columns" in capsys.readouterr().err

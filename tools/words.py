@@ -1,7 +1,7 @@
 """Count the phrases that docs/words.md replaces: a phrase may not be used more often than tools/words.json records.
 
-`python -m tools.words` fails if the count of a phrase has risen, `--show` prints every line that has one, and
-`--update` records counts that have fallen.
+`python -m tools.words` fails if the count of a phrase has risen, or if a line of Markdown is wider than 100 columns
+(tables and code excepted). `--show` prints every line that has a phrase, and `--update` records counts that have fallen.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 TABLE = Path("docs/words.md")
 RECORDED = Path("tools/words.json")
+WIDTH = 100  # columns of Markdown prose
+GENERATED = (Path("docs/cli.md"),)  # its lines are those that the program prints
 TEXTS = ("*.md", "docs/**/*.md", "src/**/*.py", "src/**/*.js", "src/**/*.html")
 _ROW = re.compile(r"^\| (?P<phrase>[^|`]+?) \| (?P<write>[^|`]+?) \| `(?P<pattern>.+)` \|$")
 
@@ -59,6 +61,23 @@ def all_uses(root: Path, searched: list[Phrase]) -> list[Use]:
     return [use for path in paths for use in uses(path.read_text("utf-8"), path.relative_to(root), searched)]
 
 
+def wide_lines(text: str) -> list[int]:
+    """Return the numbers of the lines of Markdown prose that are too wide (from 1); tables and code may be wider."""
+    wide, in_code = [], False
+    for number, line in enumerate(text.splitlines(), 1):
+        in_code ^= line.lstrip().startswith("```")
+        if len(line) > WIDTH and not in_code and not line.startswith("|"):
+            wide.append(number)
+    return wide
+
+
+def all_wide_lines(root: Path) -> list[tuple[Path, int]]:
+    """Return the files and numbers of the wide lines in the docs below a directory."""
+    paths = sorted({path for pattern in TEXTS if pattern.endswith(".md") for path in root.glob(pattern)})
+    kept = [path for path in paths if path.relative_to(root) not in GENERATED]
+    return [(path.relative_to(root), number) for path in kept for number in wide_lines(path.read_text("utf-8"))]
+
+
 def counts(found: list[Use], searched: list[Phrase]) -> dict[str, int]:
     """Return how often each phrase is used."""
     return {one.name: sum(use.phrase is one for use in found) for one in searched}
@@ -86,7 +105,10 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
             print(f"{use.path}:{use.line}: {use.phrase.name!r}: write {use.phrase.write!r}: {use.text.strip()}")
     for name in more:
         print(f"{name!r} is used {now[name]} times, recorded are {recorded.get(name, 0)}; see {TABLE}", file=sys.stderr)
-    if more:
+    wide = all_wide_lines(root)
+    for path, number in wide:
+        print(f"{path}:{number}: wider than {WIDTH} columns", file=sys.stderr)
+    if more or wide:
         return 1
     if options.update or not record.exists():
         record.write_text(json.dumps(now, indent=4) + "\n")
