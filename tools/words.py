@@ -1,7 +1,7 @@
 """Count the phrases that docs/words.md replaces: a phrase may not be used more often than tools/words.json records.
 
 `python -m tools.words` fails if the count of a phrase has risen, or if a line of Markdown is wider than 100 columns
-(tables and code excepted). `--show` prints every line that has a phrase, and `--update` records counts that have fallen.
+(tables and code excepted). `--show` prints every line that has a phrase, `--update` records counts that have fallen.
 """
 
 from __future__ import annotations
