@@ -1,8 +1,8 @@
 # make demo     the main job on real data       make test   the fast suite (COVERAGE=1: measure coverage too)
 # make lint     style, types, layers, words     make proof  crash states, faults, kills
-# make package  wheel and sdist, tried out      make bench  ratios, both sides in one run (BENCH=--strict)
+# make package  wheel and sdist, installed      make bench  ratios, both sides in one run (BENCH=--strict)
 # make deep     the long proofs, resumable      make tools  install the programs that some tests need
-# make clean    remove what make made
+# make clean    remove generated files
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
