@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     import httpx
 
     from seglog.client.call import Call
-    from seglog.client.consuming import Start
     from seglog.client.facts import Ack, TopicInfo
     from seglog.config import LogConfig, Retention
     from seglog.topic.groups import GroupState
     from seglog.topic.groups.consumer import TopicBatch
+    from seglog.topic.groups.position import Start
     from seglog.topic.positions import Positions
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Self
 
-from seglog.client.consuming import MAX_BYTES, MAX_RECORDS, Reading, Start
+from seglog.client.consuming import MAX_BYTES, MAX_RECORDS, Reading
 from seglog.errors import SeglogError
 from seglog.uncopied import Uncopied
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from seglog.client.flows import Retries
     from seglog.record import TopicRecord
     from seglog.topic.groups.consumer import TopicBatch
+    from seglog.topic.groups.position import Start
     from seglog.topic.places import Partition
     from seglog.topic.positions import Positions
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from seglog.client import calls, group_calls
 from seglog.client.call import Flow, Pause
@@ -27,12 +27,10 @@ from seglog.topic.trace import tell_how_to_go_on
 if TYPE_CHECKING:
     from seglog.client.facts import Ack, Bounds
     from seglog.topic.groups.consumer import TopicBatch
-    from seglog.topic.groups.position import Standing
+    from seglog.topic.groups.position import Standing, Start
     from seglog.topic.groups.state import Membership
     from seglog.topic.places import Partition
     from seglog.topic.positions import Positions
-
-Start = Literal["earliest", "latest"]
 
 MAX_RECORDS = 500
 MAX_BYTES = 1024 * 1024

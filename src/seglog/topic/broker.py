@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from seglog.log.log import Log
     from seglog.log.write_lock import TreeLock
     from seglog.storage import Storage
-    from seglog.topic.groups.consumer import Consumer, Start
+    from seglog.topic.groups.consumer import Consumer
+    from seglog.topic.groups.position import Start
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from seglog.clock import system_clock
 from seglog.errors import GroupNotFound, InvalidArgument, LogClosed, OffsetOutOfRange, SeglogError, UnknownMember
@@ -31,10 +31,9 @@ if TYPE_CHECKING:
     from seglog.log.log import Log
     from seglog.topic.broker import Broker
     from seglog.topic.groups.groups import Groups
+    from seglog.topic.groups.position import Start
     from seglog.topic.places import Partition
     from seglog.topic.positions import Positions
-
-Start = Literal["earliest", "latest"]
 
 MAX_RECORDS = 500
 MAX_BYTES = 1024 * 1024

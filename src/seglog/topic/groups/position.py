@@ -14,7 +14,7 @@ Times are integer microseconds of any one clock; offsets are those of the record
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from seglog.errors import NotAssigned
 from seglog.log.history import Trace, was_cut
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from seglog.topic.places import Partition
     from seglog.topic.positions import Positions
     from seglog.topic.trace import Passage
+
+Start = Literal["earliest", "latest"]
+"""Where a consumer begins in a partition without a committed offset."""
 
 MAX_BEAT_SECONDS = 3.0
 """The longest that a member stays silent of its own will, so that a handover does not wait for a long session."""

@@ -1,0 +1,193 @@
+"""The types in the signatures of seglog's public calls, for annotations and isinstance.
+
+    from seglog.types import CompactionReport, RemoteTopic
+
+What is public: the names of `seglog`, of this module, of `seglog.aio`, `seglog.client`, `seglog.storage` and
+`seglog.testing`, the format "seglog" of Spark with the functions of the packages `seglog.spark.*`, and the `seglog`
+command. Everything else may change in any release. As with `seglog`, a name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from seglog.aio import AsyncLog
+    from seglog.client.async_consumer import AsyncRemoteConsumer
+    from seglog.client.async_producer import AsyncProducer
+    from seglog.client.async_topic import AsyncRemoteTopic
+    from seglog.client.consumer import RemoteConsumer
+    from seglog.client.facts import Ack, Bounds, Page, PartitionInfo, PartitionState, SegmentState, TopicInfo
+    from seglog.client.origin import Verify
+    from seglog.client.producer import Producer
+    from seglog.client.topic import RemoteTopic
+    from seglog.clock import Clock
+    from seglog.keyed.plan import CompactionPlan
+    from seglog.keyed.rewrite import Outcome as RewriteOutcome
+    from seglog.keyed.schedule import SegmentStanding, Standing
+    from seglog.log.backup import BackupReport
+    from seglog.log.check import Progress
+    from seglog.log.compaction import CompactionReport
+    from seglog.log.explain import Explanation, SegmentPlace
+    from seglog.log.findings import Gap, Problem, VerifyReport
+    from seglog.log.group import Appended, Draft
+    from seglog.log.opening import Expose, Mode
+    from seglog.log.repair import RepairAction, RepairReport
+    from seglog.log.staging import StagedSegment
+    from seglog.log.tail import Tail
+    from seglog.log.view import View
+    from seglog.record import Header, Headers
+    from seglog.segment.reader import OnCorrupt
+    from seglog.storage import File, Lock, Storage
+    from seglog.storage.base import Buffer
+    from seglog.storage.local import LocalFile, LocalLock
+    from seglog.storage.memory import MemoryFile, MemoryLock
+    from seglog.topic.cleaning.state import Event, LogState
+    from seglog.topic.groups.consumer import Consumer, TopicBatch
+    from seglog.topic.groups.groups import Groups
+    from seglog.topic.groups.position import Start
+    from seglog.topic.groups.state import GroupState, Membership, MemberState
+    from seglog.topic.once import OnceWindow
+    from seglog.topic.places import Partition
+    from seglog.topic.positions import Positions
+
+_HOME = {  # name -> where it is found below seglog
+    "Ack": "client.facts.Ack",
+    "Appended": "log.group.Appended",
+    "AsyncLog": "aio.AsyncLog",
+    "AsyncProducer": "client.async_producer.AsyncProducer",
+    "AsyncRemoteConsumer": "client.async_consumer.AsyncRemoteConsumer",
+    "AsyncRemoteTopic": "client.async_topic.AsyncRemoteTopic",
+    "BackupReport": "log.backup.BackupReport",
+    "Bounds": "client.facts.Bounds",
+    "Buffer": "storage.base.Buffer",
+    "Clock": "clock.Clock",
+    "CompactionPlan": "keyed.plan.CompactionPlan",
+    "CompactionReport": "log.compaction.CompactionReport",
+    "Consumer": "topic.groups.consumer.Consumer",
+    "Draft": "log.group.Draft",
+    "Event": "topic.cleaning.state.Event",
+    "Explanation": "log.explain.Explanation",
+    "Expose": "log.opening.Expose",
+    "File": "storage.File",
+    "Gap": "log.findings.Gap",
+    "GroupState": "topic.groups.state.GroupState",
+    "Groups": "topic.groups.groups.Groups",
+    "Header": "record.Header",
+    "Headers": "record.Headers",
+    "LocalFile": "storage.local.LocalFile",
+    "LocalLock": "storage.local.LocalLock",
+    "Lock": "storage.Lock",
+    "LogState": "topic.cleaning.state.LogState",
+    "MemberState": "topic.groups.state.MemberState",
+    "Membership": "topic.groups.state.Membership",
+    "MemoryFile": "storage.memory.MemoryFile",
+    "MemoryLock": "storage.memory.MemoryLock",
+    "Mode": "log.opening.Mode",
+    "OnCorrupt": "segment.reader.OnCorrupt",
+    "OnceWindow": "topic.once.OnceWindow",
+    "Page": "client.facts.Page",
+    "Partition": "topic.places.Partition",
+    "PartitionInfo": "client.facts.PartitionInfo",
+    "PartitionState": "client.facts.PartitionState",
+    "Positions": "topic.positions.Positions",
+    "Problem": "log.findings.Problem",
+    "Producer": "client.producer.Producer",
+    "Progress": "log.check.Progress",
+    "RemoteConsumer": "client.consumer.RemoteConsumer",
+    "RemoteTopic": "client.topic.RemoteTopic",
+    "RepairAction": "log.repair.RepairAction",
+    "RepairReport": "log.repair.RepairReport",
+    "RewriteOutcome": "keyed.rewrite.Outcome",
+    "SegmentPlace": "log.explain.SegmentPlace",
+    "SegmentStanding": "keyed.schedule.SegmentStanding",
+    "SegmentState": "client.facts.SegmentState",
+    "StagedSegment": "log.staging.StagedSegment",
+    "Standing": "keyed.schedule.Standing",
+    "Start": "topic.groups.position.Start",
+    "Storage": "storage.Storage",
+    "Tail": "log.tail.Tail",
+    "TopicBatch": "topic.groups.consumer.TopicBatch",
+    "TopicInfo": "client.facts.TopicInfo",
+    "Verify": "client.origin.Verify",
+    "VerifyReport": "log.findings.VerifyReport",
+    "View": "log.view.View",
+}
+
+__all__ = [
+    "Ack",
+    "Appended",
+    "AsyncLog",
+    "AsyncProducer",
+    "AsyncRemoteConsumer",
+    "AsyncRemoteTopic",
+    "BackupReport",
+    "Bounds",
+    "Buffer",
+    "Clock",
+    "CompactionPlan",
+    "CompactionReport",
+    "Consumer",
+    "Draft",
+    "Event",
+    "Explanation",
+    "Expose",
+    "File",
+    "Gap",
+    "GroupState",
+    "Groups",
+    "Header",
+    "Headers",
+    "LocalFile",
+    "LocalLock",
+    "Lock",
+    "LogState",
+    "MemberState",
+    "Membership",
+    "MemoryFile",
+    "MemoryLock",
+    "Mode",
+    "OnCorrupt",
+    "OnceWindow",
+    "Page",
+    "Partition",
+    "PartitionInfo",
+    "PartitionState",
+    "Positions",
+    "Problem",
+    "Producer",
+    "Progress",
+    "RemoteConsumer",
+    "RemoteTopic",
+    "RepairAction",
+    "RepairReport",
+    "RewriteOutcome",
+    "SegmentPlace",
+    "SegmentStanding",
+    "SegmentState",
+    "StagedSegment",
+    "Standing",
+    "Start",
+    "Storage",
+    "Tail",
+    "TopicBatch",
+    "TopicInfo",
+    "Verify",
+    "VerifyReport",
+    "View",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Load a type from its module when it is first used, and keep it."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'seglog.types' has no attribute {name!r}")
+    module, _, there = _HOME[name].rpartition(".")
+    found: object = getattr(import_module(f"seglog.{module}"), there)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
