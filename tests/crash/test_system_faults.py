@@ -91,7 +91,7 @@ class SystemTrial:
 
 @pytest.fixture(autouse=True)
 def _syncs_that_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seglog.storage.local._datasync", lambda _descriptor: None)
+    monkeypatch.setattr("seglog.storage.local_file.sync_data", lambda _descriptor: None)
     monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
 
 

@@ -15,7 +15,8 @@ import pytest
 
 import seglog
 from seglog.storage.descriptors import Holders
-from seglog.storage.local import LocalFile, LocalStorage
+from seglog.storage.local import LocalStorage
+from seglog.storage.local_file import LocalFile
 
 FEW = """
 import errno, json, os, resource, sys
@@ -281,7 +282,7 @@ def test_a_sync_that_fails_while_the_files_are_closed_stops_the_writer(
         raise OSError(errno.EIO, "input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr("seglog.storage.local._datasync", fail)
+        patch.setattr("seglog.storage.local_file.sync_data", fail)
         assert not log._suspend_files()  # type: ignore[attr-defined]
     with pytest.raises(seglog.LogPoisoned):
         log.append(b"not acknowledged")

@@ -85,7 +85,7 @@ print(in_a_child(follow))
 WITHIN_A_BATCH = """
 import pyarrow
 from seglog.segment import active
-from seglog.storage.local import LocalFile
+from seglog.storage.local_file import LocalFile
 pwritev, hashed, children = LocalFile.pwritev, active._hashed, []
 begun, forked = threading.Event(), threading.Event()
 def hash_across_the_fork(*arguments):

@@ -289,7 +289,7 @@ class Laboratory:
 @pytest.fixture
 def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Laboratory:
     """What dies here is a process, and the kernel keeps what it wrote: hundreds of real syncs would only take time."""
-    monkeypatch.setattr("seglog.storage.local._datasync", lambda _descriptor: None)
+    monkeypatch.setattr("seglog.storage.local_file.sync_data", lambda _descriptor: None)
     monkeypatch.setattr(LocalStorage, "_sync", staticmethod(lambda _path: None))
     return Laboratory(tmp_path)
 

@@ -79,7 +79,7 @@ def test_a_follower_sees_all_of_a_batch_or_nothing(scene: Any, dense: bool) -> N
                 middle.set()
                 go_on.wait(10)
 
-        active._store = Wrapped(active._store, "pwrite", pause)
+        active._files.store = Wrapped(active._files.store, "pwrite", pause)
         writer = threading.Thread(target=lambda: log.append_batch(pa.table({"value": [b"y" * 100] * 50_000})))
         writer.start()
         assert middle.wait(10)
@@ -123,13 +123,13 @@ def test_an_interrupt_of_the_last_write_keeps_the_record_and_stops_the_writer(sc
         raise KeyboardInterrupt
 
     active = log._live.active  # type: ignore[attr-defined]
-    active._store = Wrapped(active._store, "pwrite", interrupt)
+    active._files.store = Wrapped(active._files.store, "pwrite", interrupt)
     with pytest.raises(KeyboardInterrupt):
         log.append(b"seen")
     assert reader.next_offset == 1
     with pytest.raises(seglog.LogPoisoned):
         log.append(b"next")
-    active._store = active._store._file
+    active._files.store = active._files.store._file
     log.close()
     reader.close()
     assert scene.values() == [b"seen"]
@@ -137,17 +137,17 @@ def test_an_interrupt_of_the_last_write_keeps_the_record_and_stops_the_writer(sc
 
 def test_an_interrupt_of_the_rollback_of_a_batch_stops_the_writer(scene: Any) -> None:
     log = seglog.open(scene.path)
-    active, file = log._live.active, log._live.active._store  # type: ignore[attr-defined]
+    active, file = log._live.active, log._live.active._files.store  # type: ignore[attr-defined]
 
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    active._store = Wrapped(Wrapped(file, "pwrite", interrupt), "truncate", interrupt)
+    active._files.store = Wrapped(Wrapped(file, "pwrite", interrupt), "truncate", interrupt)
     with pytest.raises(KeyboardInterrupt):
         log.append_batch(pa.table({"value": [b"a", b"b"]}))
     with pytest.raises(seglog.LogPoisoned):
         log.append(b"next")
-    active._store = file
+    active._files.store = file
     log.close()
 
 

@@ -166,7 +166,7 @@ def scene(tmp_path: Path) -> Scene:
 @pytest.fixture
 def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TopicLaboratory:
     """What dies here is a process, and the kernel keeps what it wrote: thousands of real syncs would only take time."""
-    monkeypatch.setattr("seglog.storage.local._datasync", lambda _descriptor: None)
+    monkeypatch.setattr("seglog.storage.local_file.sync_data", lambda _descriptor: None)
     monkeypatch.setattr(LocalStorage, "_sync", staticmethod(lambda _path: None))
     return TopicLaboratory(tmp_path)
 

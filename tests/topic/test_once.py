@@ -99,7 +99,7 @@ def test_a_poisoned_log_acknowledges_nothing_that_is_repeated(
     stored = append()
     log = topic.partition(0 if rows is None else next(iter(stored)))
     with monkeypatch.context() as patch:
-        patch.setattr("seglog.storage.local._datasync", refused)
+        patch.setattr("seglog.storage.local_file.sync_data", refused)
         with pytest.raises(seglog.LogPoisoned):
             log.sync()
     assert isinstance(log.failure, seglog.LogPoisoned)

@@ -156,7 +156,7 @@ def test_one_partition_that_can_take_no_batch_stops_all_of_it_before_it_is_commi
 
         topic.partition(1).append(b"x")
         with monkeypatch.context() as patch, pytest.raises(seglog.LogPoisoned):
-            patch.setattr("seglog.storage.local._datasync", refuse)
+            patch.setattr("seglog.storage.local_file.sync_data", refuse)
             topic.partition(1).sync()
         with pytest.raises(seglog.LogPoisoned):
             topic.publish(scene.stage(), query="q", batch=0)

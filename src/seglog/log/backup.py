@@ -21,7 +21,8 @@ from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.log.catalog import read_manifest, write_manifest
 from seglog.log.write_lock import is_written_around
 from seglog.storage import LocalStorage, must_sync
-from seglog.storage.local import checked_directory, share_file
+from seglog.storage.copies import share_file
+from seglog.storage.local import checked_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

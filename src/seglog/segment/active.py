@@ -6,18 +6,16 @@ because a record's bytes are written before its entry, and its entry before `nex
 
 from __future__ import annotations
 
-import errno
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, NoReturn, cast
+from typing import Any
 
 from xxhash import xxh64
 
 from seglog.config import MAX_OFFSET, MAX_STORE_BYTES
-from seglog.errors import LogPoisoned, LogReadOnly, StorageError
+from seglog.errors import LogPoisoned, StorageError
 from seglog.format import filename
 from seglog.format.codec import HEAD_BYTES, NATIVE, encode_headers, record_length, seal_head
 from seglog.format.index import (
@@ -33,6 +31,7 @@ from seglog.format.index import (
 from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES, StoreHeader
 from seglog.record import Headers
+from seglog.segment.active_files import ActiveFiles
 from seglog.segment.bulk import Encoder, Encoding
 from seglog.segment.calls import Ahead
 from seglog.segment.held import CELLS, HELD_MOST_BYTES, Place, Row, encode_rows
@@ -42,7 +41,7 @@ from seglog.segment.scan import Rules
 from seglog.segment.sealed import rules_of, write_derived
 from seglog.segment.streamed import write_value
 from seglog.segment.survey import Block, Tally
-from seglog.storage import File, Storage, SuspendableFile, must_sync
+from seglog.storage import File, Storage, must_sync
 
 INDEX_EVERY_BYTES = 1024 * 1024
 JOIN_BELOW = 64 * 1024
@@ -62,16 +61,6 @@ def create_segment(storage: Storage, entry: SegmentEntry, log_id: int, *, span: 
     store.pwrite(StoreHeader(entry.salt, log_id, entry.created, span).encode(), 0)
     must_sync(store.datasync)
     return store
-
-
-class _ParentsFile:
-    """Stands for a file that only the parent process writes."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise LogReadOnly(errno.EPERM, "this file belongs to the process that this one was forked from", self.path)
 
 
 class ActiveSegment:
@@ -101,8 +90,7 @@ class ActiveSegment:
         self._written = size
         self.settled = True
         self._storage = storage
-        self._store = store
-        self._index = index
+        self._files = ActiveFiles(store, index)
         self._lookup = lookup
         self._dense = lookup if isinstance(lookup, DenseLookup) else None
         self._indexed_size = size
@@ -113,8 +101,6 @@ class ActiveSegment:
         self._segment_bytes = segment_bytes
         self._hold_most = self._may_hold()
         self._rules: Rules = rules_of(entry)
-        self._syncing = threading.Lock()
-        self._lost: LogPoisoned | None = None
         self.reader = SegmentReader(
             store,
             lookup,
@@ -198,9 +184,9 @@ class ActiveSegment:
         self.settled = False
         try:
             if length < JOIN_BELOW:
-                self._store.pwrite(parts[0] + parts[1], self._written)
+                self._files.store.pwrite(parts[0] + parts[1], self._written)
             else:
-                self._store.pwritev(parts, self._written)
+                self._files.store.pwritev(parts, self._written)
         except Exception:
             self._roll_back()
             raise
@@ -279,24 +265,24 @@ class ActiveSegment:
 
     def _roll_back(self) -> None:
         """Cut what a failed write left; where that fails, nothing may be promised any more."""
-        if getattr(self._store, "suspended", False):  # it could not be opened again: nothing was written
+        if getattr(self._files.store, "suspended", False):  # it could not be opened again: nothing was written
             self.settled = True
             return
         try:
-            self._store.truncate(self.reader.size)
+            self._files.store.truncate(self.reader.size)
             self.datasync()
         except (StorageError, LogPoisoned) as error:
             raise LogPoisoned(
                 error.errno,
                 "a write failed and could not be rolled back; open the log again",
-                self._store.path,
+                self._files.store.path,
             ) from error
         self.settled = True
 
     def _write_last(self, data: bytes | memoryview, position: int) -> None:
         """Write what makes a change visible."""
         try:
-            self._store.pwrite(data, position)
+            self._files.store.pwrite(data, position)
         except Exception:
             self._roll_back()
             raise
@@ -328,7 +314,7 @@ class ActiveSegment:
         limit = record_limit - head_len if value_limit is None else min(record_limit - head_len, value_limit)
         self.settled = False
         try:
-            value_len, value_hash = write_value(self._store, chunks, self._written + head_len, limit)
+            value_len, value_hash = write_value(self._files.store, chunks, self._written + head_len, limit)
             relative = self.next_offset - self.entry.base_offset
             head, checksum = seal_head(relative, timestamp, key, packed, value_len, value_hash, self.entry.salt)
         except BaseException:
@@ -359,7 +345,7 @@ class ActiveSegment:
                 if not first_head:
                     first_head = bytes(data[:HEAD_BYTES])
                     data[:HEAD_BYTES] = bytes(HEAD_BYTES)
-                self._store.pwrite(data, position)
+                self._files.store.pwrite(data, position)
                 position += len(data)
             block = encoding.block()
         except BaseException:
@@ -387,14 +373,14 @@ class ActiveSegment:
         try:
             self._flush_entries()
             hashing.launch(partial(_hashed, self.tally.digest, entries), here=records < HASHED_BESIDE)
-            self._index.pwritev(entries, entry_position(dense.flushed))
+            self._files.index.pwritev(entries, entry_position(dense.flushed))
             digest = hashing.take()
         except StorageError:
             return False  # derived: they stay pending
         finally:
             hashing.finish()
         self.tally.digest = digest
-        dense.add_flushed(records, self._index)
+        dense.add_flushed(records, self._files.index)
         return True
 
     # --- lookups and durability ---------------------------------------------------------------------------------
@@ -412,60 +398,28 @@ class ActiveSegment:
         if dense is None or not dense.pending:
             return
         pending = dense.pending
-        self._index.pwrite(pending, entry_position(dense.flushed))
+        self._files.index.pwrite(pending, entry_position(dense.flushed))
         settled, self.settled = self.settled, False  # an interrupt between these two would hash the entries twice
         self.tally.digest.update(bytes(pending))
-        dense.move_pending(self._index)
+        dense.move_pending(self._files.index)
         self.settled = settled
 
     def datasync(self) -> None:
-        """Return once every written record is on the medium. By any thread.
-
-        One at a time, and none after one that failed: the system tells a failure to one caller alone.
-        """
-        with self._syncing:
-            if self._lost is not None:
-                raise LogPoisoned(*self._lost.args) from self._lost
-            self._sync_store()
-
-    def _sync_store(self) -> None:
-        try:
-            must_sync(self._store.datasync)
-        except LogPoisoned as error:
-            self._lost = error
-            raise
+        """Return once every written record is on the medium; see ActiveFiles.sync_store. By any thread."""
+        self._files.sync_store()
 
     @property
     def suspendable(self) -> bool:
-        """Whether the files have descriptors that can be given back."""
-        return isinstance(self._store, SuspendableFile) and isinstance(self._index, SuspendableFile)
+        """Whether the files have descriptors that can be closed for a while."""
+        return self._files.suspendable
 
     def suspend(self, reopened: Callable[[], None]) -> bool:
-        """Sync the store and close both files until they are needed; `reopened` is called then.
-
-        False where they are in use, or cannot be closed. LogPoisoned where the sync fails: a later one would not
-        report what was lost. By the thread that may write.
-        """
-        files = [file for file in (self._store, self._index) if isinstance(file, SuspendableFile)]
-        if len(files) < 2 or not self.settled or not self._syncing.acquire(blocking=False):
-            return False
-        try:
-            if self._lost is not None:
-                return False
-            self._sync_store()
-            for file in files:
-                if not file.suspended:
-                    file.suspend(reopened)
-        except StorageError:
-            return False  # closing one failed before it was tried
-        finally:
-            self._syncing.release()
-        return True
+        """Sync the store and close both files until they are needed, unless a change is under way; see ActiveFiles."""
+        return self.settled and self._files.suspend(reopened)
 
     def reopen(self) -> None:
         """Open the files again that `suspend` closed."""
-        for file in (self._store, self._index):
-            file.size()
+        self._files.reopen()
 
     def mark_durable(self, next_offset: int) -> None:
         """Note in the index that the records before `next_offset` are on the medium; unsynced itself."""
@@ -477,22 +431,22 @@ class ActiveSegment:
 
     def _write_durable_word(self, next_offset: int) -> None:
         base, salt = self.entry.base_offset, self.entry.salt
-        self._index.pwrite(encode_dense_header(base, min(next_offset - base, DURABLE_MAX), salt), 0)
+        self._files.index.pwrite(encode_dense_header(base, min(next_offset - base, DURABLE_MAX), salt), 0)
 
     def rescue(self) -> None:
         """Put on the medium what was appended before an interrupt; the next opening finds it by scanning.
 
-        After a sync that failed there is nothing to be had: a later one would say nothing of what was written before.
+        Do nothing after a sync that failed: a later one would not report what was lost.
         """
-        if self._lost is not None:
+        if self._files.failure is not None:
             return
         if self._held:
-            self._store.pwrite(self._encoded(self._held)[0], self.reader.size)
+            self._files.store.pwrite(self._encoded(self._held)[0], self.reader.size)
         self.datasync()
 
     def leave_to_parent(self) -> None:
         """Refuse every write from now on: in a forked child, which shares the files' descriptors with its parent."""
-        self._store = self._index = cast("File", _ParentsFile(self._store.path))
+        self._files = self._files.of_parent()
 
     def write_marks(self) -> None:
         """Write the sparse lookups that a sealed segment has; marks behind its end, after a cut, lead nowhere."""

@@ -16,7 +16,7 @@ from seglog.segment.loaded import loaded_kernel
 from seglog.segment.lookup import BLOCK_ENTRIES, Lookup
 from seglog.segment.scan import Rules
 from seglog.storage import File
-from seglog.storage.local import LocalFile
+from seglog.storage.local_file import LocalFile
 
 BYTES_DATA = bytes.__basicsize__ - 1  # where the data of a bytes object begins: its last byte is the closing zero
 

@@ -100,7 +100,7 @@ def target(path: str, *, force: bool) -> Iterator[BinaryIO]:
             yield device
         return
     _refuse_existing(final, path, force)
-    from seglog.storage.local import sync_descriptor  # noqa: PLC0415 - `seglog --help` needs no storage
+    from seglog.storage.system_calls import sync_descriptor  # noqa: PLC0415 - `seglog --help` needs no storage
 
     draft = final.with_name(f".{final.name}.{secrets.token_hex(4)}.part")
     try:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Self
 
-import seglog.storage.local
+import seglog.storage.local_file
 from seglog.storage import mapping
 from seglog.testing.faulty import Call, Crashed
 
@@ -72,7 +72,7 @@ _BY_PATH = {
     "remove": "unlink",
 }
 _BY_TWO_PATHS = {"link": "link", "rename": "rename", "replace": "rename"}
-_ALIASES: tuple[tuple[ModuleType, str, str], ...] = ((seglog.storage.local, "_datasync", "fdatasync"),)
+_ALIASES: tuple[tuple[ModuleType, str, str], ...] = ((seglog.storage.local_file, "sync_data", "fdatasync"),)
 """Calls of `os` that a module keeps under a name of its own: (module, its name, the call's name)."""
 
 
