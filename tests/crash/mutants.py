@@ -1,276 +1,294 @@
-"""The mutation check: each sync, rename, lock and checksum line is taken out in turn, and some test must fail.
+"""The mutation check: each line of `mutations` is taken out in turn, and some test must fail.
 
-    python -m tests.crash.mutants [PART OF A PATH ...] [--list] [--again]
+    python -m tests.crash.mutants [PART OF A PATH ...] [--kind KIND] [--likely] [--list] [--again]
 
-The lines are found in the source, so that a new one is under proof from the day it is written. A copy of the source is
-changed, one line at a time, and the tests run on it, the likeliest first, until one fails. What was caught before, with
-the same module, is not run again.
+A copy of the source is changed, one line at a time, and the tests run on it, the likeliest first, until one fails. A
+failure counts if the test fails again on the changed source and passes on the unchanged one, so neither a test that is
+not reliable nor a missing program is taken for a test that noticed the line. What was noticed before, with the same
+module, by a test that still exists, is not run again.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import hashlib
 import json
 import os
-import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
 
+from tests.crash.mutations import ROOT, Mutant, mutants
 from tests.proofs import DIRECTORY, tell
 
-ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "src"
-PROVEN = ("storage/local.py", "storage/subdirectory.py", "segment", "log", "keyed", "topic", "format", "kernels")
-SYNCS = {"datasync", "_datasync", "fsync", "fdatasync", "sync_directory", "must_sync", "_sync"}
-RENAMES = {"rename", "replace", "link"}
-LOCKS = {"flock", "try_lock"}
-CHECKSUMS = re.compile(r"_?(check|checksum|digest|intdigest|hexdigest|salt|xxh64\w*)")
 CUTS, TOPIC_CUTS = "tests/crash/test_power_loss.py", "tests/crash/test_topic_power_loss.py"
 REPAIRS, TOPIC_REPAIRS = "tests/crash/test_repair.py", "tests/crash/test_repair_of_topics.py"
+LOCKS = ["tests/log/test_stale_writer.py", "tests/topic/test_locks.py", "tests/log/test_forks.py"]
+ORDER = "tests/recovery/test_order_of_writes.py"
+MANIFESTS = ["tests/recovery/test_lookups_and_manifest.py", "tests/recovery/test_rotten.py"]
+STAGES = [CUTS, "tests/recovery/test_publish_faults.py", "tests/log/test_publish.py"]
 LIKELY = {
+    "storage/": ["tests/storage", "tests/log/test_failed_syncs.py", "tests/log/test_bad_places.py"],
     "storage/subdirectory": ["tests/storage", TOPIC_CUTS],
-    "storage": ["tests/storage", "tests/crash/test_system_faults.py", "tests/log/test_bad_places.py"],
+    "storage/local_file": ["tests/storage", "tests/log/test_descriptors.py"],
+    "storage/copies": ["tests/log/test_backup_order.py", "tests/topic/test_backup.py"],
+    "format/": ["tests/format", "tests/log/test_long_records.py", "tests/recovery/test_torn.py", *MANIFESTS],
     "format/laminarmq": ["tests/format/test_laminarmq.py"],
-    "format": [
-        "tests/format",
-        "tests/log/test_long_records.py",
-        "tests/recovery/test_torn.py",
-        "tests/recovery/test_rotten.py",
-    ],
-    "kernels": ["tests/kernels"],
-    "keyed": [CUTS, "tests/keyed"],
-    "topic/care": [TOPIC_REPAIRS, "tests/topic/test_care.py"],
-    "topic/description": [TOPIC_REPAIRS, TOPIC_CUTS],
-    "topic": [TOPIC_CUTS, "tests/topic"],
-    "log/pins": ["tests/log/test_pins.py", "tests/recovery/test_pin_faults.py"],
+    "kernels/": ["tests/kernels"],
+    "keyed/": [CUTS, "tests/keyed"],
+    "segment/": [ORDER, "tests/segment", CUTS, "tests/recovery"],
+    "segment/active_files": ["tests/log/test_failed_syncs.py", "tests/log/test_descriptors.py", CUTS],
+    "segment/follower": ["tests/recovery/test_followers.py", "tests/log/test_follow.py"],
+    "segment/recovery": [ORDER, CUTS, REPAIRS, "tests/recovery"],
+    "log/": [ORDER, CUTS, *LOCKS, "tests/recovery/test_concurrency.py"],
+    "log/arrow": ["tests/log/test_arrow.py"],
+    "log/backup": ["tests/log/test_backup_order.py", "tests/topic/test_backup.py"],
+    "log/catalog": [ORDER, CUTS, REPAIRS, *LOCKS],
+    "log/check": ["tests/recovery/test_check_beside_writer.py", *MANIFESTS],
+    "log/compaction": ["tests/keyed/test_beside.py", *LOCKS, "tests/keyed"],
+    "log/durability": ["tests/log/test_durability.py", "tests/log/test_failed_syncs.py", "tests/log/test_flush.py"],
+    "log/follower": ["tests/log/test_history.py", "tests/recovery/test_followers.py", "tests/log/test_follow.py"],
+    "log/history": ["tests/log/test_history.py"],
+    "log/identity": [*MANIFESTS, REPAIRS],
     "log/leases": [
         "tests/recovery/test_followers.py",
         "tests/recovery/test_concurrency.py",
         "tests/log/test_readers.py",
     ],
-    "log/staging": [CUTS, "tests/recovery/test_publish_faults.py", "tests/log/test_publish.py"],
-    "log/catalog": [CUTS, REPAIRS, "tests/recovery/test_order_of_writes.py"],
-    "log/quarantine": [REPAIRS, CUTS, "tests/recovery/test_rotten.py"],
-    "log/repair": [REPAIRS, "tests/recovery/test_rotten.py", "tests/log/test_live_repair.py", "tests/recovery"],
-    "log": [CUTS, "tests/recovery/test_order_of_writes.py", "tests/recovery/test_concurrency.py", "tests/recovery"],
-    "segment": [CUTS, "tests/segment", "tests/recovery"],
+    "log/locked": [
+        ORDER,
+        CUTS,
+        *LOCKS,
+        "tests/log/test_reentry.py",
+        "tests/log/test_interrupts.py",
+        "tests/log/test_flush.py",
+    ],
+    "log/opening": [ORDER, CUTS, *LOCKS, "tests/topic/test_exchanged.py", "tests/log/test_history.py", *MANIFESTS],
+    "log/ownership": LOCKS,
+    "log/pins": ["tests/log/test_pins.py", "tests/recovery/test_pin_faults.py"],
+    "log/quarantine": [REPAIRS, CUTS, *MANIFESTS],
+    "log/rebuild": [*MANIFESTS, REPAIRS],
+    "log/repair": [REPAIRS, *MANIFESTS, "tests/log/test_live_repair.py"],
+    "log/staging": STAGES,
+    "log/tail": ["tests/log/test_history.py", "tests/log/test_follow.py"],
+    "log/view": ["tests/log/test_truncate.py", "tests/log/test_readers.py"],
+    "log/write_lock": LOCKS,
+    "log/writer": [ORDER, CUTS, *LOCKS, "tests/log/test_pins.py", "tests/log/test_truncate.py", *STAGES[1:]],
+    "topic/": [TOPIC_CUTS, "tests/topic/test_locks.py", "tests/topic/test_topic.py", "tests/topic/test_broker.py"],
+    "topic/care": [TOPIC_REPAIRS, "tests/topic/test_care.py", "tests/topic/test_layout_names.py"],
+    "topic/deletion": [TOPIC_CUTS, "tests/topic/test_broker_crashes.py", "tests/topic/test_leftovers.py"],
+    "topic/description": [TOPIC_CUTS, TOPIC_REPAIRS, "tests/topic/test_topic.py"],
+    "topic/groups": [TOPIC_CUTS, "tests/topic/groups"],
+    "topic/once": ["tests/topic/test_once.py", "tests/topic/test_once_forged.py", "tests/topic/test_once_batches.py"],
+    "topic/trace": ["tests/topic/groups", "tests/topic/test_transaction.py"],
+    "topic/transaction": [TOPIC_CUTS, "tests/topic/test_transaction.py", "tests/topic/test_transaction_faults.py"],
 }
 """Where a mutant is most likely noticed, by the beginning of its path; the longest one counts."""
-REST = [f"tests/{room}" for room in ("storage", "format", "kernels", "segment", "recovery", "keyed", "log", "topic")]
+REST = [f"tests/{part}" for part in ("storage", "format", "kernels", "segment", "recovery", "keyed", "log", "topic")]
 SECONDS = 1800
-NOTHING_COLLECTED = 5
+COMPILED = ("kernels/", "format/codec.py", "format/index.py")
+"""What the compiled code of the kernels depends on, see seglog.kernels.sources."""
+PYTEST = ["-x", "-m", "not proof and not deep and not spark", "--timeout=60", "--tb=no"]
+PLUGINS = ["pytest_timeout", "_hypothesis_pytestplugin"]  # those of the tests; the others take a second to load
+PASSED, FAILED, NOTHING_COLLECTED = 0, 1, 5
 
 
-class Mutant(NamedTuple):
-    """One line taken out. kind: sync, rename, lock or checksum; text: the line; code: the module without it."""
+class Bench:
+    """A copy of the source, in which one line at a time is taken out, and on which tests run."""
 
-    path: str
-    line: int
-    kind: str
-    text: str
-    code: str
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._sound: dict[str, bool] = {}  # test -> whether it passes on the unchanged source
+        for part in ("src", "tests", "docs", "benchmarks"):
+            shutil.copytree(ROOT / part, directory / part, ignore=shutil.ignore_patterns("__pycache__"))
+        for part in ("pyproject.toml", "README.md"):
+            shutil.copy(ROOT / part, directory / part)
 
     @property
-    def name(self) -> str:
-        return f"{self.path}:{self.line}"
+    def unsound(self) -> list[str]:
+        """Tests that failed on a changed source but also on the unchanged one: they show nothing."""
+        return sorted(test for test, passes in self._sound.items() if not passes)
 
+    def compile_kernels(self) -> None:
+        """Compile the kernels ahead of time, so that a run starts without numba. Without a linker numba does it."""
+        self._run([sys.executable, "-m", "seglog.kernels.aot"], {})
 
-def methods(node: ast.AST) -> set[str]:
-    """Return the names of all attributes (methods called or handed over, mostly) within a node."""
-    return {inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)}
-
-
-def called(node: ast.AST) -> set[str]:
-    """Return the names of all attributes, functions and variables within a node."""
-    return methods(node) | {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
-
-
-def kind_of(statement: ast.stmt) -> str | None:
-    """Return what a statement that does nothing but call is about; None for any other."""
-    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+    def noticed_by(self, mutant: Mutant, paths: Sequence[str], ignored: Collection[str] = ()) -> str | None:
+        """Return a test that fails without the line, and only without it; None if there is none."""
+        passed_over = list(self.unsound)
+        with self._without(mutant) as environment:
+            while (failed := self._first_failure(paths, environment, ignored, passed_over)) is not None:
+                if self._first_failure([failed], environment) is not None and self._is_sound(failed, mutant):
+                    return failed
+                passed_over.append(failed)
         return None
-    wanted = (("sync", SYNCS, called), ("rename", RENAMES, methods), ("lock", LOCKS, called))
-    return next((kind for kind, words, names in wanted if names(statement) & words), None)
+
+    def _is_sound(self, test: str, mutant: Mutant) -> bool:
+        if test not in self._sound:
+            changed = self._directory / "src" / "seglog" / mutant.path
+            with _content(changed, (ROOT / "src" / "seglog" / mutant.path).read_text()):
+                self._sound[test] = self._first_failure([test], {}) is None
+        return self._sound[test]
+
+    @contextmanager
+    def _without(self, mutant: Mutant) -> Iterator[dict[str, str]]:
+        """Take the line out; yield what the environment must have meanwhile."""
+        with _content(self._directory / "src" / "seglog" / mutant.path, mutant.code):
+            if not mutant.path.startswith(COMPILED):
+                yield {}
+                return
+            with tempfile.TemporaryDirectory(dir=self._directory) as cache:  # that of the unchanged kernels stays
+                yield {"SEGLOG_CACHE_DIR": cache}
+
+    def _first_failure(
+        self,
+        paths: Sequence[str],
+        environment: dict[str, str],
+        ignored: Collection[str] = (),
+        passed_over: Collection[str] = (),
+    ) -> str | None:
+        """Return the first test that fails, or all the paths if pytest itself is ended; None if all pass."""
+        plugins = [word for name in PLUGINS for word in ("-p", name)]
+        left_out = [*(f"--ignore={path}" for path in ignored), *(f"--deselect={test}" for test in passed_over)]
+        here = [path for path in paths if path not in ignored and (self._directory / path.partition("::")[0]).exists()]
+        scratch = self._directory / "scratch"
+        command = [sys.executable, "-m", "pytest", *PYTEST, *plugins, f"--basetemp={scratch}", *left_out, *here]
+        status, output = self._run(command, environment)
+        if status in (PASSED, NOTHING_COLLECTED):
+            return None
+        failures = [line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+        return failures[0].partition(" ")[2].partition(" - ")[0] if failures else " ".join(here)
+
+    def _run(self, command: list[str], environment: dict[str, str]) -> tuple[int, str]:
+        """Run a command in the copy; end it with all its children after SECONDS."""
+        source = f"{self._directory / 'src'}{os.pathsep}{self._directory}"
+        own = {"PYTHONPATH": source, "SEGLOG_PROOFS": str(self._directory / ".proofs"), "COLUMNS": "500"}
+        run = subprocess.Popen(
+            command,
+            cwd=self._directory,
+            env={**os.environ, **own, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            output, _ = run.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            output = ""
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(run.pid, signal.SIGKILL)
+            run.wait()
+        return run.returncode, output
 
 
-def is_check(test: ast.expr) -> bool:
-    """Whether an expression compares a checksum, a digest or a salt with another."""
-    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], (ast.Eq, ast.NotEq, ast.In, ast.NotIn)):
-        return False
-    return any(CHECKSUMS.fullmatch(name) for name in called(test))
-
-
-def places(tree: ast.Module) -> Iterator[tuple[str, ast.AST, str]]:
-    """Give (kind, node, what stands there instead) for every line to take out."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.stmt) and (kind := kind_of(node)) is not None:
-            yield kind, node, "pass"
-        elif isinstance(node, ast.Compare) and is_check(node):
-            yield "checksum", node, str(isinstance(node.ops[0], (ast.Eq, ast.In)))
-        elif isinstance(node, ast.If) and "lock" in called(node.test) and isinstance(node.test, ast.Compare):
-            yield "lock", node.test, "False"
-
-
-def mutants_of(path: Path) -> Iterator[Mutant]:
-    """Give the mutants of one module."""
-    source = path.read_text()
-    lines = source.splitlines(keepends=True)
-    for kind, node, instead in places(ast.parse(source)):
-        assert isinstance(node, (ast.stmt, ast.expr))
-        assert node.end_lineno is not None
-        before = "".join(lines[: node.lineno - 1]) + lines[node.lineno - 1][: node.col_offset]
-        after = lines[node.end_lineno - 1][node.end_col_offset :] + "".join(lines[node.end_lineno :])
-        relative = str(path.relative_to(SOURCE / "seglog"))
-        yield Mutant(relative, node.lineno, kind, lines[node.lineno - 1].strip(), before + instead + after)
-
-
-def mutants(wanted: list[str]) -> list[Mutant]:
-    """Return every mutant, of the modules whose path holds one of the words."""
-    found = []
-    for part in PROVEN:
-        root = SOURCE / "seglog" / part
-        for path in [root] if root.is_file() else sorted(root.rglob("*.py")):
-            if not wanted or any(word in str(path) for word in wanted):
-                found += mutants_of(path)
-    return found
-
-
-def suites(mutant: Mutant) -> list[list[str]]:
-    """Return the tests that may notice a mutant, the likeliest first, each to be run when those before have passed."""
-    best = max((start for start in LIKELY if mutant.path.startswith(start)), key=len)
-    return [*([suite] for suite in LIKELY[best]), REST]
-
-
-def is_sound(copy: Path, found: list[Mutant]) -> bool:
-    """Whether the tests pass on the source as it is: else their failures would say nothing."""
-    wanted = {suite for mutant in found for one in suites(mutant) for suite in one}
-    failed = _first_failure(copy, sorted(wanted))
-    if failed is not None:
-        print(f"without any change {failed} fails: mend that first")
-    return failed is None
-
-
-def caught_by(mutant: Mutant, copy: Path) -> str | None:
-    """Run the tests on the source without the line; return the first that fails, None if none does."""
-    changed = copy / "src" / "seglog" / mutant.path
-    whole = changed.read_text()
-    changed.write_text(mutant.code)
-    forget_kernels(copy)
+@contextmanager
+def _content(path: Path, text: str) -> Iterator[None]:
+    """Give a module another text within the context, without any compiled form of it."""
+    before = path.read_text()
     try:
-        for suite in suites(mutant):
-            failed = _first_failure(copy, suite)
-            if failed is not None:
-                return failed
-        return None
+        _write(path, text)
+        yield
     finally:
-        changed.write_text(whole)
-        forget_kernels(copy)
+        _write(path, before)
 
 
-def forget_kernels(copy: Path) -> None:
-    """Remove what was compiled: a kernel is not compiled anew where only what it inlines from a module has changed."""
-    for compiled in (copy / "src").rglob("*.nb[ci]"):
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+    for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):  # valid by its size and full seconds
         compiled.unlink()
 
 
-def _first_failure(copy: Path, suite: list[str]) -> str | None:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "-m",
-        "not proof and not deep and not spark",
-        "--timeout=120",
-    ]
-    environment = {**os.environ, "PYTHONPATH": f"{copy / 'src'}{os.pathsep}{copy}", "PYTHONDONTWRITEBYTECODE": "1"}
-    environment["SEGLOG_PROOFS"] = str(copy / ".proofs")
-    existing = [path for path in suite if (copy / path).exists()]
-    try:
-        run = subprocess.run(
-            [*command, *existing],
-            cwd=copy,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=SECONDS,
-        )
-    except subprocess.TimeoutExpired:
-        return "the time limit"
-    if run.returncode == 0:
-        return None
-    failures = [line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    if not failures and run.returncode != NOTHING_COLLECTED:
-        raise RuntimeError(f"pytest ended with {run.returncode} and no test that failed:\n{run.stdout[-2000:]}")
-    return failures[0].split(" ")[1] if failures else None
+def likely(mutant: Mutant) -> list[str]:
+    """Return the tests that most likely notice a mutant."""
+    best = max((start for start in LIKELY if mutant.path.startswith(start)), key=len)
+    return LIKELY[best]
 
 
 def fingerprint(mutant: Mutant) -> str:
-    """Return what an earlier result rests on: the module without the line."""
+    """Return what an earlier result is valid for: the module without the line."""
     return hashlib.sha256(f"{mutant.path}\n{mutant.code}".encode()).hexdigest()[:16]
 
 
-def earlier(again: bool) -> dict[str, str]:
-    """Return what caught which mutant, by fingerprint, in runs before."""
-    kept = DIRECTORY / "mutants" / "caught.json"
-    return json.loads(kept.read_text()) if kept.exists() and not again else {}
+def is_there(test: str) -> bool:
+    """Whether a test still exists."""
+    path, _, name = test.partition("::")
+    file, function = ROOT / path, name.rpartition("::")[2].partition("[")[0]
+    return file.is_file() and f"def {function}(" in file.read_text() if name else file.exists()
 
 
-def keep(caught: dict[str, str]) -> None:
-    """Keep it for the next run."""
-    kept = DIRECTORY / "mutants" / "caught.json"
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps(caught, indent=1))
+class Results:
+    """Which test noticed which mutant, by fingerprint; kept for the next run."""
+
+    def __init__(self, *, again: bool) -> None:
+        self._file = DIRECTORY / "mutants" / "caught.json"
+        self._caught: dict[str, str] = {}
+        if self._file.exists() and not again:
+            kept = json.loads(self._file.read_text())
+            self._caught = {mark: test for mark, test in kept.items() if is_there(test)}
+
+    def __getitem__(self, mutant: Mutant) -> str | None:
+        return self._caught.get(fingerprint(mutant))
+
+    def add(self, mutant: Mutant, test: str) -> None:
+        """Note a test, and keep all that is known by now."""
+        self._caught[fingerprint(mutant)] = test
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        partial = self._file.with_suffix(".partial")
+        partial.write_text(json.dumps(self._caught, indent=1))
+        partial.replace(self._file)
+
+
+def check(found: list[Mutant], results: Results, *, only_likely: bool) -> int:
+    """Try every mutant that was not noticed before: all with the likeliest tests, then the others with the rest."""
+    tried = [mutant for mutant in found if results[mutant] is not None]
+    with tempfile.TemporaryDirectory() as directory, suppress(KeyboardInterrupt):
+        bench = Bench(Path(directory))
+        bench.compile_kernels()
+        for is_rest in (False,) if only_likely else (False, True):
+            for mutant in [one for one in found if results[one] is None]:
+                paths = REST if is_rest else likely(mutant)
+                test = bench.noticed_by(mutant, paths, likely(mutant) if is_rest else ())
+                if test is not None:
+                    results.add(mutant, test)
+                tried += [mutant] * (mutant not in tried)
+                outcome = test or ("SURVIVED" if is_rest else "not noticed by the likeliest")
+                print(f"{mutant.kind:9} {mutant.name:32} {outcome}: {mutant.text}", flush=True)
+        for test in bench.unsound:
+            print(f"fails without any change, and shows nothing: {test}")
+    return summary(found, tried, results)
+
+
+def summary(found: list[Mutant], tried: list[Mutant], results: Results) -> int:
+    """Print and keep the figures of each kind; 1 if a line was not noticed, or not tried."""
+    noticed = [mutant for mutant in found if results[mutant] is not None]
+    for kind in sorted({mutant.kind for mutant in found}):
+        lines, of_tried, of_noticed = (sum(one.kind == kind for one in some) for some in (found, tried, noticed))
+        print(f"{kind:9} {lines} lines, {of_tried} tried, {of_noticed} noticed")
+        tell("mutants", kind=kind, lines=lines, noticed=of_noticed, violations=of_tried - of_noticed)
+    return 0 if len(noticed) == len(found) else 1
 
 
 def main() -> int:
-    """Run the check; exit status 1 where a line can go unnoticed."""
+    """Run the check; exit status 1 if a line is not noticed."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash.mutants", description=main.__doc__)
-    parser.add_argument("wanted", nargs="*")
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("--again", action="store_true")
+    parser.add_argument("wanted", nargs="*", help="parts of paths; without any, all modules")
+    parser.add_argument("--kind", action="append", help="only lines of this kind (repeatable)")
+    parser.add_argument("--likely", action="store_true", help="run only the likeliest tests of each line")
+    parser.add_argument("--list", action="store_true", help="print the lines, run nothing")
+    parser.add_argument("--again", action="store_true", help="forget earlier results")
     options = parser.parse_args()
-    found = mutants(options.wanted)
+    found = [one for one in mutants(options.wanted) if not options.kind or one.kind in options.kind]
     if options.list:
         print("\n".join(f"{mutant.kind:9} {mutant.name:32} {mutant.text}" for mutant in found))
         return 0
-    return check(found, earlier(options.again))
-
-
-def check(found: list[Mutant], caught: dict[str, str]) -> int:
-    """Try every mutant that was not caught before, and tell what came of it."""
-    survived = []
-    with tempfile.TemporaryDirectory() as directory:
-        copy = Path(directory)
-        for part in ("src", "tests", "docs", "benchmarks"):
-            shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
-        for part in ("pyproject.toml", "README.md"):
-            shutil.copy(ROOT / part, copy / part)
-        if not is_sound(copy, found):
-            return 2
-        for mutant in found:
-            mark = fingerprint(mutant)
-            by = caught.get(mark) or caught_by(mutant, copy)
-            print(f"{mutant.kind:9} {mutant.name:32} {by or 'SURVIVED'}: {mutant.text}", flush=True)
-            if by is None:
-                survived.append(mutant)
-            else:
-                caught[mark] = by
-                keep(caught)
-    for kind in sorted({mutant.kind for mutant in found}):
-        of_kind = [mutant for mutant in found if mutant.kind == kind]
-        missed = [mutant for mutant in survived if mutant.kind == kind]
-        tell("mutants", kind=kind, lines=len(of_kind), noticed=len(of_kind) - len(missed), violations=len(missed))
-    return 1 if survived else 0
+    return check(found, Results(again=options.again), only_likely=options.likely)
 
 
 if __name__ == "__main__":

@@ -163,8 +163,8 @@ def _try_lock(storage: Storage, name: str) -> Lock | None:
     around = lock_around(storage)
     target = link_target(storage)
     if isinstance(around, TreeLock) and target is None:
-        own = storage.try_lock(name)
-        return None if own is None else around.share(storage, name, own)
+        own_lock = storage.try_lock(name)
+        return None if own_lock is None else around.share(storage, name, own_lock)
     storage = target or storage
     locks = Locks(storage.path)
     try:
