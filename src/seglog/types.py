@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from seglog.segment.reader import OnCorrupt
     from seglog.storage import File, Lock, Storage
     from seglog.storage.base import Buffer
-    from seglog.storage.local import LocalFile, LocalLock
+    from seglog.storage.local import LocalLock
+    from seglog.storage.local_file import LocalFile
     from seglog.storage.memory import MemoryFile, MemoryLock
     from seglog.topic.cleaning.state import Event, LogState
     from seglog.topic.groups.consumer import Consumer, TopicBatch
@@ -76,7 +77,7 @@ _HOME = {  # name -> where it is found below seglog
     "Groups": "topic.groups.groups.Groups",
     "Header": "record.Header",
     "Headers": "record.Headers",
-    "LocalFile": "storage.local.LocalFile",
+    "LocalFile": "storage.local_file.LocalFile",
     "LocalLock": "storage.local.LocalLock",
     "Lock": "storage.Lock",
     "LogState": "topic.cleaning.state.LogState",

@@ -103,6 +103,7 @@ class Bench:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._unchanged = ""  # the text of the module that a line is taken out of
         self._sound: dict[str, bool] = {}  # test -> whether it passes on the unchanged source
         for part in ("src", "tests", "docs", "benchmarks"):
             shutil.copytree(ROOT / part, directory / part, ignore=shutil.ignore_patterns("__pycache__"))
@@ -130,15 +131,16 @@ class Bench:
 
     def _is_sound(self, test: str, mutant: Mutant) -> bool:
         if test not in self._sound:
-            changed = self._directory / "src" / "seglog" / mutant.path
-            with _content(changed, (ROOT / "src" / "seglog" / mutant.path).read_text()):
+            with _content(self._directory / "src" / "seglog" / mutant.path, self._unchanged):
                 self._sound[test] = self._first_failure([test], {}) is None
         return self._sound[test]
 
     @contextmanager
     def _without(self, mutant: Mutant) -> Iterator[dict[str, str]]:
         """Take the line out; yield what the environment must have meanwhile."""
-        with _content(self._directory / "src" / "seglog" / mutant.path, mutant.code):
+        changed = self._directory / "src" / "seglog" / mutant.path
+        self._unchanged = changed.read_text()
+        with _content(changed, mutant.code):
             if not mutant.path.startswith(COMPILED):
                 yield {}
                 return
