@@ -7,8 +7,8 @@
         record = log.read(offset)
         table = log.to_arrow()
 
-Importing this loads none of it: each name comes from its module when it is first asked for, and what that module
-needs with it. Neither pyarrow nor numba is among that: only the batch calls load them, when first used.
+`import seglog` loads nothing but this module. Each public name is imported from its module at first use; pyarrow and
+numba load with the first batch call.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOME = {  # public name -> where it is found below seglog; any other of `__all__` is an error
+_HOME = {  # public name -> its place below seglog; every other name of `__all__` is an error class
     "AsyncClient": "client.AsyncClient",
     "Broker": "topic.broker.Broker",
     "Cleaner": "topic.cleaning.Cleaner",
@@ -109,9 +109,9 @@ _MODULES = ("clock", "config", "errors", "record", "storage")
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name from its module when it is first asked for, and keep it."""
+    """Import a public name from its module at first use, and keep it."""
     if name in _MODULES:
-        return import_module(f"seglog.{name}")  # which makes it an attribute
+        return import_module(f"seglog.{name}")  # sets the attribute
     if name not in _HOME and name not in __all__:
         raise AttributeError(f"module 'seglog' has no attribute {name!r}")
     module, _, there = _HOME.get(name, f"errors.{name}").rpartition(".")

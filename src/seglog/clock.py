@@ -1,4 +1,4 @@
-"""The log's own clock: integer microseconds since the epoch, UTC. Replaceable, so that age can be tested."""
+"""The log's clock: integer microseconds since the epoch, UTC. Replaceable, so that tests can control age."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seglog.record import checked_timestamp
 
 
 class Clock(Protocol):
-    """Anything that, called, gives the time in microseconds since the epoch, UTC."""
+    """A callable that returns the time in microseconds since the epoch, UTC."""
 
     def __call__(self) -> int:
         """Return the current time in microseconds."""
@@ -23,9 +23,11 @@ def system_clock() -> int:
 
 
 def checked_clock(clock: Clock) -> Clock:
-    """Return a clock that raises what is wrong with a time it is given; nothing is with the system's."""
+    """Return a clock that validates each time that `clock` returns; the system clock needs no validation."""
     if clock is system_clock:
         return clock
     if not callable(clock):
-        raise InvalidType(f"clock must be callable and give us since the epoch, not {type(clock).__name__}")
+        raise InvalidType(
+            f"clock must be a callable that returns microseconds since the epoch, not {type(clock).__name__}"
+        )
     return lambda: checked_timestamp(clock(), "the clock's time")

@@ -15,8 +15,8 @@ MAX_STORE_BYTES = 2**32 - 1
 MAX_OFFSET = 2**63 - 1
 MAX_BYTES = MAX_COUNT = 2**63 - 1
 DAY = 86_400.0
-MIN_SECONDS = 1e-6  # the clock's step: less is no time at all
-MAX_SECONDS = 36_525 * DAY  # 100 years: added to any clock it fits 64 bits of microseconds, and a thread can wait it
+MIN_SECONDS = 1e-6  # the resolution of the clock
+MAX_SECONDS = 36_525 * DAY  # 100 years: any clock plus this fits 64 bits of microseconds, and a thread can wait for it
 _DURATIONS = ("segment_age", "flush_interval")
 _RETENTION_DURATIONS = ("age", "delete_retention", "min_compaction_lag", "max_compaction_lag")
 
@@ -30,7 +30,7 @@ def _whole(name: str, value: object, *, least: int, most: int) -> int:
 
 
 def _shown(value: object) -> str:
-    """Return a number for a message: Python writes no int of more than 4,300 digits."""
+    """Format a value for a message; an int of more than 4,300 digits cannot be printed."""
     return (
         f"an int of {value.bit_length()} bits" if isinstance(value, int) and value.bit_length() > 128 else repr(value)
     )
@@ -41,14 +41,14 @@ def _seconds(name: str, value: object, *, zero: bool) -> float:
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigError(f"{name} must be seconds or a timedelta, not {type(value).__name__}")
-    if not (MIN_SECONDS <= value <= MAX_SECONDS or (value == 0 and zero)):  # NaN is none of these
+    if not (MIN_SECONDS <= value <= MAX_SECONDS or (value == 0 and zero)):  # also rejects NaN
         least = f"0, or from {MIN_SECONDS:f}" if zero else f"from {MIN_SECONDS:f}"
         raise ConfigError(f"{name} is {_shown(value)}; it must be {least} to {MAX_SECONDS:.0f} seconds (100 years)")
     return float(value)
 
 
 def _within_bounds(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """Return stored values with durations that an earlier version accepted brought within the bounds."""
+    """Return stored values, with durations that an earlier version accepted clamped to the bounds."""
     found = {**values}
     for name in names:
         value = found.get(name)
@@ -65,7 +65,7 @@ def _microseconds(seconds: float | timedelta | None) -> int | None:
 
 
 def _settle(config: object, name: str, value: object) -> None:
-    object.__setattr__(config, name, value)  # the one moment a frozen config is written: its own validation
+    object.__setattr__(config, name, value)  # a frozen config is written only during its own validation
 
 
 def _default_overflow(segment_bytes: int) -> int:
@@ -73,13 +73,13 @@ def _default_overflow(segment_bytes: int) -> int:
 
 
 class _Fields:
-    """A frozen dataclass that knows which of its fields were given; the others may be taken from a stored one."""
+    """A frozen dataclass that records which fields were given; the others can be taken from a stored config."""
 
     __slots__ = ("_given",)
     _given: frozenset[str]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Keep what was given also in copies and in other processes."""
+        """Keep the given fields in copies and in other processes."""
         return _restored, (type(self), {name: getattr(self, name) for name in self.__slots__}, self._given)
 
     def given(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ Config = TypeVar("Config", bound=_Fields)
 
 
 def _noting(kind: type[Config]) -> type[Config]:
-    """Let a dataclass note which of its fields are given."""
+    """Make a dataclass record which of its fields are given."""
     init = kind.__init__
 
     @functools.wraps(init)
@@ -106,29 +106,36 @@ def _noting(kind: type[Config]) -> type[Config]:
         given = frozenset(fields) - (
             {"segment_overflow_bytes"} if fields.get("segment_overflow_bytes", 0) is None else set()
         )
-        _settle(self, "_given", given)  # an overflow of None stands for its default
+        _settle(self, "_given", given)  # an overflow of None means its default
 
-    kind.__init__ = noting  # type: ignore[method-assign,assignment] # it takes what the one before takes
+    kind.__init__ = noting  # type: ignore[method-assign,assignment] # it accepts the same arguments
     return kind
 
 
 @_noting
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retention(_Fields):
-    """What a log deletes. Policies combine; None means no limit.
+    """Which records a log deletes. Policies combine; None means no limit.
 
-    Of a log that exists, a field that is not given keeps its stored value.
+    For an existing log, a field that is not given keeps its stored value.
 
+    Args:
+        bytes: Maximum size of all stores in bytes. Whole segments are deleted, oldest first, so the log may be larger
+            by less than one segment.
+        age: Seconds after a segment was sealed, by the log's clock, until it may be deleted.
+        compact: Keep only the latest record of each key. `Log.compact` deletes the records that a later one supersedes;
+            the remaining fields control compaction.
+        delete_retention: Seconds that a tombstone is kept after its first compaction.
+        min_compaction_lag: Seconds after sealing before a segment may be compacted.
+        max_compaction_lag: Seconds after its creation until a segment must be compacted, whatever its dirty ratio. An
+            active segment of that age rolls.
+        min_dirty_ratio: Fraction of dirty bytes, 0 to 1, above which a log is compacted.
+        dedupe_bytes: Memory for the key map, in bytes.
+        unkeyed: "reject" rejects appends without a key, and the next compaction drops older records without one;
+            "keep" accepts and keeps both.
 
-    bytes: keep at most about this many bytes of stores (whole segments go, the oldest first).
-    age: seconds after a segment was sealed (by the log's own clock) until it may go.
-    compact: keep the latest record per key: `Log.compact` lets go of those that a later one supersedes. The remaining
-    fields steer compaction.
-    delete_retention: seconds a tombstone outlives its first compaction. min_compaction_lag: seconds since sealing
-    before a segment may be compacted. max_compaction_lag: seconds since its creation after which it must be, whatever
-    the ratio; one that is still active then rolls. min_dirty_ratio: share of dirty bytes above which a log is
-    compacted. dedupe_bytes: memory for the key map. unkeyed: "reject": an append without a key is refused, and records
-    without one, from before, are dropped by the next compaction; "keep": both are taken and kept.
+    Raises:
+        ConfigError: If a value has the wrong type or is out of range.
     """
 
     bytes: int | None = None
@@ -165,12 +172,12 @@ class Retention(_Fields):
             raise ConfigError("retention.max_compaction_lag is less than min_compaction_lag; raise it or lower that")
 
     def over(self, stored: Retention) -> Retention:
-        """Return a stored retention with the fields that were given here."""
+        """Return the stored retention, replaced field by field with what was given here."""
         return dataclasses.replace(stored, **self.given())
 
     @property
     def needs_keys(self) -> bool:
-        """Whether a record without a key is refused."""
+        """Whether appends without a key are rejected."""
         return self.compact and self.unkeyed == "reject"
 
     @property
@@ -197,16 +204,26 @@ class Retention(_Fields):
 @_noting
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogConfig(_Fields):
-    """How a log is kept. The config is stored with the log. Of a log that exists, what is not given keeps its value.
+    """How a log stores its records. The config is stored with the log.
 
-    segment_bytes: a segment rolls when the next record would pass this size (512 bytes up; default 1 GiB).
-    segment_overflow_bytes: how far one record may pass it (default segment_bytes / 2).
-    segment_age: seconds after which a segment that holds records rolls at the next append or expire.
-    index_interval_bytes: store bytes between two entries of a sparse or time index.
-    buffer_bytes: single appends held in user space up to this size, at most 1 MiB of them; faster, and lost on kill -9
-        until written.
-    flush_records, flush_interval: sync after so many records and/or seconds (Kafka's paper).
-    initial_offset: the first offset of a log that is created. open_segments_max: segments kept open at a time.
+    For an existing log, a field that is not given keeps its stored value.
+
+    Args:
+        segment_bytes: Size at which a segment rolls, in bytes: it rolls before a record that would exceed it. From 512
+            bytes; default 1 GiB.
+        segment_overflow_bytes: Bytes by which one record may exceed `segment_bytes`. Default: half of it.
+        segment_age: Seconds after which a segment that holds records rolls, at the next append or expire.
+        index_interval_bytes: Store bytes between two entries of a sparse or time index.
+        buffer_bytes: Buffer single appends in memory up to this many bytes (1 MiB is used at most). Faster, but kill -9
+            loses what is not written yet.
+        flush_records: Sync after this many records.
+        flush_interval: Sync after this many seconds.
+        initial_offset: First offset of a new log.
+        open_segments_max: Number of sealed segments kept open.
+        retention: Which records are deleted.
+
+    Raises:
+        ConfigError: If a value has the wrong type or is out of range.
     """
 
     segment_bytes: int = 1024**3
@@ -228,7 +245,7 @@ class LogConfig(_Fields):
         if self.segment_bytes + overflow > MAX_STORE_BYTES:
             raise ConfigError(
                 f"segment_bytes + segment_overflow_bytes is {self.segment_bytes + overflow}; "
-                f"positions are 32 bits wide, so it must not pass {MAX_STORE_BYTES}"
+                f"positions are 32 bits wide, so it must not exceed {MAX_STORE_BYTES}"
             )
         _whole("index_interval_bytes", self.index_interval_bytes, least=64, most=2**31)
         _whole("buffer_bytes", self.buffer_bytes, least=0, most=2**30)
@@ -244,20 +261,20 @@ class LogConfig(_Fields):
 
     @property
     def roll_age_us(self) -> int | None:
-        """The age in microseconds at which a segment with records rolls, so that a quiet log is compacted too."""
+        """The age in microseconds at which a segment with records rolls; compaction needs sealed segments."""
         retention = self.retention
         ages = [_microseconds(self.segment_age), retention.max_compaction_lag_us if retention.compact else None]
         return min((age for age in ages if age is not None), default=None)
 
     @property
     def store_limit(self) -> int:
-        """The greatest size of a store in bytes."""
+        """The maximum size of a store in bytes."""
         return self.segment_bytes + int(self.segment_overflow_bytes or 0)
 
     def over(self, stored: LogConfig) -> LogConfig:
-        """Return a stored config with the fields that were given here, those of the retention one by one.
+        """Return the stored config, replaced field by field (in the retention, too) with what was given here.
 
-        The overflow follows segment_bytes unless either config gives another one. initial_offset is the stored one.
+        The overflow follows segment_bytes unless either config sets another one. initial_offset stays the stored one.
         """
         changes = self.given()
         changes.pop("initial_offset", None)
@@ -274,12 +291,17 @@ class LogConfig(_Fields):
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> LogConfig:
-        """Read what `to_json` gave; ConfigError for an unknown option.
+        """Read what `to_json` returned.
 
-        Durations of earlier versions that are beyond today's bounds, which no clock reaches, count as these bounds.
+        Durations that an earlier version stored outside of the present bounds are clamped to them.
+
+        Raises:
+            ConfigError: If there is an unknown option.
         """
         try:
             kept = _within_bounds(values.get("retention", {}), _RETENTION_DURATIONS)
             return cls(**{**_within_bounds(values, _DURATIONS), "retention": Retention(**kept)})
         except (AttributeError, TypeError) as error:
-            raise ConfigError(f"the stored config has an option this version does not know: {error}") from error
+            raise ConfigError(
+                f"the stored config has an option unknown to this version ({error}); open it with a newer version"
+            ) from error

@@ -1,6 +1,6 @@
-"""What must not be copied: objects that hold a lock, a file, a session or a thread.
+"""Objects that must not be copied: those that hold a lock, a file, a session or a thread.
 
-A copy would share them with the original, and closing one would take them from the other.
+A copy would share these with the original, and closing one would close the other.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from seglog.errors import InvalidType
 
 
 class Uncopied:
-    """Refuses copy.copy, copy.deepcopy and pickle with InvalidType."""
+    """A base class that rejects copy.copy, copy.deepcopy and pickle with InvalidType."""
 
     __slots__ = ()
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        """Refuse: all three go through here."""
+        """Raise InvalidType; copy, deepcopy and pickle all call this."""
         name = type(self).__name__
-        raise InvalidType(f"a {name} cannot be copied or pickled; open another one where it is needed")
+        raise InvalidType(f"a {name} cannot be copied or pickled; open another one where you need it")

@@ -1,4 +1,4 @@
-"""Bytes on media: the protocol and its implementations. Knows files and locks, not segments or records."""
+"""Storage: the protocol and its implementations. Knows files and locks, not segments or records."""
 
 from seglog.storage.base import File, Lock, Storage, SuspendableFile, is_directory, is_doomed, must_sync
 from seglog.storage.local import LocalStorage

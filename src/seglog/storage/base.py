@@ -1,7 +1,7 @@
-"""What the log asks of a storage medium: obligations only. Names are relative to the log's directory, "/" between.
+"""The contract between the log and a storage. Names are relative to the log's directory, separated by "/".
 
-Every failed call of the medium raises StorageError (an OSError with errno and path). Nothing is retried here, and
-nothing is durable until the sync that names it has returned.
+Every failed call raises StorageError (an OSError with errno and path). A storage does not retry. Nothing is durable
+until the sync of that file or directory has returned.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ Buffer = bytes | bytearray | memoryview
 
 
 class File(Protocol):
-    """One open file. Safe for threads as long as one of them writes. Closes itself when the last user lets go."""
+    """One open file. Safe for several reading threads and one writing thread. Closes when no user refers to it any
+    more.
+    """
 
     path: str
 
@@ -25,45 +27,47 @@ class File(Protocol):
         ...
 
     def pread(self, length: int, position: int) -> bytes:
-        """Return the bytes at `position`; fewer than `length` only where the file ends."""
+        """Return the bytes at `position`; fewer than `length` only at the end of the file."""
         ...
 
     def pwrite(self, data: Buffer, position: int) -> None:
-        """Write all of `data` or raise; after an error any prefix of it may be there. Visible to readers at once."""
+        """Write all of `data`, visible to readers at once, or raise; after an error any prefix may be written."""
         ...
 
     def pwritev(self, parts: Sequence[Buffer], position: int) -> None:
-        """As `pwrite` of the parts end to end, without joining them."""
+        """Write the parts one after another, as `pwrite` does, without joining them."""
         ...
 
     def truncate(self, size: int) -> None:
-        """Cut or extend (with zeros) to `size` bytes."""
+        """Cut the file, or extend it with zeros, to `size` bytes."""
         ...
 
     def datasync(self) -> None:
-        """Return once data and size are on the medium. After an error nothing may be believed of what was not
-        synced before: the caller must stop promising.
+        """Return once data and size are on the disk.
+
+        After an error the state of everything not synced before is unknown: the caller must acknowledge nothing more.
         """
         ...
 
     def map(self) -> memoryview:
-        """Return the file's present bytes, read only; from a memory map where the medium has one. Stays valid after
-        the file is unlinked or closed.
+        """Return the file's present bytes, read only, memory-mapped if the storage can do so.
+
+        The view stays valid after the file is unlinked or closed.
         """
         ...
 
     def close(self) -> None:
-        """Let go at once; further calls raise StorageError."""
+        """Close at once; further calls raise StorageError."""
         ...
 
 
 @runtime_checkable
 class SuspendableFile(Protocol):
-    """A file that can give its descriptor back for a while; a storage without descriptors has none of these."""
+    """A file that can close its descriptor temporarily. A storage without descriptors has no such files."""
 
     @property
     def suspended(self) -> bool:
-        """Whether it has no descriptor at the moment."""
+        """Whether the descriptor is closed at the moment."""
         ...
 
     def suspend(self, reopened: Callable[[], None]) -> None:
@@ -72,101 +76,106 @@ class SuspendableFile(Protocol):
 
 
 class Lock(Protocol):
-    """A lock held on a name; ends with the process at the latest. A forked child does not hold it."""
+    """A lock on a name. It ends with the process at the latest; a forked child does not hold it."""
 
     def write(self, data: bytes) -> None:
         """Replace the content of the locked file; not synced."""
         ...
 
     def is_current(self) -> bool:
-        """Whether the locked file is still the one at its name: False once it was removed, renamed or replaced, so that
-        another process can lock that name as well. One call of the system; StorageError where it fails.
+        """Whether the locked file still has its name.
+
+        False after it was removed, renamed or replaced: another process can then lock that name as well. Costs one
+        system call. Raises StorageError if that call fails.
         """
         ...
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         ...
 
 
 class Storage(Protocol):
-    """A directory of files and subdirectories: for one log, or for a topic or a broker with its logs below it."""
+    """A directory of files and subdirectories: of one log, or of a topic or broker with its logs in subdirectories."""
 
     path: str
 
     def exists(self, directory: str = "") -> bool:
-        """Whether the directory, or one below it, is there; NotALog where that is something else than a directory."""
+        """Whether the directory, or one below it, exists. Raises NotALog if something else has that name."""
         ...
 
     def make(self, directories: Sequence[str]) -> None:
-        """Create the directory, its parents and the named subdirectories where missing. Each new name is on the medium
-        before anything is made below it.
+        """Create the directory, its parents and the named subdirectories, as needed.
 
-        The directory's own name is synced also where it was there and is empty: who made it may have died before that.
+        Each new name is on the disk before anything is created below it. The name of an existing empty directory is
+        synced as well: its creator may have crashed before it did so.
         """
         ...
 
     def names(self, directory: str = "") -> list[str]:
-        """Return the names in a directory, empty where it does not exist."""
+        """Return the names in a directory; none if it does not exist."""
         ...
 
     def sizes(self, directory: str = "", *, ending: str = "") -> dict[str, int]:
-        """Return name -> size in bytes of every file right in a directory, in one sweep.
+        """Return name -> size in bytes of every file directly in a directory.
 
-        ending: only of those whose names end so; a local file's size is a call of its own, ten thousand take 30 ms.
+        ending: include only names with this ending. On a local disk each size is a system call; 10,000 take 30 ms.
         """
         ...
 
     def open(self, name: str, *, writable: bool = False) -> File:
-        """Open an existing file; StorageError with ENOENT where there is none."""
+        """Open an existing file. Raises StorageError with ENOENT if there is none."""
         ...
 
     def create(self, name: str, *, replace: bool = False) -> File:
-        """Create an empty file, writable; StorageError with EEXIST where there is one, unless `replace`, with ENOENT
-        where its directory is missing.
+        """Create an empty writable file.
+
+        Raises StorageError with EEXIST if the name exists and `replace` is False, with ENOENT if its directory is
+        missing.
         """
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Move a file in one step, replacing `new`; or a directory with all that is in it, to a name that is free.
-        Files that are open, and locks, go along.
+        """Move a file atomically, replacing `new`; or a directory with its content, to a name that is not in use.
+
+        Open files and locks keep working.
         """
         ...
 
     def link(self, old: str, new: str) -> None:
-        """Give a file a second name; StorageError with EEXIST where `new` exists."""
+        """Give a file a second name. Raises StorageError with EEXIST if `new` exists."""
         ...
 
     def unlink(self, name: str) -> None:
-        """Remove a name; missing is no error."""
+        """Remove a name; a missing one is no error."""
         ...
 
     def sync_directory(self, directory: str = "") -> None:
-        """Return once the names in a directory are on the medium."""
+        """Return once the names in a directory are on the disk."""
         ...
 
     def identity(self, name: str) -> object:
-        """Return a token that changes whenever `name` is replaced, None where there is no such file."""
+        """Return a token that changes whenever the file `name` is replaced; None if there is no such file."""
         ...
 
     def try_lock(self, name: str, *, shared: bool = False) -> Lock | None:
-        """Lock a name, creating the file; None, at once, where another holder stands against it."""
+        """Lock a name without waiting, creating the file; return None if another holder prevents it."""
         ...
 
     def remove_directory(self, directory: str) -> None:
-        """Remove a subdirectory and all that is in it; missing is no error."""
+        """Remove a subdirectory and its content; a missing one is no error."""
         ...
 
     def remove_if_empty(self, directory: str) -> None:
-        """Remove a subdirectory in which nothing is; one that is not empty, or missing, is no error."""
+        """Remove a subdirectory if it is empty; one that is missing or not empty is no error."""
         ...
 
     def free_bytes(self, directory: str = "") -> int:
-        """Return the bytes left on the medium where the directory is."""
+        """Return the free bytes of the disk that holds the directory."""
         ...
 
     def remove(self) -> None:
-        """Remove the directory and all that is in it: in one step, and for good before the first file goes."""
+        """Remove the directory and its content: it loses its name, durably, before the first file is removed."""
         ...
 
 
@@ -174,17 +183,17 @@ _DOOMED = ".removed-"
 
 
 def doomed_name(name: str) -> str:
-    """Return what a directory is called while it is being removed: one rename, so that nobody ever opens half of it."""
+    """Return the name of a directory that is being removed: after this rename no process opens a part of it."""
     return f".{name}{_DOOMED}{secrets.token_hex(4)}"
 
 
 def is_doomed(name: str) -> bool:
-    """Whether a directory is one that was being removed."""
+    """Whether a directory was being removed."""
     return name.startswith(".") and _DOOMED in name
 
 
 def is_directory(storage: Storage, directory: str = "") -> bool:
-    """Whether there is a directory; False, where `exists` would raise, if it is something else."""
+    """Whether the directory exists; False, where `exists` would raise, if something else has that name."""
     try:
         return storage.exists(directory)
     except NotALog:
@@ -192,7 +201,7 @@ def is_directory(storage: Storage, directory: str = "") -> bool:
 
 
 def must_sync(sync: Callable[[], None]) -> None:
-    """Call a sync on which a promise rests; LogPoisoned where it fails: nobody knows then what the medium holds."""
+    """Call a sync that an acknowledgement depends on; LogPoisoned if it fails: what is on the disk is then unknown."""
     try:
         sync()
     except StorageError as error:

@@ -1,11 +1,11 @@
-"""File descriptors are few: 1,024 in many processes. How a process with thousands of logs gets along with them.
+"""Limit the open file descriptors of a process with thousands of logs; many processes may have only 1,024.
 
-Logs that are open for writing keep their files open, up to a number of logs: after that the log that opened its files
-first closes them (`OPEN_LOGS`), and its next write opens them again. Sealed segments that are open for reading are
-bounded in the same way, over all logs (`OPEN_SEGMENTS`).
+A log that is open for writing keeps its files open. If more than `OPEN_LOGS.most` logs do so, the one that opened its
+files first closes them; its next write opens them again. Sealed segments that are open for reading are limited in the
+same way, over all logs (`OPEN_SEGMENTS`).
 
-If an ordinary call fails because no descriptor is left (EMFILE), some more logs close their files and the call is tried
-again. A call on which a promise rests may also use a descriptor from a small reserve (`open_urgently`).
+If an ordinary call fails because no descriptor is left (EMFILE), more logs close their files and the call is repeated.
+A call that durability depends on may also use a small reserve of descriptors (`open_urgently`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from weakref import WeakMethod
 T = TypeVar("T")
 
 Suspend = Callable[[], bool]
-"""Closes one holder's files and returns True; False where they are in use at the moment."""
+"""Closes one holder's files and returns True, or returns False if they are in use."""
 
 TOO_MANY = (errno.EMFILE, errno.ENFILE)
 SUSPENDED_AT_ONCE = 32
@@ -36,27 +36,28 @@ def descriptors_allowed() -> int:
 
 
 class Holders:
-    """Who holds descriptors that can be given back, in the order in which they were opened. Safe for threads.
+    """The holders of descriptors that can be closed, in the order in which they were opened. Safe for threads.
 
-    part: one holder for so many descriptors that the process may have is the most that is kept open.
+    part: up to one holder per `part` descriptors of the process's limit is kept open.
     """
 
     def __init__(self, part: int) -> None:
         self._part = part
-        self._opened: deque[WeakMethod[Suspend]] = deque()  # its methods are atomic: a signal handler may come in
+        self._opened: deque[WeakMethod[Suspend]] = deque()  # atomic methods: signal handlers may interrupt
 
     def __len__(self) -> int:
         return len(self._opened)
 
     @property
     def most(self) -> int:
-        """How many holders may keep their files open."""
+        """The number of holders that may keep their files open."""
         return max(descriptors_allowed() // self._part, 1)
 
     def add(self, suspend: Suspend) -> None:
-        """Note that a holder has opened its files; if too many have, the first ones close theirs, but never this one.
+        """Register a holder that has opened its files; if there are too many, the oldest close theirs, but never this
+        one.
 
-        suspend: a bound method; a holder that no longer exists is forgotten.
+        suspend: a bound method; a holder that no longer exists is dropped.
         """
         excess = len(self._opened) + 1 - self.most
         if excess > 0:
@@ -64,7 +65,7 @@ class Holders:
         self._opened.append(WeakMethod(suspend))
 
     def suspend(self, count: int) -> bool:
-        """Make up to `count` holders close their files, the first ones first; return whether any did."""
+        """Make up to `count` holders close their files, oldest first; return whether any did."""
         done = 0
         for _ in range(len(self._opened)):
             if done == count:
@@ -81,14 +82,14 @@ class Holders:
         return done > 0
 
 
-OPEN_LOGS = Holders(part=4)  # two descriptors a log: half of what the process may have
-OPEN_SEGMENTS = Holders(part=8)  # two a segment: a quarter
+OPEN_LOGS = Holders(part=4)  # two descriptors per log: half of the limit
+OPEN_SEGMENTS = Holders(part=8)  # two per segment: a quarter
 
 
 def with_descriptors(call: Callable[[str], T], path: str) -> T:
-    """Return `call(path)`; where no descriptor is left, make other logs close theirs, and try again.
+    """Return `call(path)`; while no descriptor is left, make other logs close theirs and repeat the call.
 
-    More than once if need be: holders that are gone or closed by now have nothing to give.
+    One round may free nothing: some holders no longer exist or are closed already.
     """
     while True:
         try:
@@ -99,19 +100,19 @@ def with_descriptors(call: Callable[[str], T], path: str) -> T:
 
 
 def open_file(path: str, flags: int) -> int:
-    """Open a file and return its descriptor, with `with_descriptors`."""
+    """Open a file with `with_descriptors` and return its descriptor."""
     return with_descriptors(lambda path: os.open(path, flags | os.O_CLOEXEC, 0o644), path)
 
 
 class _Reserve:
-    """Reserved descriptors. One is closed where another is needed urgently; the reserve is filled again later."""
+    """Reserved descriptors. An urgent call closes one to open its file; the reserve is refilled later."""
 
     def __init__(self) -> None:
         self._descriptors: list[int] = []
-        self._guard = threading.RLock()  # a signal handler may come in
+        self._guard = threading.RLock()  # a signal handler may interrupt
 
     def fill(self) -> None:
-        """Take what is missing, as far as there is any."""
+        """Refill the reserve, as far as descriptors are available."""
         try:
             while len(self._descriptors) < _RESERVED:
                 self._descriptors.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
@@ -119,14 +120,14 @@ class _Reserve:
             return
 
     def open(self, path: str, flags: int) -> int:
-        """Open a file with one of them."""
-        with self._guard:  # one at a time: the next opening is to get the descriptor that was closed
+        """Open a file with a reserved descriptor."""
+        with self._guard:  # one thread at a time: it must get the descriptor that it closed
             if self._descriptors:
                 os.close(self._descriptors.pop())
             return os.open(path, flags | os.O_CLOEXEC, 0o644)
 
     def renew_guard(self) -> None:
-        """In a forked child: another thread of the parent may have held the guard."""
+        """Replace the guard in a forked child: another thread of the parent may have held it."""
         self._guard = threading.RLock()
 
 
@@ -135,7 +136,7 @@ os.register_at_fork(after_in_child=_RESERVE.renew_guard)
 
 
 def open_urgently(path: str, flags: int) -> int:
-    """Open a file on which a promise rests, and return its descriptor: EMFILE only if even the reserve is used up."""
+    """Open a file that durability depends on; return its descriptor. EMFILE only if the reserve is used up, too."""
     try:
         descriptor = open_file(path, flags)
     except OSError as error:

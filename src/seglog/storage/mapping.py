@@ -1,7 +1,7 @@
-"""Memory maps for reading that hold no descriptor, whatever the version of Python.
+"""Read-only memory maps that keep no file descriptor, in any version of Python.
 
-Before 3.13 `mmap.mmap` keeps a duplicate of the descriptor as long as the map lives, so a process that kept 248 tables
-of `to_arrow` could open no file. There mmap(2) is called directly.
+Before 3.13 `mmap.mmap` keeps a duplicate of the descriptor until the map is closed, so a process that kept 248 tables
+of `to_arrow` could open no more files. For those versions this module calls mmap(2) directly.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _FAILED = 2**64 - 1  # MAP_FAILED
 
 
 def map_file(descriptor: int, size: int) -> memoryview:
-    """Map the first `size` bytes of a file, at least one, for reading; OSError where the system refuses.
+    """Map the first `size` bytes (1 or more) of a file for reading. Raises OSError if the system refuses.
 
-    The map ends with the last object that refers to its memory. The descriptor may be closed at any time.
+    The map lives as long as any object refers to its memory. The descriptor may be closed at any time.
     """
     if sys.version_info >= (3, 13):
         return memoryview(_mmap(descriptor, size, access=mmap.ACCESS_READ, trackfd=False))
@@ -29,7 +29,7 @@ def map_file(descriptor: int, size: int) -> memoryview:
 
 @cache
 def _libc() -> Any:
-    import ctypes  # noqa: PLC0415 - not needed by whoever maps nothing
+    import ctypes  # noqa: PLC0415 - not needed in processes that map nothing
 
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_uint64
@@ -48,5 +48,5 @@ def _mapped_by_libc(descriptor: int, size: int) -> memoryview:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     block = (ctypes.c_ubyte * size).from_address(address)
-    weakref.finalize(block, libc.munmap, address, size).atexit = False  # the end of the process unmaps what is left
+    weakref.finalize(block, libc.munmap, address, size).atexit = False  # the process's exit unmaps the rest
     return memoryview(block).cast("B").toreadonly()

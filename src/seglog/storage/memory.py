@@ -1,4 +1,4 @@
-"""Files in this process's memory: for tests, caches and whatever may be lost. Keeps the same contract as a disk."""
+"""Storage in the memory of this process, for tests, caches and data that may be lost; same contract as a disk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _error(number: int, path: str) -> StorageError:
 
 
 class _Node:
-    """The bytes behind one or more names, and who locks them."""
+    """The bytes of a file with one or more names, and its locks."""
 
     def __init__(self) -> None:
         self.identity = next(_identities)
@@ -29,7 +29,7 @@ class _Node:
 
 
 class MemoryFile:
-    """A handle on a node."""
+    """An open file: a handle on a node."""
 
     def __init__(self, node: _Node, path: str, *, writable: bool) -> None:
         self._node: _Node | None = node
@@ -46,18 +46,18 @@ class MemoryFile:
         return len(self._open().data)
 
     def pread(self, length: int, position: int) -> bytes:
-        """Return the bytes at `position`; fewer only where the file ends."""
+        """Return the bytes at `position`; fewer only at the end of the file."""
         return bytes(self._open().data[position : position + length])
 
     def pwrite(self, data: Buffer, position: int) -> None:
-        """Write all of `data`; a hole before it reads as zeros."""
+        """Write all of `data`; a gap before it reads as zeros."""
         node = self._open(writing=True)
         if position > len(node.data):
             node.data.extend(bytes(position - len(node.data)))
         node.data[position : position + len(data)] = data
 
     def pwritev(self, parts: Sequence[Buffer], position: int) -> None:
-        """Write the parts end to end."""
+        """Write the parts one after another."""
         self.pwrite(b"".join(parts), position)
 
     def truncate(self, size: int) -> None:
@@ -67,7 +67,7 @@ class MemoryFile:
         node.data.extend(bytes(size - len(node.data)))
 
     def datasync(self) -> None:
-        """Memory keeps what it has as long as it lives."""
+        """Do nothing: memory needs no sync."""
         self._open()
 
     def map(self) -> memoryview:
@@ -75,7 +75,7 @@ class MemoryFile:
         return memoryview(bytes(self._open().data))
 
     def close(self) -> None:
-        """Let go."""
+        """Close the handle; further calls raise StorageError."""
         self._node = None
 
 
@@ -94,11 +94,11 @@ class MemoryLock:
             self._node.data[:] = data
 
     def is_current(self) -> bool:
-        """Whether the locked file is still the one at its name."""
+        """Whether the locked file still has its name."""
         return self._node is not None and self._storage._nodes.get(self._name) is self._node
 
     def release(self) -> None:
-        """Give the lock back; a second call does nothing."""
+        """Release the lock; a second call does nothing."""
         node, self._node = self._node, None
         if node is None:
             return
@@ -130,29 +130,29 @@ class MemoryStorage:
         return _error(number, f"{self.path}/{name}" if name else self.path)
 
     def _check_directory(self, name: str) -> None:
-        """Raise ENOENT, or ENOTDIR where there is a file of that name."""
+        """Raise ENOENT if there is no such directory, ENOTDIR if it is a file."""
         if name not in self._directories:
             raise self._refused(errno.ENOTDIR if name in self._nodes else errno.ENOENT, name)
 
     def _check_free(self, name: str) -> None:
-        """Raise where no file of that name can be made: it is a directory, or its own directory is missing."""
+        """Raise if no file of that name can be created: it is a directory, or its own directory is missing."""
         self._check_directory(name.rpartition("/")[0])
         if name in self._directories:
             raise self._refused(errno.EISDIR, name)
 
     def _below(self, directory: str) -> list[str]:
-        """Return the full names of all that is in a directory, however deep."""
+        """Return the full names of everything in a directory, at any depth."""
         prefix = f"{directory}/" if directory else ""
         return [name for name in [*self._nodes, *self._directories] if name.startswith(prefix) and name]
 
     def exists(self, directory: str = "") -> bool:
-        """Whether it was made."""
+        """Whether the directory was created."""
         if directory in self._nodes:
             raise NotALog(errno.ENOTDIR, "this is a file, not the directory of a log", f"{self.path}/{directory}")
         return directory in self._directories
 
     def make(self, directories: Sequence[str]) -> None:
-        """Make the directory and those below it."""
+        """Create the directory and those below it."""
         with self._guard:
             for directory in directories:
                 parts = directory.split("/")
@@ -163,7 +163,7 @@ class MemoryStorage:
             self._directories.add("")
 
     def names(self, directory: str = "") -> list[str]:
-        """Return the names in a directory, ordered."""
+        """Return the names in a directory, sorted."""
         with self._guard:
             if directory in self._nodes:
                 raise self._refused(errno.ENOTDIR, directory)
@@ -200,7 +200,7 @@ class MemoryStorage:
                 return
             node = self._node(old)
             self._check_free(new)
-            if self._nodes.get(new) is not node:  # as rename(2): two names of one file stay as they are
+            if self._nodes.get(new) is not node:  # as rename(2): two names of the same file stay
                 self._nodes[new] = self._nodes.pop(old)
 
     def _rename_directory(self, old: str, new: str) -> None:
@@ -238,11 +238,11 @@ class MemoryStorage:
             self._nodes.pop(name, None)
 
     def sync_directory(self, directory: str = "") -> None:
-        """Names in memory need no sync."""
+        """Check that the directory exists; names in memory need no sync."""
         self._check_directory(directory)
 
     def identity(self, name: str) -> object:
-        """Return a number that no other file of this process has had."""
+        """Return a value that no other file of this process has had."""
         node = self._nodes.get(name)
         return None if node is None else (node.identity, len(node.data))
 
@@ -260,7 +260,7 @@ class MemoryStorage:
             return MemoryLock(self, name, node, shared=shared)
 
     def remove_directory(self, directory: str) -> None:
-        """Forget a directory and all that is in it."""
+        """Remove a directory and its content."""
         with self._guard:
             for name in self._below(directory):
                 self._nodes.pop(name, None)
@@ -268,16 +268,16 @@ class MemoryStorage:
             self._directories.discard(directory)
 
     def remove_if_empty(self, directory: str) -> None:
-        """Forget a directory in which nothing is."""
+        """Remove a directory if it is empty."""
         with self._guard:
             if not self._below(directory):
                 self._directories.discard(directory)
 
     def free_bytes(self, directory: str = "") -> int:
-        """Return what one address space has for us, generously."""
+        """Return a fixed, large number: memory has no size limit of its own."""
         self._check_directory(directory)
         return 2**40
 
     def remove(self) -> None:
-        """Forget everything."""
+        """Remove everything."""
         self.remove_directory("")

@@ -1,4 +1,4 @@
-"""A subdirectory of a storage, as a storage of its own: the same medium under longer names."""
+"""A subdirectory of a storage, as a storage of its own: the same files under longer names."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from seglog.storage.local import LocalStorage
 
 
 class Subdirectory:
-    """The part of a storage below `directory`; errors and faults are those of the storage around it.
+    """The part of a storage below `directory`; errors and injected faults are those of the outer storage.
 
-    locked: the lock of a directory around it, with all that is below, if the caller holds that.
+    locked: the lock of an outer directory, which covers this one, if the caller holds it.
     """
 
     def __init__(self, outer: Storage, directory: str, *, locked: object = None) -> None:
@@ -20,7 +20,7 @@ class Subdirectory:
         self.path = f"{outer.path}/{directory}"
         self._outer: Storage = outer
         self._directory = directory
-        if isinstance(outer, Subdirectory):  # a partition of a topic of a broker is one step away all the same
+        if isinstance(outer, Subdirectory):  # a partition of a topic of a broker also takes only one step
             self._outer, self._directory = outer._outer, outer._at(directory)
 
     def _at(self, name: str) -> str:
@@ -33,7 +33,7 @@ class Subdirectory:
 
     @property
     def enclosing(self) -> Storage:
-        """The storage of the directory that this one is in."""
+        """The storage of the parent directory."""
         parent = self._parent()
         return Subdirectory(self._outer, parent) if parent else self._outer
 
@@ -113,19 +113,19 @@ class Subdirectory:
 
 
 def enclosing(storage: Storage) -> Storage | None:
-    """Return the storage of the directory around this one; None where it is not known."""
+    """Return the storage of the parent directory; None if it is not known."""
     if isinstance(storage, Subdirectory):
         return storage.enclosing
     return storage.enclosing if isinstance(storage, LocalStorage) else None
 
 
 def link_target(storage: Storage) -> Storage | None:
-    """Return the storage of what a subdirectory leads to if it is a symbolic link, else None."""
+    """Return the storage that a symbolic link leads to; None if this is no link."""
     if not (isinstance(storage, Subdirectory) and storage.is_link):
         return None
     return LocalStorage(os.path.realpath(storage.path))
 
 
 def lock_around(storage: Storage) -> object:
-    """Return the lock of a directory around this one, with all that is below, that its user holds; None if none."""
+    """Return the lock of an outer directory that covers this one, if its user holds it; else None."""
     return storage.locked if isinstance(storage, Subdirectory) else None
