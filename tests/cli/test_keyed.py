@@ -159,7 +159,7 @@ def test_explain_says_why_a_record_is_there(cli: Callable[..., Any], log: Path) 
     lines = shown.text.splitlines()
     assert lines[0].startswith("offset 0, key k0: superseded, by ")
     assert lines[0].endswith("(compaction is due)")
-    assert lines[1].endswith("A compaction is due (dirty): it goes with the next one.")
+    assert lines[1].endswith("A compaction is due (dirty), which will remove it.")
     assert lines[2] == "  dirty segment 00000000000000000000-1.store"
     assert cli("explain", log, 1000).text.startswith("offset 1000: not yet (never written)\n")
     told = cli("explain", log, 0, "--json").json

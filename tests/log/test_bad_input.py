@@ -65,7 +65,7 @@ TYPES: dict[str, tuple[Callable[[Any], object], str]] = {
     "text to follow": (lambda log: log.follow("5"), "start must be an int"),
     "text as timeout": (lambda log: log.follow(0, timeout="5"), "timeout must be"),
     "text to append at": (lambda log: log.append_at("5", Record(0, 0, None, b"v")), "offset must be an int"),
-    "a tuple to append at": (lambda log: log.append_at(NEXT, (0, 0, None, b"v", ())), "takes a seglog.Record"),
+    "a tuple to append at": (lambda log: log.append_at(NEXT, (0, 0, None, b"v", ())), "requires a seglog.Record"),
     "a record of text": (lambda log: log.append_at(NEXT, Record(0, 0, None, "v")), "value must be bytes"),  # type: ignore[arg-type] # the wrong type is the test
 }
 
@@ -73,7 +73,7 @@ VALUES: dict[str, tuple[Callable[[Any], object], str]] = {
     "a timestamp beyond 64 bit": (lambda log: log.append(b"v", timestamp=2**63), "does not fit 64 bits"),
     "a timestamp below 64 bit": (lambda log: log.append(b"v", timestamp=-(2**63) - 1), "does not fit 64 bits"),
     "a time beyond 64 bit": (lambda log: log.offset_at(2**63), "does not fit 64 bits"),
-    "a header's key of 64 KiB": (lambda log: log.append(b"v", headers=[("k" * 65536, b"")]), "65535 is the most"),
+    "a header's key of 64 KiB": (lambda log: log.append(b"v", headers=[("k" * 65536, b"")]), "the maximum is 65535"),
     "a header's key that is no text": (lambda log: log.append(b"v", headers=[("\ud800", b"")]), "UTF-8"),
     "a negative limit": (lambda log: log.append_stream([], limit=-1), "limit is -1"),
     "no rows a batch": (lambda log: log.batches(max_records=0), "max_records is 0"),

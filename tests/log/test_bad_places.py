@@ -84,7 +84,7 @@ def test_a_path_is_taken_in_every_form_and_keeps_its_meaning_when_the_directory_
 
 @pytest.mark.parametrize("place", [5, None, b"orders", ["orders"], object()])
 def test_a_log_is_opened_at_a_path_or_a_storage(place: Any) -> None:
-    with pytest.raises(seglog.InvalidType, match="at a path or a Storage"):
+    with pytest.raises(seglog.InvalidType, match="with a path or a Storage"):
         seglog.open(place)
 
 
@@ -104,7 +104,7 @@ def test_wrong_options_are_refused_before_anything_is_made(tmp_path: Path) -> No
         ({"mode": "r", "expose": "all"}, seglog.InvalidArgument, "expose is 'all'"),
         ({"expose": "durable"}, seglog.InvalidArgument, 'mode="r"'),
         ({"config": {"segment_bytes": 1024}}, seglog.InvalidType, "config must be a seglog.LogConfig, not dict"),
-        ({"config": LogConfig(), "mode": "r"}, seglog.ConfigError, "a reader takes the log's stored config"),
+        ({"config": LogConfig(), "mode": "r"}, seglog.ConfigError, "a reader uses the log's stored config"),
         ({"clock": 5}, seglog.InvalidType, "clock must be"),
     ]
     for options, kind, message in refusals:

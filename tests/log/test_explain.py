@@ -56,7 +56,7 @@ def test_2_explain_says_why_a_record_is_still_there(shop: Any, clock: Any) -> No
         assert found.superseded_by == 2
         assert (found.segment.base_offset, found.segment.state) == (0, "active")
         clock.advance(DAY)
-        assert "ends with the next append" in log.explain(0).text
+        assert "rolls at the next append" in log.explain(0).text
         log.expire()
         assert told(log, 0) == ("superseded", "younger than the minimum lag")
         assert log.explain(0).until == clock.now + round(HOUR) * SECOND
@@ -217,7 +217,7 @@ def test_a_later_record_in_a_damaged_segment_does_not_count(local: Any) -> None:
     [
         ({}, "No retention by age or size"),
         ({"age": HOUR}, "retention.age"),
-        ({"bytes": 4096}, "more bytes stand behind it, by retention.bytes"),
+        ({"bytes": 4096}, "more bytes follow it, by retention.bytes"),
         ({"bytes": 4096, "age": HOUR}, ", or once"),
     ],
 )

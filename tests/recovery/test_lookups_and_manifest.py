@@ -331,7 +331,7 @@ def test_14_a_store_under_the_name_of_another_brings_no_record_at_another_offset
     right = last.read_bytes()
     shutil.copyfile(first, last)
     for mode in ("r", "a"):
-        with pytest.raises(seglog.CorruptLog, match="another file than its name says"):
+        with pytest.raises(seglog.CorruptLog, match="has the name of another one"):
             seglog.open(scene.path, mode=mode)
     last.write_bytes(right)
     check_all(scene.path)

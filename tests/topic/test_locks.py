@@ -111,7 +111,7 @@ def test_a_writer_whose_lock_file_was_removed_acknowledges_nothing_more(shop: Pa
     topic.sync()
     (shop / ".seglog.lock").unlink()
     topic.append(b"x", partition=0)
-    with pytest.raises(seglog.LogPoisoned, match="or the lock, was removed"):
+    with pytest.raises(seglog.LogPoisoned, match="or LOCK file was removed"):
         topic.sync()
     with pytest.raises(seglog.LogPoisoned):
         topic.append(b"never", partition=0)

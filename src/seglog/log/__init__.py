@@ -1,1 +1,1 @@
-"""The log: segments in order, one manifest that names them, reading and writing across them."""
+"""The log: ordered segments, the manifest that names them, reading and writing across them."""

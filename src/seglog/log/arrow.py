@@ -1,6 +1,6 @@
-"""The Arrow edge of a log, in one place for its callers: tables in (arrow_in), record batches out (arrow_out).
+"""The Arrow interface of a log for its callers: tables in (arrow_in), record batches out (arrow_out).
 
-Loading this loads pyarrow and numba; the log does so only when a batch is asked for.
+Importing this loads pyarrow and numba; the log does so at the first batch call.
 """
 
 from seglog.kernels import point
@@ -25,4 +25,4 @@ __all__ = [
     "scan_store",
 ]
 
-point.load()  # where a process has it, single reads take it
+point.load()  # from now on single reads use the kernel, too

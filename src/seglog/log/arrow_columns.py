@@ -1,6 +1,7 @@
-"""Arrow columns of any layout -> where each row's bytes lie. Copies no data; refuses what points outside its buffers.
+"""Arrow columns of any layout -> address and length of each row's bytes.
 
-Knows the layouts of Arrow (offsets, views, fixed size, dictionary) and nothing of records.
+Copies no data. Rejects rows that point outside of their buffers. Knows the layouts of Arrow (offsets, views, fixed
+size, dictionary), not records.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 
 class ByteRows(NamedTuple):
-    """Rows of byte strings: int64 address and length (-1: null) of each, and what keeps the addresses valid."""
+    """Rows of byte strings: int64 address and length (-1: null) of each; owners: keep the addresses valid."""
 
     addresses: Array
     lengths: Array
@@ -26,10 +27,10 @@ class ByteRows(NamedTuple):
 
 
 class OffsetRows(NamedTuple):
-    """Rows of byte strings, none of them null, left to Arrow's offsets.
+    """Rows of byte strings without nulls, as Arrow's offsets describe them.
 
-    width: bytes of an offset, 4 or 8; starts: address of the first; data: address of what they count from; owners: what
-    keeps the addresses valid.
+    width: bytes per offset, 4 or 8; starts: address of the first offset; data: address that the offsets count from;
+    owners: objects that keep the addresses valid.
     """
 
     width: int
@@ -39,13 +40,13 @@ class OffsetRows(NamedTuple):
 
 
 def byte_rows(column: pa.ChunkedArray, name: str) -> ByteRows:
-    """Find the rows of a column; InvalidType unless it is of binary or string, InvalidArgument if it is damaged."""
+    """Find the rows of a column. InvalidType unless it is binary or string, InvalidArgument if it is damaged."""
     _check_type(column, name)
     return joined([chunk_rows(chunk, name) for chunk in column.chunks])
 
 
 def offset_rows(column: pa.ChunkedArray, name: str) -> OffsetRows | None:
-    """Find the rows of a column that is one array of offsets without nulls, else return None; errors as `byte_rows`."""
+    """Find the rows of a column that is one array of offsets without nulls, else None. Errors as `byte_rows`."""
     _check_type(column, name)
     width = _offset_width(column.type)
     if not width or column.num_chunks != 1 or column.null_count or not len(column):
@@ -70,28 +71,28 @@ def joined(parts: list[ByteRows]) -> ByteRows:
 
 
 def null_rows(rows: int) -> ByteRows:
-    """Return so many nulls."""
+    """Return `rows` nulls."""
     return ByteRows(np.zeros(rows, np.int64), np.full(rows, -1, np.int64), ())
 
 
 def same_for_all(value: int, rows: int) -> Array:
-    """Return an int64 for so many rows that takes the room of one; not to be written to."""
+    """Return an int64 array of `rows` equal values in the memory of one value; read only."""
     return np.broadcast_to(np.array(value, np.int64), rows)
 
 
 def int64_room(rows: int) -> Array:
-    """Return room for so many int64 from Arrow's pool, which hands out pages that were touched before."""
+    """Allocate int64 for `rows` rows from Arrow's pool, which reuses pages that were touched before."""
     return np.frombuffer(pa.allocate_buffer(8 * rows), np.int64) if rows else np.empty(0, np.int64)
 
 
 def is_text(kind: Any) -> bool:
-    """Whether this is a type of strings, or a dictionary of them."""
+    """Whether this is a string type, or a dictionary of strings."""
     kind, types = _plain(kind), pa.types
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def is_bytes(kind: Any) -> bool:
-    """Whether this is a type of byte strings, a dictionary of them, or null."""
+    """Whether this is a binary type, a dictionary of binary, or null."""
     kind, types = _plain(kind), pa.types
     fixed = types.is_fixed_size_binary(kind) or types.is_null(kind)
     return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind) or fixed)
@@ -102,7 +103,7 @@ def _plain(kind: Any) -> Any:
 
 
 def valid_rows(array: pa.Array) -> Array:
-    """uint8 per row: 1 where not null; empty when no row is null."""
+    """Return uint8 per row: 1 if it is not null; empty if no row is null."""
     bits = array.buffers()[0]
     if array.null_count == 0 or bits is None:
         return np.empty(0, np.uint8)
@@ -111,7 +112,7 @@ def valid_rows(array: pa.Array) -> Array:
 
 
 def refuse_damaged(array: pa.Array, name: str) -> None:
-    """InvalidArgument if the buffers of an array are shorter than it says; what they hold is not looked at."""
+    """Raise InvalidArgument if an array's buffers are shorter than its layout requires; ignores their content."""
     try:
         array.validate()
     except pa.ArrowInvalid as error:
@@ -119,7 +120,7 @@ def refuse_damaged(array: pa.Array, name: str) -> None:
 
 
 def chunk_rows(array: pa.Array, name: str) -> ByteRows:
-    """Find the rows of one array of a type that `is_text` or `is_bytes`; `name` is for errors."""
+    """Find the rows of one array of a type that `is_text` or `is_bytes` accepts; `name` is for errors."""
     kind, types = array.type, pa.types
     if not len(array) or types.is_null(kind):
         return null_rows(len(array))
@@ -136,7 +137,7 @@ def chunk_rows(array: pa.Array, name: str) -> ByteRows:
 
 
 def _offset_width(kind: Any) -> int:
-    """Return the bytes of an offset of this type, 0 if it has none."""
+    """Return the bytes per offset of this type, 0 if it has no offsets."""
     types = pa.types
     if types.is_large_binary(kind) or types.is_large_string(kind):
         return 8
@@ -144,7 +145,7 @@ def _offset_width(kind: Any) -> int:
 
 
 def _offsets(array: pa.Array, width: int, name: str) -> OffsetRows:
-    """Find the rows of an array of offsets, as if none were null."""
+    """Find the rows of an array with offsets, treating nulls as empty strings."""
     _, offsets, data = array.buffers()
     address, size = (data.address, data.size) if data is not None else (0, 0)
     starts = offsets.address + width * array.offset
@@ -174,7 +175,7 @@ def _rows_of_dictionary(array: pa.Array, name: str) -> ByteRows:
     indices = array.indices.fill_null(0).to_numpy(zero_copy_only=False)[known]
     rows = null_rows(len(array))
     if indices.size and not 0 <= indices.min() <= indices.max() < len(array.dictionary):
-        raise InvalidArgument(f"column {name!r} is damaged: an index leaves its dictionary")
+        raise InvalidArgument(f"column {name!r} is damaged: an index points outside of its dictionary")
     rows.addresses[known], rows.lengths[known] = words.addresses[indices], words.lengths[indices]
     return rows._replace(owners=words.owners)
 
@@ -188,11 +189,11 @@ def _without_nulls(array: pa.Array, addresses: Array, lengths: Array) -> ByteRow
 
 def _refuse_row(row: int, name: str) -> None:
     if row >= 0:
-        raise InvalidArgument(f"column {name!r} is damaged: row {row} of a chunk points outside its data")
+        raise InvalidArgument(f"column {name!r} is damaged: row {row} of a chunk points outside of its data")
 
 
 def partitions_of(keys: pa.ChunkedArray | pa.Array, partitions: int) -> Array:
-    """int32 per key: the partition that Kafka's murmur2 gives it, -1 for a null key.
+    """Return int32 per key: the partition by Kafka's murmur2, -1 for a null key.
 
     keys: binary or string of any layout; partitions: at least 1.
     """

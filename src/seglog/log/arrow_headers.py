@@ -1,4 +1,4 @@
-"""Taking one header out of the rows of a batch. Knows the types that `arrow_in` accepts, and no log."""
+"""Remove one header from the rows of a batch. Knows the types that `arrow_in` accepts, but no log."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from seglog.log.arrow_in import header_items, header_pairs, is_headers
 
 
 def drop_header(table: pa.Table, name: str) -> pa.Table:
-    """Return a table whose rows have no header of this name; the table itself where none has it.
+    """Return a table whose rows have no header of this name; the same table if no row has one.
 
-    Types that no log accepts stay as they are: the log refuses them. InvalidArgument where the column is damaged.
+    Leaves types unchanged that a log rejects. Raises InvalidArgument if the column is damaged.
     """
     position = table.schema.get_field_index("headers")
     if position < 0 or not is_headers(table.column(position).type):
@@ -28,7 +28,7 @@ def drop_header(table: pa.Table, name: str) -> pa.Table:
 
 
 def _hits(chunk: pa.Array, name: bytes) -> Array:
-    """One bool for each pair of a chunk, also of those that no row takes: whether it has this name."""
+    """Return for each header of a chunk, also those outside of any row, whether it has this name."""
     if not len(chunk):
         return np.zeros(0, bool)
     refuse_damaged(chunk, "headers")
@@ -42,7 +42,7 @@ def _hits(chunk: pa.Array, name: bytes) -> Array:
 
 
 def _without(chunk: pa.Array, hits: Array) -> pa.Array:
-    """Return a chunk without these pairs; a null list, which means no headers, becomes an empty one."""
+    """Return a chunk without these headers; a null list, which means no headers, becomes an empty one."""
     items = header_items(chunk, hits.size) if len(chunk) else np.zeros((0, 2), np.int64)
     counts = items[:, 1] - items[:, 0]
     row = np.repeat(np.arange(len(items)), counts)

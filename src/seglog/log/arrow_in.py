@@ -1,7 +1,7 @@
-"""Arrow in: any table a user may hold -> rows the encoder takes, checked once. Knows no log, no segment, no file.
+"""Arrow in: a table of any supported layout -> validated rows for the encoder. Knows no log, segment or file.
 
-Nothing of the data is copied: the encoder reads keys and values where Arrow holds them. Only headers are written out
-first, since Arrow keeps their keys and values apart.
+The data is not copied: the encoder reads keys and values from Arrow's buffers. Only headers are serialized first,
+because Arrow stores their keys and values separately.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from seglog.log.arrow_columns import (
 )
 
 COLUMNS = ("value", "key", "timestamp", "headers")
-IGNORED = ("offset",)  # so that what to_arrow() gave can be appended to another log
+IGNORED = ("offset",)  # so that the result of to_arrow() can be appended to another log
 FAULTS = {KEY_NULL: "is null", KEY_LONG: "is longer than 65535 bytes", KEY_NOT_UTF8: "is not UTF-8"}
 MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Rows as they stand in a store.
+    """Rows as a store holds them.
 
     length: bytes written to `out`; entries: structured array layout.ENTRY, one per row; marks: layout.MARK;
-    marks_state: for the next call; tombstones; min_timestamp, max_timestamp: None when no row was encoded.
+    marks_state: input of the next call; tombstones: their number; min_timestamp, max_timestamp: None without rows.
     """
 
     length: int
@@ -59,15 +59,15 @@ class Encoded:
 
 
 class ArrowBatch:
-    """A table made ready to be encoded.
+    """A table prepared for encoding.
 
-    rows: how many; bytes: what they take together once encoded; widest: the first row that takes most, and how many.
+    rows: their number; bytes: their total size once encoded; widest: the first row of maximum size, and that size.
     """
 
     def __init__(
         self, timestamps: Array, key: ByteRows | OffsetRows, headers: ByteRows, value: ByteRows | OffsetRows
     ) -> None:
-        self._owners = (timestamps, key, headers, value)  # the encoder is given their addresses
+        self._owners = (timestamps, key, headers, value)  # keeps the addresses valid that the encoder reads
         self._rows = Rows(_column(timestamps), _cells(key), _cells(headers), _cells(value))
         self._key_lengths = key.lengths if isinstance(key, ByteRows) else None
         self.rows = timestamps.size
@@ -77,13 +77,18 @@ class ArrowBatch:
 
     @classmethod
     def prepare(cls, data: Any, *, now: int) -> ArrowBatch:
-        """Check a pyarrow Table or RecordBatch and make it ready.
+        """Validate a pyarrow Table or RecordBatch and prepare it for encoding, without copying the data.
 
-        Columns: `value` (required), `key`: binary or string of any layout, or dictionaries of them; `timestamp`: int64
-        microseconds or timestamp[any unit] (without a zone: UTC; nanoseconds are cut down to whole microseconds), null
-        or absent: `now`; `headers`: list or map of (key: string, value: binary or string), null: none. `offset` is
-        ignored. The data is not copied: it must not change before it is encoded.
-        InvalidType for another type, InvalidArgument for another column or a value that does not fit.
+        The data must not change before it is encoded. Columns:
+          value (required), key: binary or string of any layout, or dictionaries of them.
+          timestamp: int64 microseconds or timestamp of any unit (without a zone: UTC; nanoseconds are truncated to
+            microseconds). Null or absent means `now`.
+          headers: list or map of (key: string, value: binary or string). Null means none.
+          offset: ignored.
+
+        Raises:
+            InvalidType: If a column has another type.
+            InvalidArgument: If there is another column, or a value is out of range.
         """
         columns = _named_columns(data)
         rows = data.num_rows
@@ -93,7 +98,7 @@ class ArrowBatch:
         return cls(timestamps, key, headers, _byte_rows(columns["value"], "value"))
 
     def check_keys(self) -> None:
-        """Raise KeyRequired, which names the row, where one has no key."""
+        """Raise KeyRequired, which names the row, if a row has no key."""
         if self._key_lengths is None:
             return
         missing = self._key_lengths < 0
@@ -101,17 +106,19 @@ class ArrowBatch:
             raise KeyRequired(row=int(missing.argmax()))
 
     def bytes_before(self, row: int) -> int:
-        """Return what the rows before `row` take."""
+        """Return the size of the rows before `row`."""
         return int(bytes_before(self._rows, self._ends, row))
 
     def rows_within(self, start: int, room: int) -> int:
-        """Return the greatest `stop` such that rows start..stop take at most `room` bytes; `start` if none fits."""
+        """Return the greatest `stop` such that rows start..stop take up to `room` bytes; `start` if none fits."""
         more = np.array([self.bytes_before(start) + room + 1], np.int64)
         return max(int(self.rows_taking(more)[0, 0]) - 1, start)
 
     def rows_taking(self, limits: Array) -> Array:
-        """int64[limits, 3]: of each number of bytes the least number of first rows that take as many, what they take,
-        and where the last of them begins; rows + 1 where all of them take less.
+        """For each number of bytes find the smallest number of leading rows that take at least that many.
+
+        Returns int64[limits, 3]: that number of rows (rows + 1 if all take less), their size, and where the last
+        begins.
         """
         found = np.empty((limits.size, 3), np.int64)
         find_rows(self._rows, self.rows, self._ends, limits, found)
@@ -128,9 +135,9 @@ class ArrowBatch:
         salt: int,
         marks_state: MarksState,
     ) -> Encoded:
-        """Encode rows start..stop to the front of `out` (a writable buffer), as a store holds them from `position` on.
+        """Encode rows start..stop into `out` (a writable buffer), as a store holds them from `position` on.
 
-        relative: the first row's offset in the segment. InvalidArgument if they fit neither `out` nor 32 bits.
+        relative: the first row's offset within the segment. Raises InvalidArgument if the rows exceed `out` or 32 bits.
         """
         target = np.frombuffer(out, np.uint8)
         if not 0 <= start <= stop <= self.rows:
@@ -143,7 +150,9 @@ class ArrowBatch:
             self._rows, self._ends, start, stop, place, marks_state, target, room, entries, found.reshape(-1, 2)
         )
         if length > room:
-            raise InvalidArgument(f"{length} bytes at position {position} must fit {target.size} bytes and 32 bits")
+            raise InvalidArgument(
+                f"{length} bytes at position {position} exceed the buffer ({target.size} bytes) or 32 bits"
+            )
         summary = Summary(*summary)
         return Encoded(
             int(length),
@@ -164,17 +173,17 @@ def _named_columns(data: Any) -> dict[str, pa.ChunkedArray]:
         if name in IGNORED:
             continue
         if name not in COLUMNS:
-            raise InvalidArgument(f"a batch has no column {name!r}; it may have {', '.join(COLUMNS)}")
+            raise InvalidArgument(f"a batch cannot have a column {name!r}; allowed are {', '.join(COLUMNS)}")
         if name in columns:
             raise InvalidArgument(f"the batch has the column {name!r} twice")
         columns[name] = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
     if "value" not in columns:
-        raise InvalidArgument("the batch has no column 'value'; a batch of tombstones has one that is null")
+        raise InvalidArgument("the batch has no column 'value'; for tombstones add one that is null")
     return columns
 
 
 def timestamps_of(column: pa.ChunkedArray | None, rows: int, now: int) -> Array:
-    """int64 microseconds per row, `now` where none is given; InvalidType for a column of another type."""
+    """Return int64 microseconds per row, `now` for null; InvalidType for a column of another type."""
     if column is None or pa.types.is_null(column.type):
         return same_for_all(now, rows)
     kind = column.type
@@ -195,12 +204,12 @@ def _to_microseconds(times: Array, kind: Any) -> Array:
     factor = MICROSECONDS[kind.unit]
     limit = (2**63 - 1) // factor
     if factor > 1 and times.size and not -limit <= times.min() <= times.max() <= limit:
-        raise InvalidArgument(f"column 'timestamp' ({kind}) holds a time that does not fit 64 bits of microseconds")
+        raise InvalidArgument(f"column 'timestamp' ({kind}) has a value that does not fit 64 bits of microseconds")
     return times * factor
 
 
 def _byte_rows(column: pa.ChunkedArray, name: str) -> ByteRows | OffsetRows:
-    """Find the rows of a column, where Arrow has them if that can be."""
+    """Find the rows of a column, using Arrow's offsets if possible."""
     return offset_rows(column, name) or byte_rows(column, name)
 
 
@@ -215,7 +224,7 @@ def _column(array: Array) -> Column:
 
 
 def _all_of_length(length: int, rows: int) -> ByteRows:
-    """Return so many empty byte strings (0), or nulls (-1)."""
+    """Return `rows` empty byte strings (length 0) or nulls (-1)."""
     return ByteRows(same_for_all(0, rows), same_for_all(length, rows), ())
 
 
@@ -229,13 +238,13 @@ def _header_rows(column: pa.ChunkedArray) -> ByteRows:
 
 
 def is_headers(kind: Any) -> bool:
-    """Whether a column of this type holds headers."""
+    """Whether a column of this type can hold headers."""
     key, value = _pair_types(kind)
     return key is not None and value is not None and is_text(key) and (is_text(value) or is_bytes(value))
 
 
 def _pair_types(kind: Any) -> tuple[Any, Any]:
-    """Return the types of a header's key and value; None where there are none."""
+    """Return the types of a header's key and value; (None, None) if this is no type of headers."""
     if pa.types.is_map(kind):
         return kind.key_type, kind.item_type
     lists = pa.types.is_list(kind) or pa.types.is_large_list(kind)
@@ -246,7 +255,7 @@ def _pair_types(kind: Any) -> tuple[Any, Any]:
 
 
 def _header_chunk(chunk: pa.Array) -> ByteRows:
-    """Write the headers of each row as a record holds them; a null list has none."""
+    """Serialize the headers of each row as a record stores them; a null list means none."""
     if not len(chunk):
         return _all_of_length(0, 0)
     refuse_damaged(chunk, "headers")
@@ -262,24 +271,24 @@ def _header_chunk(chunk: pa.Array) -> ByteRows:
 
 
 def header_pairs(chunk: pa.Array) -> tuple[ByteRows, ByteRows]:
-    """Find all keys and values of a chunk, also those that no row of it takes."""
+    """Find all keys and values of a chunk, including those outside of any row."""
     if pa.types.is_map(chunk.type):
         return chunk_rows(chunk.keys, "headers"), chunk_rows(chunk.items, "headers")
     pairs = chunk.values
     keys, values = (chunk_rows(pairs.field(name), "headers") for name in ("key", "value"))
     present = valid_rows(pairs)
     if present.size:
-        keys.lengths[present == 0] = -1  # a null pair is refused as a null key is
+        keys.lengths[present == 0] = -1  # a null pair is rejected in the same way as a null key
     return keys, values
 
 
 def header_items(chunk: pa.Array, count: int) -> Array:
-    """int64[rows, 2]: start and stop of each row's headers among the chunk's pairs."""
+    """Return int64[rows, 2]: start and stop of each row's headers among the chunk's pairs."""
     offsets = chunk.offsets.to_numpy().astype(np.int64)
     items = np.stack([offsets[:-1], offsets[1:]], axis=1)
     valid = valid_rows(chunk)
     if valid.size:
         items[valid == 0] = 0
     if (items[:, 0] > items[:, 1]).any() or items.min() < 0 or items.max() > count:
-        raise InvalidArgument("column 'headers' is damaged: a list points outside its pairs")
+        raise InvalidArgument("column 'headers' is damaged: a list points outside of its pairs")
     return items

@@ -1,4 +1,4 @@
-"""Arrow out: the bytes of a store -> validated record batches, the data left where it is. Knows no log."""
+"""Arrow out: the bytes of a store -> validated record batches, without copying the data. Knows no log."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ Array = np.ndarray[Any, Any]
 PAIR = [pa.field("key", pa.string()), pa.field("value", pa.binary())]
 HEADERS_TYPE = pa.list_(pa.struct(PAIR))
 NO_PAIRS = pa.array([], HEADERS_TYPE.value_type)
-NO_PAIRS_EACH = pa.py_buffer(np.zeros(65536 + 1, np.int32))  # the offsets of as many empty lists; shared by all batches
+NO_PAIRS_EACH = pa.py_buffer(np.zeros(65536 + 1, np.int32))  # the offsets of 65,536 empty lists; all batches share it
 
 
 def record_schema(values: Values = "view") -> pa.Schema:
-    """Return the columns of a log: offset, timestamp, key, value, headers; keys and values as binary_view or binary."""
+    """Return the schema of a log: offset, timestamp, key, value, headers; keys and values as binary_view or binary."""
     if values not in ("view", "binary"):
         raise InvalidArgument(f'values is {values!r}; it must be "view" or "binary"')
     return _schema(values)
@@ -53,10 +53,10 @@ def _schema(values: Values) -> pa.Schema:
 
 
 class BatchDecoder(Iterator[pa.RecordBatch]):
-    """Iterates over the validated record batches of a range of a store.
+    """Iterate over the validated record batches of a range of a store.
 
-    position, next_relative: where the next record would start, and its least relative offset; they move on with every
-    batch, so that a follower knows where to go on.
+    position, next_relative: where the next record would start, and its lowest relative offset; both advance with every
+    batch, so that a follower knows where to continue.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class BatchDecoder(Iterator[pa.RecordBatch]):
         self._buffer = pa.py_buffer(buffer)
         self._path, self._tail, self._views = path, tail, values == "view"
         self._end, self._dense, self._salt = min(end, self._source.size), dense, np.uint64(salt)
-        self._lacks = end > self._end or (dense and stop < NO_STOP)  # at its end, if that comes before the range's
+        self._lacks = end > self._end or (dense and stop < NO_STOP)  # the data may end too early
         self._max_records = max_records
         self._scratch = np.empty(0, np.uint8)
         self._wanted = Wanted(first, stop, base_offset, min(max_bytes, MAX_VIEW))
@@ -91,7 +91,7 @@ class BatchDecoder(Iterator[pa.RecordBatch]):
         self._reason = OK
 
     def __next__(self) -> pa.RecordBatch:
-        """Return the next batch; CorruptRecord in place of a record that is not valid, once all before it are out."""
+        """Return the next batch; raise CorruptRecord at an invalid record, after returning all records before it."""
         if self._done:
             self._refuse()
             raise StopIteration
@@ -100,7 +100,7 @@ class BatchDecoder(Iterator[pa.RecordBatch]):
         batch = Batch(*decode(self._source, cursor, self._wanted, room.columns))
         self.position, self.next_relative = batch.position, batch.expected
         complete = batch.stopped or self.next_relative >= self._wanted.stop
-        self._reason = OK if complete else batch.reason  # what stands behind the range is not asked for
+        self._reason = OK if complete else batch.reason  # what follows the range does not matter
         self._done = complete or batch.reason != OK or self.position >= self._end
         if self._done and not complete and self._reason == OK and self._lacks:
             self._reason = SHORT
@@ -122,7 +122,7 @@ class BatchDecoder(Iterator[pa.RecordBatch]):
         offset = self._wanted.base_offset + self.next_relative if self._dense else None
         if self._reason == WIDE:
             raise InvalidArgument(
-                f"{self._path}: a record at position {self.position} is too long for Arrow (2 GiB); take read() for it"
+                f"{self._path}: the record at position {self.position} exceeds Arrow's limit (2 GiB); use read() for it"
             )
         if self.reason is not None and not self._tail:
             raise CorruptRecord(self._path, offset, self.position, self.reason)
@@ -167,15 +167,28 @@ def decode_batches(
     first: int = 0,
     stop: int = NO_STOP,
 ) -> BatchDecoder:
-    """Validate the records from `position` on and give them out as Arrow record batches.
+    """Validate the records from `position` on and return them as Arrow record batches.
 
-    buffer: the store from position 0 (bytes, memoryview, mmap); with values="view" batches keep it alive and share its
-    memory. relative: the relative offset of the record at `position`, in a sparse segment the lowest it may have.
-    first, stop: relative offsets; records before `first` are validated and left out, the first at or behind `stop` ends
-    it. max_records, max_bytes: of one batch; a single longer record is a batch of its own.
+    Args:
+        buffer: The store from position 0 (bytes, memoryview, mmap). With values="view" batches keep it alive and share
+            its memory.
+        path: Path of the store, for errors.
+        salt: Salt of the store.
+        base_offset: Offset that relative offsets count from.
+        relative: Relative offset of the record at `position`; in a sparse segment the lowest that it may have.
+        position: Position of the first record.
+        end: Position after the last record.
+        dense: Whether the offsets have no gaps.
+        first: Relative offset; records before it are validated and omitted.
+        stop: Relative offset; the first record at or after it ends the iteration.
+        max_records: Maximum records per batch.
+        max_bytes: Maximum bytes per batch; a single longer record is a batch of its own.
+        values: Type of keys and values, see `record_schema`.
+        tail: End at the first invalid record instead of raising.
 
-    Raises CorruptRecord at a record that is not valid, after the valid ones before it; with tail=True it ends there.
-    InvalidArgument for a record of 2 GiB or more, which Arrow's views do not reach.
+    Raises:
+        CorruptRecord: At an invalid record, after the valid ones before it.
+        InvalidArgument: At a record of 2 GiB or more, which exceeds Arrow's views.
     """
     return BatchDecoder(
         buffer,
@@ -196,10 +209,10 @@ def decode_batches(
 
 
 class _Room:
-    """Memory for one batch, one row each; `columns` is where the kernel finds it.
+    """Memory for one batch, one element per row; `columns` holds the addresses for the kernel.
 
-    What goes into the batch lies in one block of Arrow's memory pool, which hands the same pages out again; `scratch`
-    lives as long as the decoder: position (8 bytes), key_valid, value_valid of each row.
+    What becomes part of the batch is in one block of Arrow's memory pool, which reuses pages. `scratch` lives as long
+    as the decoder: position (8 bytes), key_valid, value_valid of each row.
     """
 
     def __init__(self, rows: int, scratch: Array) -> None:
@@ -220,17 +233,17 @@ class _Room:
         return self._block.slice(16 * self.rows * (column + 1), 16 * rows)
 
     def positions(self, rows: int) -> Array:
-        """Where the rows start in the store."""
+        """Return the positions of the rows in the store."""
         return self._scratch[: 8 * rows].view(np.int64)
 
     def valid(self, column: int, rows: int) -> Array:
-        """uint8 per row: whether the key (0) or the value (1) is not null."""
+        """Return uint8 per row: whether the key (0) or the value (1) is not null."""
         start = (8 + column) * self.rows
         return self._scratch[start : start + rows]
 
 
 def _bitmap(valid: Array) -> tuple[int, pa.Buffer | None]:
-    """Return (nulls, Arrow's validity bitmap), the bitmap None where nothing is null."""
+    """Return (nulls, Arrow's validity bitmap); the bitmap is None if nothing is null."""
     nulls = valid.size - int(np.count_nonzero(valid.view(np.bool_)))
     return nulls, None if nulls == 0 else pa.py_buffer(np.packbits(valid, bitorder="little"))
 

@@ -1,7 +1,7 @@
-"""Arrow data of any library -> tables of bounded size; a range of a log -> a stream that any library reads.
+"""Arrow data of any library -> tables of bounded size; a range of a log -> a stream for any library.
 
-Libraries exchange Arrow data by the C interface: `__arrow_c_stream__` (polars, pandas, DuckDB, RecordBatchReader) or
-`__arrow_c_array__`. Knows no log.
+Libraries exchange Arrow data through the C interface: `__arrow_c_stream__` (polars, pandas, DuckDB,
+RecordBatchReader) or `__arrow_c_array__`. Knows no log.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import pyarrow as pa
 
 from seglog.errors import InvalidArgument, InvalidType
 
-PIECE_BYTES = 16 * 1024 * 1024  # of a stream, appended together
+PIECE_BYTES = 16 * 1024 * 1024  # of a stream, appended as one batch
 
 
 def pieces_of(data: Any) -> Iterator[pa.Table | pa.RecordBatch]:
-    """Yield the rows of Arrow data in order, at least one piece, which may have no rows.
+    """Yield the rows of Arrow data in order: at least one piece, which may have no rows.
 
-    A table or record batch is one piece. A stream is read as the pieces are taken, up to PIECE_BYTES or one batch of
-    the stream at a time. InvalidType where `data` has neither interface, InvalidArgument where its stream fails.
+    A table or record batch is one piece. A stream is read lazily, up to PIECE_BYTES or one batch of the stream at a
+    time. Raises InvalidType if `data` has neither interface, InvalidArgument if its stream fails.
     """
     if isinstance(data, (pa.Table, pa.RecordBatch)):
         yield data
@@ -30,8 +30,8 @@ def pieces_of(data: Any) -> Iterator[pa.Table | pa.RecordBatch]:
         yield _converted(pa.record_batch, data)
     else:
         raise InvalidType(
-            f"a batch must be a pyarrow Table or RecordBatch, or have __arrow_c_stream__ or __arrow_c_array__ as the "
-            f"data frames of polars, pandas and DuckDB have; this is a {type(data).__name__}"
+            f"a batch must be a pyarrow Table or RecordBatch, or an object with __arrow_c_stream__ or "
+            f"__arrow_c_array__ (data frames of polars, pandas and DuckDB), not {type(data).__name__}"
         )
 
 
@@ -48,9 +48,9 @@ def _reader(data: Any) -> pa.RecordBatchReader:
 def _converted(convert: Any, data: Any) -> Any:
     try:
         return convert(data)
-    except (pa.ArrowException, TypeError, ValueError) as error:  # a single column, say
+    except (pa.ArrowException, TypeError, ValueError) as error:  # for example a single column
         kind = type(data).__name__
-        raise InvalidType(f"a batch must have columns by name; this {kind} gives none: {error}") from error
+        raise InvalidType(f"a batch must have named columns; this {kind} has none: {error}") from error
 
 
 def _gathered(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
@@ -73,16 +73,16 @@ def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
             return
         except (pa.ArrowException, OSError) as error:
             raise InvalidArgument(f"the stream of record batches failed: {error}") from error
-        if not batch.schema.equals(reader.schema):  # a reader over a Python generator does not check it
+        if not batch.schema.equals(reader.schema):  # pyarrow does not check a reader over a Python generator
             found, wanted = (
                 ", ".join(f"{field.name}: {field.type}" for field in schema) for schema in (batch.schema, reader.schema)
             )
             raise InvalidArgument(
-                f"the stream of record batches failed: a batch has ({found}), its schema is ({wanted})"
+                f"the stream of record batches failed: a batch has ({found}) instead of the stream's ({wanted})"
             )
         yield batch
 
 
 def stream_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch], requested: Any) -> Any:
-    """Return the capsule of an Arrow stream that reads `batches` as they are taken; see `__arrow_c_stream__`."""
+    """Return the capsule of an Arrow stream that reads `batches` lazily; see `__arrow_c_stream__`."""
     return pa.RecordBatchReader.from_batches(schema, batches).__arrow_c_stream__(requested)

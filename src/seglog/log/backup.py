@@ -1,9 +1,8 @@
-"""Copying a log while it is written to: a backup that opens and verifies, of one moment.
+"""Back up a log while it is written to: a copy of one point in time that opens and verifies.
 
-The caller's view keeps the files from being unlinked. Sealed segments never change, so they share their bytes with the
-log where the file system can do that, and one that an earlier backup brought is not copied again. The manifest is
-written last: until then the copy is what it was. A first backup is made in a hidden directory beside its place and
-renamed there.
+The caller's view prevents the files from being unlinked. Sealed segments never change: they share their bytes with the
+log if the file system supports it, and those of an earlier backup are not copied again. The manifest is written last;
+until then the copy is the earlier backup. A first backup is made in a hidden directory beside its place and renamed.
 """
 
 from __future__ import annotations
@@ -37,9 +36,14 @@ LOOKUPS = tuple(kind for kind in filename.KINDS if kind != filename.STORE)
 
 @dataclass(frozen=True, kw_only=True)
 class BackupReport:
-    """What a backup did. logs: how many; segments: of all logs; kept: of them, those that were there already.
+    """The result of a backup.
 
-    shared: those that share their bytes with the log (a reflink or a hard link); copied: bytes that were copied.
+    Attributes:
+        logs: Number of logs.
+        segments: Number of segments in all logs.
+        kept: Segments that an earlier backup had copied.
+        shared: Segments that share their bytes with the log (reflink or hard link).
+        copied: Number of bytes copied.
     """
 
     logs: int = 0
@@ -55,10 +59,10 @@ class BackupReport:
 
 
 class LogBackup:
-    """The backup of one log: `bring` its files, then `commit` its manifest. A context manager, for the lock."""
+    """The backup of one log: `bring` its files, then `commit` its manifest. A context manager that holds the lock."""
 
     def __init__(self, source: Storage, view: View, target: Storage, *, share: bool) -> None:
-        """view: what is copied. target: a directory of its own; see `backup_log`. share: use links where possible."""
+        """view: what to copy. target: its own directory; see `backup_log`. share: use links if possible."""
         self._source = source
         self._view = view
         self._size = view.active.size  # now: the view may grow
@@ -69,14 +73,14 @@ class LogBackup:
         self._kept = self._shared = self._copied = 0
 
     def __enter__(self) -> LogBackup:
-        """Lock the target. InvalidArgument where something else than an earlier backup of this log is there."""
+        """Lock the target. InvalidArgument if it holds anything but an earlier backup of this log."""
         self._earlier()
         self._target.make(filename.DIRECTORIES)
         self._lock = self._target.try_lock(filename.LOCK)
         if self._lock is None:
             raise self._locked()
         try:
-            self._known = self._earlier()  # again: a writer may have opened it before the lock was taken
+            self._known = self._earlier()  # again: a writer may have opened it before this took the lock
             if self._known is not None and is_written_around(self._target):
                 raise self._locked()
         except BaseException:
@@ -85,7 +89,7 @@ class LogBackup:
         return self
 
     def _locked(self) -> LogLocked:
-        message = "the backup is open for writing, or another one is under way"
+        message = "the backup is open for writing, or another backup to it is running; wait for its end"
         return LogLocked(errno.EWOULDBLOCK, message, self._target.path)
 
     def __exit__(self, *_: object) -> None:
@@ -96,7 +100,11 @@ class LogBackup:
         names = self._target.names() if self._target.exists() else []
         foreign = [name for name in names if not filename.belongs_to_log(name)]
         if foreign:
-            raise NotALog(errno.ENOTDIR, f"this holds something else than a log ({foreign[0]!r})", self._target.path)
+            raise NotALog(
+                errno.ENOTDIR,
+                f"the directory holds other files than a log ({foreign[0]!r}); choose another directory",
+                self._target.path,
+            )
         manifest = None
         with suppress(CorruptLog):
             manifest = read_manifest(self._target)
@@ -105,10 +113,10 @@ class LogBackup:
         if manifest is not None and manifest.log_id == self._view.manifest.log_id and manifest.backup:
             return manifest
         what = "another log, or one that was opened for writing" if manifest else "a log without a readable manifest"
-        raise InvalidArgument(f"{self._target.path} holds {what}, no backup of this one; choose another directory")
+        raise InvalidArgument(f"{self._target.path} holds {what}, not a backup of this log; choose another directory")
 
     def _is_unfinished(self, names: Iterable[str]) -> bool:
-        """Whether all that is there are stores of this log, from a first backup that was interrupted."""
+        """Whether the directory holds only stores of this log, from a first backup that was interrupted."""
         if filename.MANIFEST in names or filename.MANIFEST_PREVIOUS in names:
             return False
         for name in names:
@@ -120,7 +128,7 @@ class LogBackup:
         return True
 
     def bring(self) -> None:
-        """Copy all files that are not there; synced. Changes nothing that an earlier backup names."""
+        """Copy and sync all files that are missing. Changes no file that an earlier backup names."""
         for name in self._target.names(filename.TMP):
             self._target.unlink(f"{filename.TMP}/{name}")
         known = {entry.file: entry for entry in self._known.segments} if self._known else {}
@@ -140,9 +148,9 @@ class LogBackup:
 
     def _bring_sealed(self, entry: SegmentEntry) -> None:
         self._file(self._source.open(entry.name()), entry.name(), entry.bytes or 0, share=self._share)
-        if self._known and self._known.active.file == entry.file:  # an index must not know more than the store holds
+        if self._known and self._known.active.file == entry.file:  # the store must be durable before its index
             must_sync(self._target.sync_directory)
-        for kind in LOOKUPS:  # derived: without one reading takes longer
+        for kind in LOOKUPS:  # derived files: reading works without them, but slower
             if self._source.identity(entry.name(kind)) is not None:
                 file = self._source.open(entry.name(kind))
                 self._file(file, entry.name(kind), file.size(), share=False)
@@ -158,10 +166,10 @@ class LogBackup:
             must_sync(target.datasync)
             self._copied += size
         self._target.rename(temporary, name)
-        self._target.unlink(temporary)  # rename leaves both names where they are one file already
+        self._target.unlink(temporary)  # rename keeps both names if they are one file already
 
     def commit(self) -> BackupReport:
-        """Install the manifest, which makes it the backup, and remove the segments that it does not name."""
+        """Install the manifest, which completes the backup, and remove the segments that it does not name."""
         manifest = replace(self._view.manifest, retired=(), boot="", backup=True)
         if manifest != self._known:
             write_manifest(self._target, manifest)
@@ -175,26 +183,26 @@ class LogBackup:
 
 
 class Destination:
-    """Where a backup goes: the place itself if something is there, else a hidden directory that `finish` renames."""
+    """The target of a backup: the place itself if it is not empty, else a hidden directory that `finish` renames."""
 
     def __init__(self, place: str | os.PathLike[str], source: str) -> None:
-        """InvalidType, InvalidArgument for what is no path, or lies within the source (a path)."""
+        """Raise InvalidType or InvalidArgument if `place` is no path, or lies within the source (a path)."""
         if not isinstance(place, (str, os.PathLike)) or not os.fspath(place):
-            raise InvalidType(f"a backup goes to the path of a directory, not to {place!r}")
+            raise InvalidType(f"a backup needs the path of a directory, not {place!r}")
         self.path = Path(os.path.abspath(checked_directory(os.fspath(place))))  # noqa: PTH100 - resolves no links
         if f"{self.path.resolve()}/".startswith(f"{Path(source).resolve()}/"):
-            raise InvalidArgument(f"{self.path} is, or is within, what is to be copied; choose another directory")
+            raise InvalidArgument(f"{self.path} is, or lies within, the source of the backup; choose another directory")
         self._parent = LocalStorage(self.path.parent)
         try:
             there = self.path.is_dir() and any(self.path.iterdir())
         except OSError as error:
             raise StorageError(
-                error.errno, f"a backup cannot be made there: {error.strerror}", str(self.path)
+                error.errno, f"a backup cannot be written there: {error.strerror}", str(self.path)
             ) from error
         self._hidden = None if there else f".{self.path.name}.backup"
 
     def storage(self) -> Storage:
-        """Return the directory to write to; what an interrupted first backup left is removed."""
+        """Return the directory to write to, and remove what an interrupted first backup left."""
         if self._hidden is None:
             return LocalStorage(self.path)
         self._parent.make([])
@@ -202,14 +210,14 @@ class Destination:
         return LocalStorage(self.path.parent / self._hidden)
 
     def finish(self) -> None:
-        """Give a first backup its name, durably."""
+        """Durably give a first backup its final name."""
         if self._hidden is not None:
             self._parent.rename(self._hidden, self.path.name)
             must_sync(self._parent.sync_directory)
 
 
 def backup_log(source: Storage, view: View, place: str | os.PathLike[str], *, share: bool) -> BackupReport:
-    """Copy what a view shows of a log to a directory; see Log.backup."""
+    """Copy the log, as a view shows it, to a directory; see Log.backup."""
     destination = Destination(place, source.path)
     with LogBackup(source, view, destination.storage(), share=share) as backup:
         backup.bring()

@@ -1,4 +1,4 @@
-"""Which run of the operating system this is: after another one, what was not synced may be lost without a trace."""
+"""Identify the run of the operating system: data that was not synced in an earlier run may be lost without a trace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LINUX = Path("/proc/sys/kernel/random/boot_id")
 
 @cache
 def boot_id() -> str:
-    """Return a name of the present run of the system, "" where there is none to be had."""
+    """Return the identifier of the system's present run, "" if there is none."""
     with suppress(OSError, UnicodeDecodeError):
         return _LINUX.read_text(encoding="ascii").strip()
     return ""

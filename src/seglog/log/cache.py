@@ -1,9 +1,9 @@
-"""Open sealed segments, the most recently used ones: file descriptors and lookups stay bounded however long the log is.
+"""Open sealed segments, least recently used evicted first: descriptors and lookups stay bounded for any log length.
 
-An evicted segment is only forgotten; its files close when the last reader that still uses it lets go.
+An evicted segment is only dropped from the cache; its files close when the last reader releases them.
 
-Without a lock, since every step on the dictionary is one call: a signal handler that waits for the log's mutex may have
-interrupted a reader here. Two threads that open the same segment at once both do so, and one reader is kept.
+There is no lock, because each step on the dictionary is one atomic call: a signal handler that waits for the log's
+mutex may have interrupted a reader here. If two threads open the same segment at once, one of the readers is kept.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SegmentCache:
         self._open: OrderedDict[int, SegmentReader] = OrderedDict()
 
     def get(self, entry: SegmentEntry) -> SegmentReader:
-        """Return the reader of a sealed segment, opening it where needed."""
+        """Return the reader of a sealed segment; open it if needed."""
         reader = self._open.get(entry.file)
         if reader is None or reader.size != entry.bytes:
             reader = open_sealed(self._storage, entry, interval=self._interval, heal=self._heal)
@@ -38,12 +38,12 @@ class SegmentCache:
             if len(self._open) > self._limit:
                 self._forget_oldest()
             OPEN_SEGMENTS.add(self._forget_oldest)
-        with suppress(KeyError):  # another thread may have evicted or dropped it meanwhile
+        with suppress(KeyError):  # another thread may have removed it meanwhile
             self._open.move_to_end(entry.file)
         return reader
 
     def _forget_oldest(self) -> bool:
-        """Forget the segment that was not used for the longest time."""
+        """Evict the least recently used segment."""
         with suppress(KeyError):
             self._open.popitem(last=False)
         return True
@@ -52,10 +52,10 @@ class SegmentCache:
         return len(self._open)
 
     def drop(self, entries: Iterable[SegmentEntry]) -> None:
-        """Forget segments that left the log."""
+        """Evict segments that are no longer part of the log."""
         for entry in entries:
             self._open.pop(entry.file, None)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Evict all."""
         self._open.clear()

@@ -1,4 +1,4 @@
-"""An operator's two calls on a log that is not open, and may not open any more."""
+"""Verify and repair a log that is not open, and may be too damaged to open."""
 
 from __future__ import annotations
 
@@ -12,9 +12,16 @@ from seglog.storage import Storage
 
 
 def verify(place: str | os.PathLike[str] | Storage, progress: Progress | None = None) -> VerifyReport:
-    """Check every byte of a log, also of one that cannot be opened; changes nothing.
+    """Check every byte of a log, even if it cannot be opened. Changes nothing.
 
-    progress(bytes done, bytes in all). LogNotFound or NotALog where there is no log.
+    Args:
+        place: Path or storage of the log.
+        progress: Called with (bytes done, bytes in total).
+
+    Raises:
+        LogNotFound: If there is no log.
+        NotALog: If something else is there.
+        CorruptLog: If nothing there can be identified as a log.
     """
     return verify_storage(existing(storage_at(place)), progress)
 
@@ -22,8 +29,16 @@ def verify(place: str | os.PathLike[str] | Storage, progress: Progress | None = 
 def repair(
     place: str | os.PathLike[str] | Storage, *, dry_run: bool = False, progress: Progress | None = None
 ) -> RepairReport:
-    """Set damage aside (quarantine/) so that the log opens again with all that is readable; destroys nothing.
+    """Move damage to quarantine/ so that the log opens again with everything readable. Deletes nothing.
 
-    dry_run: only tell what would be done. LogLocked while a writer has the log open.
+    Args:
+        place: Path or storage of the log.
+        dry_run: Only report what would be done.
+        progress: Called with (bytes done, bytes in total).
+
+    Raises:
+        LogLocked: If a writer has the log open.
+        LogNotFound: If there is no log.
+        NotALog: If something else is there.
     """
     return repair_storage(existing(storage_at(place)), dry_run=dry_run, progress=progress)

@@ -1,4 +1,4 @@
-"""The catalog: installs manifests, which is the only structural commit, and unlinks what left the log when allowed."""
+"""The catalog: installs manifests, the only structural commit, and unlinks files that left the log when allowed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from seglog.storage import Lock, Storage, must_sync
 
 
 def read_manifest(storage: Storage, name: str = filename.MANIFEST, *, like: Manifest | None = None) -> Manifest | None:
-    """Read a manifest file, None where there is none; like, and CorruptLog or FormatVersionError, as in `decode`."""
+    """Read a manifest file; None if there is none. `like` and the errors are those of `manifest.decode`."""
     try:
         file = storage.open(name)
     except StorageError as error:
@@ -45,7 +45,7 @@ class Catalog:
         self.ownership.installed()
 
     def new_file_number(self) -> int:
-        """Return a file number that was never used; a failed attempt does not give it back."""
+        """Return a file number that was never used, not even by a failed attempt."""
         number = self._next_file
         self._next_file += 1
         return number
@@ -53,7 +53,7 @@ class Catalog:
     def following(
         self, segments: Iterable[SegmentEntry], *, retire: Iterable[SegmentEntry] = (), **changes: object
     ) -> Manifest:
-        """Return the next manifest, with these segments and other changed fields. Changes nothing; asks the clock."""
+        """Return the next manifest, with these segments and changed fields. Has no effect besides reading the clock."""
         old = self.current
         version = old.version + 1
         names = tuple(entry.name(kind) for entry in retire for kind in filename.KINDS)
@@ -72,23 +72,23 @@ class Catalog:
         )
 
     def install(self, new: Manifest) -> None:
-        """Make a manifest of `following` the log's structure, in one step that survives a crash.
+        """Install a manifest from `following` as the log's structure, atomically and durably.
 
-        StorageError: nothing changed. LogPoisoned: the disk may hold either state, or the directory is no longer this
-        log's; the writer must stop.
+        StorageError: nothing changed. LogPoisoned: the disk may hold either state, or another log has the directory;
+        the writer must stop.
         """
         self.ownership.check()  # before tmp/ is written to
         old = self.current
         new.take_blocks(old)
         write_manifest(self._storage, new, check=lambda: self._check_manifest(old))
         self.current = new
-        with suppress(StorageError):  # it is installed all the same
+        with suppress(StorageError):  # the manifest is installed in any case
             self.ownership.installed()
 
     def begin_epoch(self, end: int) -> None:
-        """Note that records from `end` on may have been seen that are lost: what comes there now is of another epoch.
+        """Record that records from `end` on may have been read and then lost: new records there are of another epoch.
 
-        Where the disk is full, the next install notes it: an opening must be possible then.
+        If the disk is full, the next install records it, so that the log can still be opened.
         """
         changes = self.current.after_cut(end)
         try:
@@ -100,9 +100,9 @@ class Catalog:
         self.ownership.check_manifest(old, lambda: read_manifest(self._storage, like=old))
 
     def collect(self) -> None:
-        """Unlink retired files that no reader holds any more; the next install forgets them.
+        """Unlink retired files that no reader uses any more; the next install removes them from the manifest.
 
-        A refusal leaves them retired: whoever changed the structure has succeeded, and they go at the next call.
+        After an error they stay retired: the change of structure has succeeded, and the next call tries again.
         """
         waiting = [retired for retired in self.current.retired if retired.version not in self._unlinked]
         if waiting and self.ownership.is_certain():
@@ -122,10 +122,17 @@ class Catalog:
 def write_manifest(
     storage: Storage, new: Manifest, *, replaces_damaged: bool = False, check: Callable[[], None] | None = None
 ) -> None:
-    """Write a file in tmp/, sync it, keep the old one as MANIFEST.prev, rename, sync the directory.
+    """Write a manifest as the log's MANIFEST.
 
-    A damaged old one goes to quarantine/ instead: the MANIFEST.prev that the new one was rebuilt from stays.
-    check: called right before the old one is touched; it raises where that must not happen.
+    Invariant: MANIFEST always names a complete, synced manifest; a crash leaves the old one or the new one. Therefore:
+    1. write and sync the new one as a file in tmp/;
+    2. run `check`, which raises if another log has the directory;
+    3. keep the old one as MANIFEST.prev (a link and a rename, so that neither name is ever missing);
+    4. rename the new one to MANIFEST, which is the commit;
+    5. sync the directory. If this fails either one may be on the disk, so the writer is poisoned.
+
+    replaces_damaged: move the old one to quarantine/ instead of step 3, because MANIFEST.prev is the one that the new
+    one was rebuilt from.
     """
     temporary = f"{filename.TMP}/{filename.MANIFEST}"
     file = storage.create(temporary, replace=True)
@@ -147,7 +154,7 @@ def write_manifest(
 
 
 def _keep_evidence(storage: Storage) -> None:
-    """Give it its second name durably, before the first one is taken away."""
+    """Durably give the damaged manifest a second name before its first one is replaced."""
     if storage.identity(filename.MANIFEST) is not None:
         link_aside(storage, filename.MANIFEST)
         must_sync(lambda: storage.sync_directory(filename.QUARANTINE))
@@ -160,4 +167,4 @@ def _keep_previous(storage: Storage) -> None:
     storage.unlink(previous)
     storage.link(filename.MANIFEST, previous)
     storage.rename(previous, filename.MANIFEST_PREVIOUS)
-    storage.unlink(previous)  # rename leaves both names where they are one file already
+    storage.unlink(previous)  # rename keeps both names if they are one file already

@@ -1,6 +1,6 @@
-"""Verifying a log: every byte of every segment against manifest, checksums and lookups. Changes nothing.
+"""Verify a log: every byte of every segment against manifest, checksums and lookups. Changes nothing.
 
-Works on a storage rather than on an open log, so that it can tell what is wrong where opening refuses.
+Works on a storage, not on an open log, so that it can report what prevents opening.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ Progress = Callable[[int, int], None]
 
 
 def verify_storage(storage: Storage, progress: Progress | None = None, *, go_on: bool = False) -> VerifyReport:
-    """Check a log in place; CorruptLog only where there is nothing that could be a log.
+    """Check a log in place. Raises CorruptLog only if nothing there can be identified as a log.
 
-    A store that the system does not let be read is a StorageError; with go_on a problem ("refused"), and the rest is
-    checked all the same.
+    A store that the system cannot read raises StorageError; with go_on it is a problem ("refused"), and the check
+    continues.
     """
     checked_callable(progress, "progress")
     problems: list[Problem] = []
@@ -75,7 +75,7 @@ def _manifest(storage: Storage, problems: list[Problem], *, go_on: bool) -> Mani
     path = f"{storage.path}/{filename.MANIFEST}"
     try:
         manifest, event = read_or_rebuild(storage, system_clock)
-    except StorageError:  # of a store, perhaps, that cannot be asked whether the manifest is its own
+    except StorageError:  # perhaps of a store that is needed to decide whether the manifest belongs to it
         believed = read_manifest(storage) if go_on else None
         if believed is None:
             raise
@@ -83,15 +83,15 @@ def _manifest(storage: Storage, problems: list[Problem], *, go_on: bool) -> Mani
     if event is not None:
         problems.append(Problem(kind="manifest", path=path, detail=event.detail))
     elif manifest.rebuilt:
-        detail = "it was rebuilt from the stores; `seglog repair` accepts it as it is"
+        detail = "it was rebuilt from the stores; run `seglog repair` to accept it"
         problems.append(Problem(kind="manifest", path=path, detail=detail))
     return manifest
 
 
 def _other_log(storage: Storage, manifest: Manifest) -> Iterator[Problem]:
-    """Yield a problem if stores of another log, with records, are in the directory: whose is it?
+    """Yield a problem if the directory holds stores with records of another log.
 
-    That happens where a program replaced the manifest of a log that was there.
+    This happens if a program replaced the manifest of an existing log.
     """
     named = {entry.name() for entry in manifest.segments}
     named.update(name for retired in manifest.retired for name in retired.names)
@@ -105,12 +105,12 @@ def _other_log(storage: Storage, manifest: Manifest) -> Iterator[Problem]:
         yield Problem(
             kind="other log",
             path=storage.path,
-            detail=f"{len(foreign)} stores with records are of another log than the manifest, as {foreign[0]}",
+            detail=f"{len(foreign)} stores with records belong to another log than the manifest, such as {foreign[0]}",
         )
 
 
 class SegmentCheck:
-    """The check of one segment: `run` reads it through; `problems`, `gaps` and `tally` hold what it found."""
+    """The check of one segment: `run` reads it; `problems`, `gaps` and `tally` hold the results."""
 
     def __init__(self, storage: Storage, entry: SegmentEntry) -> None:
         self.storage = storage
@@ -126,15 +126,15 @@ class SegmentCheck:
         self._expected = entry.base_offset
 
     def run_on(self) -> Iterator[int]:
-        """As `run`; where the system refuses, that is a problem of this segment."""
+        """Check as `run` does, but record a read error of the system as a problem of this segment."""
         try:
             yield from self.run()
         except StorageError as error:
             if not self._has_left():
-                self._lose_rest("refused", f"the system does not let it be read ({error.strerror or error})")
+                self._lose_rest("refused", f"the system cannot read it ({error.strerror or error})")
 
     def run(self) -> Iterator[int]:
-        """Check, yielding the position reached now and then. StorageError where the system refuses."""
+        """Check the segment and yield the position from time to time. StorageError if the system cannot read it."""
         try:
             store = self.storage.open(self.entry.name())
         except StorageError:
@@ -142,7 +142,7 @@ class SegmentCheck:
                 raise
             if self._has_left():
                 return
-            span = f"offsets {self.entry.base_offset} up to {self.entry.next_offset or 'the end'}"
+            span = f"offsets {self.entry.base_offset} to {self.entry.next_offset or 'the end'}"
             self._lose_rest("missing", f"the store of {span} is missing")
             return
         self._check_header(store)
@@ -155,7 +155,7 @@ class SegmentCheck:
         self._check_lookups()
 
     def _has_left(self) -> bool:
-        """Whether the log has let go of the segment since its manifest was read: a writer may be at work."""
+        """Whether the segment left the log since its manifest was read: a writer may be running."""
         try:
             manifest = read_manifest(self.storage)
         except (CorruptLog, StorageError):
@@ -172,7 +172,7 @@ class SegmentCheck:
         )
 
     def _lose_rest(self, kind: str, detail: str) -> None:
-        """Note a problem that takes every record from here on."""
+        """Record a problem that makes every record from here on unreadable."""
         lost, stop = self._left(), self._known_end()
         self.gaps.append(Gap(path=self.path, first=self._expected, stop=stop))
         position = self._reached if lost and kind == "refused" else None
@@ -182,13 +182,13 @@ class SegmentCheck:
         )
 
     def _left(self) -> int:
-        """Return how many records are known to stand from here on."""
+        """Return how many records are known to follow from here on."""
         if self.entry.dense:
             return max((self._known_end() or 0) - self._expected, 0)
         return max((self.entry.records or 0) - self.tally.records, 0)
 
     def _known_end(self) -> int | None:
-        """Return the offset behind the last record known of, None where nothing is: of an active store by its index."""
+        """Return the offset after the last known record, None if unknown; for an active store by its index."""
         if self.entry.sealed or not self.entry.dense:
             return self.entry.next_offset
         size = self.storage.sizes().get(self.entry.name(filename.INDEX), 0)
@@ -200,18 +200,20 @@ class SegmentCheck:
         if header is None:
             self._problem("header", "the store's header is damaged", position=0)
         elif header.salt != self.entry.salt:
-            self._lose_rest("foreign", "this is another file than the manifest names (its salt differs)")
+            self._lose_rest("foreign", "this is not the file that the manifest names (its salt differs)")
 
     def _end(self, store: File) -> int:
         size = store.size()
         if self.entry.bytes is None:
             return size
         if size < self.entry.bytes:
-            self._problem("short", f"{size} bytes long, the manifest knows {self.entry.bytes}", position=size)
+            self._problem(
+                "short", f"it has {size} bytes instead of {self.entry.bytes} as in the manifest", position=size
+            )
         return min(size, self.entry.bytes)
 
     def _check_records(self, store: File, end: int) -> Iterator[int]:
-        """Walk the store; behind damage go on at the next valid record."""
+        """Scan the store; after damage continue at the next valid record."""
         rules = rules_of(self.entry)
         position, expected, doubted = HEADER_BYTES, self.entry.base_offset, 0
         while position < end:
@@ -226,7 +228,7 @@ class SegmentCheck:
             if reason is None:
                 break
             is_tail = self._is_tail(expected)
-            if is_tail and doubted != position:  # a writer may have been at it when it was read: look once more
+            if is_tail and doubted != position:  # a writer may have been writing it: read it once more
                 doubted = position
                 continue
             found = find_record(store, rules, position=position + 1, end=end, least=expected + 1)
@@ -244,7 +246,7 @@ class SegmentCheck:
         self._check_acknowledged(expected)
 
     def _check_cut(self, expected: int) -> None:
-        """Add to a short store, which ends behind a whole record, what is missing of it."""
+        """Add the missing records to the problem of a short store that ends after a whole record."""
         self._expected, stop = expected, self.entry.next_offset
         last = self.problems[-1] if self.problems else None
         if last is not None and last.kind == "short" and stop is not None and expected < stop:
@@ -252,14 +254,14 @@ class SegmentCheck:
             self.gaps.append(Gap(path=self.path, first=expected, stop=stop))
 
     def _lost(self, expected: int, found: Found | None) -> int:
-        """Return how many offsets damage in a dense segment takes: up to the record found, or all that were known."""
+        """Return how many offsets are damaged in a dense segment: up to the record found, or all that were known."""
         if found is not None:
             return found.offset - expected
         known = self.entry.next_offset or self.entry.base_offset + self._durable_records()
         return max(known - expected, 1)
 
     def _is_tail(self, expected: int) -> bool:
-        """Whether whatever stands here was never acknowledged: at most a write under way, or one that was cut off."""
+        """Whether what is here was never acknowledged: a write in progress, or one that was cut off."""
         return not self.entry.sealed and expected - self.entry.base_offset >= self._durable_records()
 
     def _durable_records(self) -> int:
@@ -267,7 +269,7 @@ class SegmentCheck:
         return decode_durable_records(header, self.entry.base_offset, self.entry.salt) or 0
 
     def _index_bytes(self, length: int, position: int) -> bytes:
-        """Return a piece of the index, empty where there is none or it cannot be read."""
+        """Return a piece of the index; empty if there is none or it cannot be read."""
         try:
             return self.storage.open(self.entry.name(filename.INDEX)).pread(length, position)
         except StorageError:
@@ -278,22 +280,22 @@ class SegmentCheck:
             return
         missing = self.entry.base_offset + self._durable_records() - expected
         if missing > 0 and not any(problem.kind == "record" for problem in self.problems):
-            what = f"{missing} records known to be on the medium are gone"
+            what = f"{missing} records that were acknowledged as durable are missing"
             self.problems.append(Problem(kind="record", path=self.path, detail=what, offset=expected, records=missing))
             self.gaps.append(Gap(path=self.path, first=expected, stop=expected + missing))
 
     def _check_figures(self) -> None:
-        """Compare what was read with what the manifest says of a sealed segment."""
+        """Compare a sealed segment's records with the figures in the manifest."""
         found = (self.tally.records, self.tally.tombstones, self._digest.intdigest())
         known = (self.entry.records, self.entry.tombstones, self.entry.digest)
         for name, have, should in zip(("records", "tombstones", "digest"), found, known, strict=True):
             if have != should:
-                self._problem("figures", f"{name}: the store holds {have}, the manifest says {should}")
+                self._problem("figures", f"{name} of the store: {have}; in the manifest: {should}")
 
     # --- lookups ------------------------------------------------------------------------------------------------
 
     def _compare_index(self, first: int, entries: bytes) -> None:
-        """Note whether the dense index holds these entries; of an active segment it need not hold all."""
+        """Note whether the dense index holds these entries; that of an active segment may be incomplete."""
         if not self.entry.dense or not self._indexed or not entries:
             return
         data = self._index_bytes(len(entries), entry_position(first - self.entry.base_offset))
@@ -303,12 +305,12 @@ class SegmentCheck:
     def _check_lookups(self) -> None:
         wrong = list(self._wrong_lookups())
         if wrong and self._has_left():
-            return  # they went while the store was read
+            return  # the files were removed while the store was read
         for detail in wrong:
-            self._problem("index", f"{detail}; it is made anew when used")
+            self._problem("index", f"{detail}; it is rebuilt when it is used")
 
     def _wrong_lookups(self) -> Iterator[str]:
-        """Yield what is the matter with the derived files."""
+        """Yield what is wrong with the derived files."""
         if not self._indexed:
             yield "the dense index is missing or differs from the store"
         if not self.entry.sealed:

@@ -1,6 +1,6 @@
-"""Compacting a log that is open for writing: planned under the mutex, carried out beside it, swapped by one manifest.
+"""Compact a log that is open for writing: plan under the mutex, rewrite without it, swap with one manifest.
 
-Appends, readers and followers go on meanwhile. What a pass does to records is the business of `seglog.keyed`.
+Appends, readers and followers continue meanwhile. `seglog.keyed` decides which records are kept.
 """
 
 from __future__ import annotations
@@ -42,13 +42,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CompactionReport:
-    """What a compaction did. end: the cleanable end: records before it were considered.
+    """The result of a compaction.
 
-    segments_before, segments_after, records_before, records_after, bytes_before, bytes_after: of the segments up to
-    there. superseded, tombstones, unkeyed: records that went because a later one has their key, because their time had
-    come, because they have no key. rewritten: how many segments were copied; keys: different ones among the records
-    that had not been considered before; rounds: over how many ranges of keys (more than one: the map was full).
-    damaged: one error for each segment that was left as it is because a record in it does not verify.
+    Attributes:
+        end: The cleanable end: records before this offset were considered.
+        segments_before: Segments before `end`, before the compaction.
+        segments_after: Segments before `end`, after it.
+        records_before: Records in `segments_before`.
+        records_after: Records in `segments_after`.
+        bytes_before: Store bytes of `segments_before`.
+        bytes_after: Store bytes of `segments_after`.
+        superseded: Records removed because a later one has their key.
+        tombstones: Tombstones removed because `delete_retention` has passed.
+        unkeyed: Records removed because they have no key.
+        rewritten: Segments that were copied.
+        keys: Distinct keys among the records that had not been considered before.
+        rounds: Passes over ranges of keys; more than one if the key map was full.
+        damaged: One error for each segment left unchanged because a record in it does not verify.
     """
 
     end: int
@@ -69,8 +79,10 @@ class CompactionReport:
 
 @dataclass(frozen=True)
 class Swap:
-    """What an outcome means to a manifest. segments: the sealed ones of the log; joining: staged ones and what they
-    are there; retired: what they take the place of.
+    """The change that an outcome makes to a manifest.
+
+    segments: the log's sealed ones afterwards; joining: staged ones with their entries in the log; retired: the ones
+    that they replace.
     """
 
     segments: tuple[SegmentEntry, ...]
@@ -79,7 +91,7 @@ class Swap:
 
 
 def is_current(manifest: Manifest, plan: CompactionPlan) -> bool:
-    """Whether a plan's sources are still what the log begins with, every one as it was, and kept by the same rules."""
+    """Whether the log still begins with a plan's sources, each unchanged, and has the same retention."""
     sealed, same_rules = manifest.segments[:-1], manifest.config.retention == plan.config.retention
     return manifest.log_id == plan.log_id and same_rules and sealed[: len(plan.sources)] == plan.sources
 
@@ -87,9 +99,9 @@ def is_current(manifest: Manifest, plan: CompactionPlan) -> bool:
 def make_swap(
     manifest: Manifest, plan: CompactionPlan, outcome: Outcome, directory: str, new_number: Callable[[], int]
 ) -> Swap:
-    """Return the swap; PlanStale where the plan's sources are no longer the log's."""
+    """Return the swap. Raises PlanStale if the plan's sources are no longer part of the log."""
     if not is_current(manifest, plan):
-        raise PlanStale("the log was truncated, expired, compacted, repaired or altered meanwhile; plan anew")
+        raise PlanStale("the log was truncated, expired, compacted, repaired or altered meanwhile; make a new plan")
     if [number for part in outcome.parts for number in part.sources] != [source.file for source in plan.sources]:
         raise InvalidArgument("the outcome belongs to another plan")
     segments: list[SegmentEntry] = []
@@ -108,7 +120,7 @@ def make_swap(
 
 
 def report_of(plan: CompactionPlan, after: Sequence[SegmentEntry]) -> CompactionReport:
-    """Return what is known of a pass from what it left of its sources."""
+    """Return the figures of a pass that follow from its sources and what it left of them."""
     return CompactionReport(
         end=plan.end,
         segments_before=len(plan.sources),
@@ -135,7 +147,7 @@ def full_report(plan: CompactionPlan, outcome: Outcome) -> CompactionReport:
 
 
 class CompactingLog(LockedLog):
-    """A log held for writing that can be compacted by key."""
+    """A log open for writing that can be compacted by key."""
 
     def __init__(
         self, storage: Storage, lock: Lock, live: LiveSegments, clock: Clock, recovery: RecoveryReport
@@ -150,29 +162,29 @@ class CompactingLog(LockedLog):
 
     @change
     def alter_retention(self, retention: Retention) -> None:
-        """Keep records by another retention from now on; see Log.alter_retention."""
+        """Change the retention; see Log.alter_retention."""
         stored = self._live.config
-        config = replace(stored, retention=retention)  # which refuses what is none
+        config = replace(stored, retention=retention)  # validates the type
         config = replace(stored, retention=retention.over(stored.retention))
         if config != self._live.config:
             self._live.configure(config)
             self._take_retention()
 
     def plan_compaction(self, *, generational: bool = False) -> CompactionPlan:
-        """Return what a compaction would do now; see Log.plan_compaction."""
+        """Return what a compaction would do at present; see Log.plan_compaction."""
         manifest, durable = self._compactable()
-        make = scheduled_plan if generational else make_plan  # of 10,000 segments: not under the mutex
+        make = scheduled_plan if generational else make_plan  # not under the mutex: there may be 10,000 segments
         return make(manifest, self._clock(), durable=durable, pinned=least_pin(read_pins(self._storage)))
 
     @change
     def _compactable(self) -> tuple[Manifest, int]:
-        """Return manifest and durable offset of one moment; ConfigError if the log is not compacted by key."""
+        """Return manifest and durable offset of one moment. Raises ConfigError unless the log is compacted by key."""
         if not self._keyed:
             raise ConfigError("the log is not compacted by key: open it with Retention(compact=True)")
         return self._live.catalog.current, self._durability.durable_offset
 
     def standing(self) -> Standing:
-        """Return where the log stands with compaction; see Log.standing."""
+        """Return the state of compaction; see Log.standing."""
         manifest, durable, size, records = self._figures()
         return standing(
             manifest,
@@ -185,13 +197,13 @@ class CompactingLog(LockedLog):
 
     @change
     def _figures(self) -> tuple[Manifest, int, int, int]:
-        """Return manifest, durable offset, and size and records of the active segment, of one moment."""
+        """Return manifest, durable offset, and size and records of the active segment, of the same moment."""
         active = self._live.active
         return self._live.catalog.current, self._durability.durable_offset, active.size, active.records
 
     def finish_compaction(self, plan: CompactionPlan, outcome: Outcome, directory: str) -> CompactionReport:
-        """Swap in what `rewrite` made of a plan; see Log.finish_compaction."""
-        from seglog.keyed.rewrite import Outcome  # noqa: PLC0415 - whoever has an outcome has loaded it
+        """Swap in the result of `rewrite`; see Log.finish_compaction."""
+        from seglog.keyed.rewrite import Outcome  # noqa: PLC0415 - a caller with an outcome has loaded it
 
         for thing, kind in ((plan, CompactionPlan), (outcome, Outcome)):
             if not isinstance(thing, kind):
@@ -202,7 +214,7 @@ class CompactingLog(LockedLog):
     @change
     def _swap_in(self, plan: CompactionPlan, outcome: Outcome, directory: str) -> None:
         if outcome.tombstones and least_pin(read_pins(self._storage)) < min(plan.pinned, plan.end):
-            raise PlanStale("a follower registered meanwhile that may not have read the tombstones; plan anew")
+            raise PlanStale("a follower registered meanwhile that may not have read the tombstones; make a new plan")
         catalog = self._live.catalog
         swap = make_swap(catalog.current, plan, outcome, directory, catalog.new_file_number)
         if swap.segments != catalog.current.segments[:-1]:
@@ -217,7 +229,7 @@ class CompactingLog(LockedLog):
         abort: Callable[[], bool] | None = None,
         bytes_per_second: float | None = None,
     ) -> CompactionReport:
-        """Keep of every key its latest record; see Log.compact."""
+        """Keep only the latest record of each key; see Log.compact."""
         if isinstance(bytes_per_second, bool) or not isinstance(bytes_per_second, (int, float, type(None))):
             raise InvalidType(f"bytes_per_second must be a number or None, not {type(bytes_per_second).__name__}")
         if bytes_per_second is not None and not bytes_per_second > 0:
@@ -225,7 +237,7 @@ class CompactingLog(LockedLog):
         checked_callable(progress, "progress")
         checked_callable(abort, "abort")
         if not self._compacting.acquire(blocking=False):
-            raise CompactionAborted("a compaction of this log is under way already; wait for its end")
+            raise CompactionAborted("another compaction of this log is running; wait for its end")
         try:
             if roll:
                 self._end_active()
@@ -238,7 +250,7 @@ class CompactingLog(LockedLog):
 
     @change
     def _end_active(self) -> None:
-        """End the active segment here, if it holds records."""
+        """Roll the active segment if it holds records."""
         if self._keyed and not self._live.active.empty:
             self._live.roll()
 
@@ -255,7 +267,7 @@ class CompactingLog(LockedLog):
             outcome = self._rewrite(plan, directory, progress, abort, bytes_per_second)
             return self.finish_compaction(plan, outcome, directory)
         except (StorageError, CorruptLog) as error:
-            self._refuse_if_gone(plan)  # the reason of the error, if somebody has taken the log away
+            self._refuse_if_gone(plan)  # raises the cause, if the log was closed or changed meanwhile
             raise error
         finally:
             self._remove_stage(batch)
@@ -275,7 +287,7 @@ class CompactingLog(LockedLog):
             return abort is not None and abort()
 
         output = Subdirectory(self._storage, directory)
-        view = self._view_to_compact(output)  # so that the sources are not unlinked while they are read
+        view = self._view_to_compact(output)  # prevents the sources from being unlinked while they are read
         outcome = rewrite(
             plan, self._storage, output, progress=progress, abort=stopped, bytes_per_second=bytes_per_second
         )
@@ -284,22 +296,22 @@ class CompactingLog(LockedLog):
 
     @change
     def _view_to_compact(self, output: Subdirectory) -> View:
-        """Make the directory of the output and return the present view, of a log neither closed nor removed."""
+        """Create the output directory and return the present view; raise if the log is closed or removed."""
         output.make([])
         return self._live.present
 
     def _remove_stage(self, batch: str) -> None:
-        """Remove what a pass wrote; by what stays the next opening knows files that were linked but never named."""
+        """Remove the staged files of a pass, unless the next opening needs them to recognize files that were linked."""
         if self._closed or self._live.settled:
-            with suppress(StorageError):  # it goes when it has aged
+            with suppress(StorageError):  # it is removed once it has expired
                 remove_stages(self._storage, batch)
 
     def _refuse_if_gone(self, plan: CompactionPlan) -> None:
-        """Raise where the log was closed or its segments have changed, so that the pass is for nothing."""
+        """Raise if the log was closed or its segments have changed: the pass is useless then."""
         if self._refusal is not None:
             raise self._refusal()
         self._live.catalog.ownership.check()
         if not is_current(self._live.catalog.current, plan):
             raise PlanStale(
-                "the log was truncated, expired, repaired or altered while it was compacted; it is as that left it"
+                "the log was truncated, expired, repaired or altered while it was compacted; nothing was compacted"
             )

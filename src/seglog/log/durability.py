@@ -1,9 +1,15 @@
-"""Group commit: whoever waits for the medium shares one sync with everybody who waits at that moment.
+"""Group commit: callers that wait for a sync share one with every other caller that waits at that moment.
 
-The first waiter leads: it syncs what was written by then, for all; who comes meanwhile waits for the next round, which
-the first of them leads. Those whose records are on the medium wake one another in a chain: woken all at once they would
-stand in line for the interpreter, and be put to sleep there again. The next leader is the last of the chain: by then
-those before it have appended again, and share its sync.
+Invariant: `durable_offset` covers only records that a completed sync has put on the disk, and no waiter returns before
+it covers its records. A sync covers what was written before it began, so a caller that arrives during a sync waits for
+the next one.
+
+- The first waiter leads. It syncs what is written by then, on behalf of all; no other thread syncs meanwhile. Of those
+  that arrive during the sync, the first leads the next round.
+- Waiters whose records are durable wake one another in a chain. Woken all at once, they would compete for the
+  interpreter. The next leader is last in the chain: by then the ones before it have appended again and share its sync.
+- A cut during a sync (`retreat`) invalidates what the sync would report. `_cuts` detects that.
+- A failed sync is final: `fail` wakes every waiter with LogPoisoned, and no later call succeeds.
 """
 
 from __future__ import annotations
@@ -16,11 +22,11 @@ from weakref import WeakMethod
 
 from seglog.errors import LogClosed, LogPoisoned, SeglogError
 
-LOOK_AGAIN_SECONDS = 1.0  # an interrupt may keep one from waking the next
+LOOK_AGAIN_SECONDS = 1.0  # in case an interrupt kept a waiter from waking the next
 
 
 class _Waiter:
-    """Waits until every record before `next_offset` is on the medium. gone: it waits no more."""
+    """A caller that waits until every record before `next_offset` is on the disk. gone: it no longer waits."""
 
     __slots__ = ("_gate", "gone", "next_offset")
 
@@ -28,41 +34,41 @@ class _Waiter:
         self.next_offset = next_offset
         self.gone = False
         self._gate = threading.Lock()
-        self._gate.acquire()  # closed; who wakes it opens it
+        self._gate.acquire()  # closed; `wake` opens it
 
     def sleep(self) -> None:
-        """Return once it was woken, or after LOOK_AGAIN_SECONDS."""
+        """Return once woken, or after LOOK_AGAIN_SECONDS."""
         self._gate.acquire(timeout=LOOK_AGAIN_SECONDS)
 
     def wake(self) -> None:
-        """End its sleep, or the next one. One thread at a time."""
+        """End the present sleep, or the next one. Called by one thread at a time."""
         if self._gate.locked():
             self._gate.release()
 
 
 class Durability:
-    """Knows up to which offset records are on the medium, and gets them there."""
+    """The offset up to which records are on the disk, and the syncs that advance it."""
 
     def __init__(self, durable_offset: int) -> None:
         self._guard = threading.RLock()
         self._leader: _Waiter | None = None
         self._waiting: list[_Waiter] = []
-        self._chain: deque[_Waiter] = deque()  # to be woken, one by the other
+        self._chain: deque[_Waiter] = deque()  # each one wakes the next
         self._cuts = 0
         self._failure: LogPoisoned | None = None
         self.durable_offset = durable_offset
 
     @property
     def failure(self) -> LogPoisoned | None:
-        """Why nothing more will be durable; None where it will."""
+        """Why nothing more will become durable; None if it will."""
         return self._failure
 
     def wait(self, next_offset: int, sync_written: Callable[[], int]) -> None:
-        """Return once every record before `next_offset` is on the medium; LogPoisoned where that cannot be.
+        """Return once every record before `next_offset` is on the disk. Raises LogPoisoned if that is impossible.
 
-        sync_written: syncs, and returns up to where the log was written then; called by one thread at a time.
-        Returns as well if the log was cut below it meanwhile: what it waits for is no longer part of the log.
-        Not for signal handlers: it may wait for what the signal has interrupted. The log refuses them.
+        sync_written: syncs and returns the end of what was written before; called by one thread at a time. Also returns
+        if the log was cut below `next_offset` meanwhile: the records are no longer part of the log. Signal handlers
+        must not call this, because it may wait for the interrupted thread; the log rejects such calls.
         """
         me = _Waiter(next_offset)
         try:
@@ -70,17 +76,17 @@ class Durability:
                 if self._takes(me) and self._lead(sync_written) < next_offset:
                     return
         except LogClosed:
-            if self.durable_offset < next_offset:  # else another thread, which closed the log, has synced it meanwhile
+            if self.durable_offset < next_offset:  # else the thread that closed the log has synced it
                 raise
         finally:
             led = self._leader is me
-            if led:  # first and without a call, so that no second interrupt comes between
+            if led:  # first, and without a call, so that a second interrupt cannot come between
                 self._leader = None
             me.gone = True
             self._wake(sort_out=led)
 
     def _takes(self, me: _Waiter) -> bool:
-        """Whether it is this waiter who leads; if not, wait for what the present leader reaches."""
+        """Whether this waiter leads; if not, wait for the result of the present leader."""
         with self._guard:
             self._check()
             if self.durable_offset >= me.next_offset:
@@ -95,13 +101,13 @@ class Durability:
         return self._leader is me
 
     def _lead(self, sync_written: Callable[[], int]) -> int:
-        """Sync, and return up to where the log was written then."""
+        """Sync; return the end of what was written before."""
         with self._guard:
             cuts = self._cuts
         reached = sync_written()
         with self._guard:
-            self._check()  # another sync may have failed meanwhile, a roll's
-            if cuts == self._cuts:  # else what was synced may have been cut off since
+            self._check()  # another sync, such as that of a roll, may have failed meanwhile
+            if cuts == self._cuts:  # else what was synced may have been cut off meanwhile
                 self.durable_offset = max(self.durable_offset, reached)
         return reached
 
@@ -110,18 +116,18 @@ class Durability:
             raise LogPoisoned(*self._failure.args) from self._failure
 
     def _wake(self, *, sort_out: bool) -> None:
-        """Wake the next one of those who need not wait any more; sort_out: look who that is."""
+        """Wake the next waiter in the chain. sort_out: first determine which waiters are done."""
         with self._guard:
             if sort_out or self._leader is None:
                 self._sort_out()
             while self._chain:
                 waiter = self._chain.popleft()
                 waiter.wake()
-                if not waiter.gone:  # it wakes the next one as it goes
+                if not waiter.gone:  # it will wake the next one
                     return
 
     def _sort_out(self) -> None:
-        """Put into the chain who need not wait any more; the first of the others leads, and is woken behind them."""
+        """Move waiters that are done into the chain; the first of the others becomes leader and is woken last."""
         waiting, self._waiting, led = self._waiting, [], self._leader
         for waiter in waiting:
             if waiter.gone:
@@ -136,31 +142,31 @@ class Durability:
             self._chain.append(self._leader)
 
     def advance(self, next_offset: int) -> None:
-        """Note that somebody else (a roll, a truncate) has put the records before `next_offset` on the medium."""
+        """Record that another operation (a roll, a truncate) has synced the records before `next_offset`."""
         with self._guard:
             self.durable_offset = max(self.durable_offset, next_offset)
             self._wake(sort_out=True)
 
     def retreat(self, next_offset: int) -> None:
-        """Note that the log was cut to `next_offset`."""
+        """Record that the log was cut to `next_offset`."""
         with self._guard:
             self._cuts += 1
             self.durable_offset = min(self.durable_offset, next_offset)
 
     def fail(self, failure: LogPoisoned) -> None:
-        """Wake everybody who waits: nothing more will be durable."""
+        """Wake every waiter with an error: nothing more will become durable."""
         with self._guard:
             self._failure = failure
             self._wake(sort_out=True)
 
 
 class IntervalSync:
-    """Calls `sync` every `seconds` on a thread of its own until stopped."""
+    """Call `sync` every `seconds` on its own thread until stopped."""
 
     def __init__(self, seconds: float, sync: Callable[[], None]) -> None:
         self._seconds = seconds
-        self._sync = WeakMethod(sync)  # the thread must not keep alive a log that was dropped without close
-        self._stopped: SimpleQueue[None] = SimpleQueue()  # no Event: an interrupt within its set() may keep its lock
+        self._sync = WeakMethod(sync)  # the thread must not keep a log alive that was dropped without close
+        self._stopped: SimpleQueue[None] = SimpleQueue()  # not an Event: an interrupted set() may leave its lock held
         self._thread = threading.Thread(target=self._run, name="seglog-flush", daemon=True)
         self._thread.start()
 
@@ -172,14 +178,14 @@ class IntervalSync:
             try:
                 sync()
             except LogPoisoned:
-                return  # the writer says so at the next append
+                return  # the next append raises it
             except SeglogError:
-                pass  # no space for what is buffered, say: the next round tries again, and so does an append
+                pass  # for example no space for the buffer: the next round or append tries again
             finally:
                 del sync
 
     def _is_stopped(self) -> bool:
-        """Wait for the next round; whether there is none."""
+        """Wait for the next round; return whether the thread was stopped."""
         try:
             self._stopped.get(timeout=self._seconds)
         except Empty:

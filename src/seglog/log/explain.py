@@ -1,6 +1,6 @@
-"""Explaining a record: why it is still in the log, or why it is not. Gathers the facts; `reasons` judges them.
+"""Explain why a record is still in the log, or why it is not. Collects the facts; `reasons` judges them.
 
-Reads the segments behind a record for a later one of its key, so that an answer may cost a walk through the log.
+Searches the following segments for a later record of the same key, so one answer may read the whole log.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ from seglog.record import Record
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentPlace:
-    """The segment an offset falls to. name: its store's file name; state: see keyed.schedule.SegmentStanding; "sealed"
-    where the log is not compacted by key.
+    """The segment that holds an offset.
+
+    Attributes:
+        base_offset: Its first offset.
+        name: File name of its store.
+        state: See keyed.schedule.SegmentStanding; "sealed" if the log is not compacted by key.
     """
 
     base_offset: int
@@ -29,11 +33,19 @@ class SegmentPlace:
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """Why a record is in the log, or not. key: its key; what: what it is; because: what holds it, or took it away.
+    """Why a record is in the log, or is not.
 
-    segment: where it stands, or stood; None outside the log. until: when (us) time alone lets go of it or changes the
-    reason, None where something else has to happen. superseded_by: the offset of a later record of its key.
-    next_offset: of one that is gone: the next record. text: all that for people, in a sentence or two.
+    Attributes:
+        offset: Offset of the record.
+        key: Its key.
+        what: What it is.
+        because: Why it is kept, or why it was removed.
+        text: All of this in one or two sentences.
+        until: Time (us) at which the record is removed or the reason changes without any other event; None if another
+            event is needed.
+        segment: The segment that holds, or held, the offset; None outside of the log.
+        superseded_by: Offset of a later record of the same key.
+        next_offset: For a removed record, the offset of the next record.
     """
 
     offset: int
@@ -57,7 +69,7 @@ class Explainer:
         self._finder = KeyFinder(view, len(log.sources) if self._keyed else 0)
 
     def explain(self, offset: int) -> Explanation:
-        """Return why a record is there, or not; CorruptRecord where it does not verify."""
+        """Explain one offset. Raises CorruptRecord if the record does not verify."""
         number = bisect_right(self._view.bases, offset) - 1
         record = self._record(offset) if self._view.lowest_offset <= offset < self._log.end else None
         if record is None:
@@ -67,13 +79,13 @@ class Explainer:
             later = self._finder.later(record.key, self._compared_from(number, offset), number)
             facts = replace(facts, later=later)
         found = verdict(facts)
-        if found.because in (*WAITING, "no clock yet"):  # unless its segment is one that a compaction leaves alone
+        if found.because in (*WAITING, "no clock yet"):  # unless compaction skips its segment because of damage
             facts = replace(facts, damage=self._finder.damage(number))
             found = verdict(facts)
         return self._told(facts, found)
 
     def explain_key(self, key: bytes) -> tuple[Explanation, ...]:
-        """Return the same for every record of a key, the oldest first."""
+        """Explain every record of a key, the oldest first."""
         segments = self._finder.everywhere(key)
         found = Found(segments, len(self._log.sources))
         told = []
@@ -85,7 +97,7 @@ class Explainer:
         return tuple(told)
 
     def _compared_from(self, number: int, offset: int) -> int:
-        """Return from where on a later record of the key may stand: with those before, a compaction has compared it."""
+        """Return where to start the search for a later record of the key: compaction has compared those before."""
         return max(offset + 1, self._log.manifest.segments[number].cleaned_to or 0)
 
     def _record(self, offset: int) -> Record | None:

@@ -1,6 +1,7 @@
-"""A batch laid out over segments: in one piece if the active one can take it, else segment by segment.
+"""Distribute a batch over segments: into the active one if it fits, else segment by segment.
 
-Knows neither who rolls (a live log, a stage) nor Arrow: a batch is what knows the encoded sizes of its rows.
+Independent of what rolls segments (a live log or a stage) and of Arrow: a batch only reports the encoded sizes of its
+rows.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from seglog.segment.active import ActiveSegment
 
 
 class Rolling(Protocol):
-    """Segments that are filled one after the other; sizes in bytes of store."""
+    """Segments that are filled one after another; sizes in store bytes."""
 
     segment_bytes: int
 
@@ -22,31 +23,31 @@ class Rolling(Protocol):
         ...
 
     def age_is_due(self) -> bool:
-        """Whether the active segment is too old to take more."""
+        """Whether the active segment is too old for more records."""
         ...
 
     def fits(self, length: int) -> bool:
-        """Whether the active segment takes `length` more bytes."""
+        """Whether the active segment has space for `length` more bytes."""
         ...
 
     def check_size(self, length: int, *, row: int | None = None) -> None:
-        """Raise RecordTooLarge for a record that no segment can take."""
+        """Raise RecordTooLarge for a record that fits no segment."""
         ...
 
     def roll(self) -> object:
-        """End the active segment and begin the next."""
+        """Seal the active segment and begin the next."""
         ...
 
 
 def check_widest(segments: Rolling, batch: Any) -> None:
-    """Raise RecordTooLarge, which names the row, if a record of the batch fits no segment."""
+    """Raise RecordTooLarge, naming the row, if a record of the batch fits no segment."""
     if batch.rows:
         row, length = batch.widest
         segments.check_size(length, row=row)
 
 
 def fill(segments: Rolling, batch: Any) -> None:
-    """Append a batch; on an error what earlier segments took stays there."""
+    """Append a batch; after an error, what earlier segments took remains there."""
     if not batch.rows:
         return
     total = batch.bytes

@@ -1,4 +1,4 @@
-"""What a verification tells: problems, the gaps they leave, and the report of both. Plain values: looks at nothing."""
+"""Results of a verification: problems, the gaps that they leave, and the report of both. Plain values."""
 
 from __future__ import annotations
 
@@ -7,11 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One damage. kind: manifest, missing (a store), foreign (another file in its place), short, header, record, other
-    log (stores of another log are in the directory), figures (the manifest's figures do not fit the records), index (a
-    lookup; derived, costs no data) or refused (the system does not let it be read: whether it is damaged is not known).
-    offset, position: where, if it is about records; records: how many are unreadable from there on, as far as can be
-    told.
+    """One damage.
+
+    Attributes:
+        kind: "manifest"; "missing" (a store); "foreign" (another file in place of a store); "short"; "header";
+            "record"; "other log" (the directory holds stores of another log); "figures" (the manifest's figures do not
+            match the records); "index" (a lookup: derived, no data is lost); or "refused" (the system cannot read it,
+            so
+            whether it is damaged is unknown).
+        path: The file or directory.
+        detail: Description as text.
+        offset: Offset of the first record concerned.
+        position: Its position in bytes.
+        records: Number of records that cannot be read from there on, as far as known.
     """
 
     kind: str
@@ -24,7 +32,7 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:
-    """Offsets first .. stop - 1 of a store: no record among them can be read. stop None: nobody knows how many."""
+    """A range of offsets, first to stop - 1, in a store without any readable record. stop None: the end is unknown."""
 
     path: str
     first: int
@@ -38,11 +46,16 @@ class Gap:
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyReport:
-    """What a verification found: problems in order of place, readable records, bytes read, segments, and the gaps that
-    the problems leave. Offsets that compaction or an earlier repair took are no gap.
+    """The result of a verification.
 
-    tail_bytes: bytes behind the last whole record of the active store: an append under way, or one that a crash cut off
-    and the next opening will set aside. They were never acknowledged and are no problem.
+    Attributes:
+        problems: Problems in order of place.
+        records: Number of readable records.
+        bytes: Number of bytes read.
+        segments: Number of segments.
+        tail_bytes: Bytes after the last whole record of the active store, from an append in progress or one that a
+            crash cut off; the next opening sets them aside. They were never acknowledged and are no problem.
+        unreadable: Gaps that the problems leave. Offsets that compaction or an earlier repair removed are no gap.
     """
 
     problems: tuple[Problem, ...]

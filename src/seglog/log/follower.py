@@ -1,6 +1,6 @@
-"""Reading a log that another process may be writing: follows appends, rolls, expiry and truncates live.
+"""Read a log that another process may be writing: follow appends, rolls, expiry and truncates live.
 
-Never cuts, syncs, creates a log or keeps the writer out. A lease keeps the files it may read from being unlinked.
+Never cuts, syncs or creates a log, and never blocks the writer. A lease prevents files in use from being unlinked.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ RELOAD_ATTEMPTS = 100
 
 
 class LogFollower(Log):
-    """A log opened with mode "r". Every call first looks at what has changed: two stat calls."""
+    """A log opened with mode "r". Every call first checks for changes, with two stat calls."""
 
     _open_followers: ClassVar[WeakSet[LogFollower]] = WeakSet()
 
     def __init__(
         self, storage: Storage, seen: Manifest, clock: Clock, recovery: RecoveryReport, *, durable: bool
     ) -> None:
-        """seen: the manifest as it was without a lease; one that was rebuilt, as `recovery` tells, stands in for it."""
+        """seen: the manifest as read without a lease, or one that was rebuilt and replaces it (see `recovery`)."""
         super().__init__(storage, clock, recovery)
         self._durable = durable
         self._mutex = threading.RLock()
-        self._closing = False  # `close` was called in the middle of a call, which closes the log as it ends
+        self._closing = False  # `close` was called during another call, which closes the log when it ends
         self._lease = Lease(storage)
         self._views = Views()
         self._identity: object = None
@@ -54,7 +54,7 @@ class LogFollower(Log):
 
     @classmethod
     def _leave_to_parent(cls) -> None:
-        """In a forked child: no other thread goes on here, and the lease is the parent's."""
+        """Prepare for a forked child: no other thread runs there, and the lease belongs to the parent."""
         for log in list(cls._open_followers):
             log._mutex = threading.RLock()
             log._views.renew_guards()
@@ -64,7 +64,7 @@ class LogFollower(Log):
         identity = self._storage.identity(filename.MANIFEST)
         manifest = self._fallback or read_manifest(self._storage, like=self._seen)
         if manifest is None:
-            raise LogNotFound(2, "there is no log here any more", self.path)
+            raise LogNotFound(2, "the log was removed", self.path)
         if manifest.log_id != self._seen.log_id:
             raise LogReplaced(
                 f"{self.path}: the log that was opened here was removed, and another one was created in its place;"
@@ -83,7 +83,7 @@ class LogFollower(Log):
         return view, active
 
     def _reload(self) -> None:
-        """Take the present manifest; the version in the lease falls behind only while older views are in use."""
+        """Load the present manifest; the lease names an older version only while older views are in use."""
         for left in reversed(range(RELOAD_ATTEMPTS)):
             identity = self._storage.identity(filename.MANIFEST)
             try:
@@ -91,15 +91,15 @@ class LogFollower(Log):
                 break
             except CorruptLog:
                 if left == 0 or self._storage.identity(filename.MANIFEST) == identity:
-                    raise  # else the structure changed once more while it was read
+                    raise  # else the structure changed again while it was read
         self._hold_oldest()
 
     def view(self) -> View:
-        """Return the present view; see Log.view. In the middle of a call of this thread: as it was found last."""
+        """Return the present view; see Log.view. During another call of the same thread: the last known view."""
         return self._looked()[0]
 
     def _looked(self) -> tuple[View, ActiveFollower]:
-        """Look at what has changed, and return the present view and its active segment."""
+        """Check for changes; return the present view and its active segment."""
         if self._reentered():
             self._check_open()
             return self._present, self._active
@@ -118,11 +118,11 @@ class LogFollower(Log):
             self._reload()
         else:
             self._active.refresh()
-            if self._lease.version != self._present.manifest.version:  # an older view may be out of use by now
+            if self._lease.version != self._present.manifest.version:  # an older view may no longer be in use
                 self._hold_oldest()
 
     def _view_at(self, offset: int) -> View:
-        """Return the present view; what was appended since matters only to an offset it does not reach."""
+        """Return the present view; look for later appends only if the offset is beyond it."""
         if self._reentered():
             return self.view()
         try:
@@ -142,7 +142,7 @@ class LogFollower(Log):
         super()._refuse_to_read(view, offset)
 
     def _followed(self, *, durable: bool) -> int:
-        """Return the next offset as the writer's files tell it now: of all records, or of the synced ones."""
+        """Return the present next offset from the writer's files: of all records, or of the synced ones."""
         manifest = self.view().manifest
         active = ActiveFollower(
             self._storage, manifest.active, interval=manifest.config.index_interval_bytes, durable=durable
@@ -151,21 +151,21 @@ class LogFollower(Log):
         return active.reader.next_offset
 
     def _reentered(self) -> bool:
-        """Whether this thread is in the middle of a call on this log already: a signal handler, say, interrupts it."""
-        return self._mutex._is_owned()  # type: ignore[attr-defined,no-any-return] # as Condition asks it
+        """Whether this thread is inside another call on this log, for example interrupted by a signal handler."""
+        return self._mutex._is_owned()  # type: ignore[attr-defined,no-any-return] # as Condition does
 
     def _hold_oldest(self) -> None:
         self._lease.hold(self._views.oldest_version() or 0)
 
     @property
     def durable_offset(self) -> int:
-        """What the writer is known to have synced, as far as its index tells."""
+        """The offset up to which the writer is known to have synced, according to its index."""
         self._check_open()
         return self._followed(durable=True)
 
     @property
     def segments(self) -> tuple[SegmentInfo, ...]:
-        """Figures of every segment; those of the active one are counted now."""
+        """Figures of every segment; those of the active one are counted at this call."""
         view, active = self._looked()
         return (
             *[sealed_info(entry) for entry in view.manifest.segments[:-1]],
@@ -173,9 +173,9 @@ class LogFollower(Log):
         )
 
     def close(self) -> None:
-        """Release lease and files, which close once no reader uses them any more. A second call does nothing.
+        """Release the lease and the files, which close when no reader uses them any more. A second call does nothing.
 
-        In the middle of a call of this thread it takes effect as that call ends.
+        If it is called during another call of the same thread, it takes effect when that call ends.
         """
         if self._reentered():
             self._closing = True

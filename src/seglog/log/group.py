@@ -1,6 +1,6 @@
-"""Records of many callers, appended together: an outcome for each, one write for as many as stand side by side.
+"""Append records of many callers together: one outcome for each, one write for each run of adjacent records.
 
-What is wrong with one record is told of that one alone; a write that fails takes all that were in it.
+An invalid record fails alone; a failed write fails every record that was part of it.
 """
 
 from __future__ import annotations
@@ -29,11 +29,19 @@ from seglog.record import (
 from seglog.segment.held import Row
 
 NO_HEADERS: tuple[Header, ...] = ()  # there is one empty tuple
-RUN_BYTES = 256 * 1024  # written at once; more would only wait longer in memory
+RUN_BYTES = 256 * 1024  # of one write; more would only wait longer in memory
 
 
 class Draft(NamedTuple):
-    """What one caller wants appended; the parameters of `Log.append`."""
+    """A record to append: the parameters of `Log.append`.
+
+    Attributes:
+        value: Bytes, or None for a tombstone.
+        key: Bytes, or None.
+        timestamp: Microseconds since the epoch; None for now.
+        headers: Pairs of str and bytes or None.
+        expected_offset: The offset that the record must get, or None.
+    """
 
     value: bytes | None
     key: bytes | None = None
@@ -53,7 +61,7 @@ def checked_row(
     needs_keys: bool,
     clock: Clock,
 ) -> Row:
-    """Return what is to be appended, or raise what is wrong with it. clock: a checked one."""
+    """Return the row to append. Raises the error of an invalid argument. clock: from `checked_clock`."""
     if value is not None and type(value) is not bytes:
         value = checked_bytes(value, "value")
     if key is None:
@@ -62,17 +70,17 @@ def checked_row(
     elif type(key) is not bytes or len(key) > MAX_KEY_BYTES:
         key = checked_key(key)
     if timestamp is None:
-        timestamp = time_ns() // 1000 if clock is system_clock else clock()  # as that does, without the call
+        timestamp = time_ns() // 1000 if clock is system_clock else clock()  # the system clock, without a call
     elif type(timestamp) is not int or not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
         timestamp = checked_timestamp(timestamp)
     return timestamp, key, value, encode_headers(checked_headers(headers)) if headers is not NO_HEADERS else b""
 
 
-Wanted = tuple[Row, int | None]  # a row, and the offset that its caller expects
+Wanted = tuple[Row, int | None]  # a row, and its expected offset
 
 
 def checked_rows(drafts: Iterable[Draft], *, needs_keys: bool, clock: Clock) -> list[Wanted | Exception]:
-    """Return the row of each and what it expects, or what is wrong with it."""
+    """Return for each draft its row and expected offset, or the error of an invalid argument."""
     return [_checked(draft, needs_keys, clock) for draft in checked_all(drafts, Draft, "drafts")]
 
 
@@ -81,14 +89,14 @@ def _checked(draft: Draft, needs_keys: bool, clock: Clock) -> Wanted | Exception
     try:
         row = checked_row(value, key, timestamp, headers, needs_keys, clock)
         return row, None if expected is None else checked_offset(expected, "expected_offset")
-    except Exception as error:  # noqa: BLE001 - it goes to the caller whose draft it is
+    except Exception as error:  # noqa: BLE001 - it is the outcome for the caller of this draft
         return error
 
 
 class Group:
-    """Appends rows to a log whose mutex is held, and keeps what became of each: its offset, or an error.
+    """Appends rows to a log whose mutex is held; records an outcome for each: its offset or an error.
 
-    By the row's number: an error that a signal handler raises comes at any moment, and must not shift the others.
+    Outcomes are stored by row number: a signal handler may raise at any moment, which must not shift the others.
     """
 
     def __init__(self, live: LiveSegments) -> None:
@@ -98,7 +106,9 @@ class Group:
         self._bytes = 0
 
     def append(self, rows: Sequence[Wanted | Exception]) -> list[Appended]:
-        """Append what is a row; return the outcomes. Raises only what ends all writing: none is acknowledged then."""
+        """Append the rows that are valid; return the outcomes. Raises only what ends all writing: then none is
+        acknowledged.
+        """
         self._outcomes = [-1] * len(rows)
         for number, row in enumerate(rows):
             if isinstance(row, Exception):
@@ -117,7 +127,7 @@ class Group:
         length = record_length(key, headers, value)
         total = self._bytes + length
         if total > RUN_BYTES or live.active.size + total > live.segment_bytes or expected_offset is not None:
-            self._write()  # what is expected depends on whether those before it get their offsets
+            self._write()  # an expected offset depends on whether the rows before get theirs
         offset = live.active.next_offset + len(self._run)
         if expected_offset is not None and expected_offset != offset:
             raise OffsetConflict(expected_offset, offset)
@@ -129,13 +139,13 @@ class Group:
         self._run.append((number, row))
 
     def _end(self, number: int, error: Exception) -> None:
-        """Note the outcome of a row that adds nothing to the run; the run ends before it."""
+        """Set the outcome of a row that is not part of the run; write the rows before it."""
         self._run = [one for one in self._run if one[0] != number]
         self._write()
         self._outcomes[number] = error
 
     def _write(self) -> None:
-        """Write what is in the run."""
+        """Write the rows of the run."""
         run, self._run, self._bytes = self._run, [], 0
         if not run:
             return
@@ -145,7 +155,7 @@ class Group:
             active.append_run([row for _, row in run])
         except SeglogError as error:
             self._raise_if_final(error)
-            if active.next_offset != first:  # a signal handler's: the records are stored
+            if active.next_offset != first:  # raised by a signal handler: the records are stored
                 self._note(run, first)
                 raise
             for number, _ in run:

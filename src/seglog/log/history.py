@@ -1,10 +1,9 @@
-"""Whether the log under a position is still the one that was read. Pure; opens nothing.
+"""Decide whether the log before a position is still the one that was read. Pure; opens nothing.
 
-An offset alone does not show that: a log that was truncated, or deleted and created again, gives the same offsets to
-other records. A trace identifies the record before a position by its log and by the epoch of the offset (see
-format/cuts.py); compaction, expiry and cuts elsewhere change neither. Where a log was cut by a version of seglog that
-did not note the place, the file of that record decides; if compaction has moved it or retention removed it, that counts
-as cut.
+An offset alone is not enough: a log that was truncated, or deleted and created again, assigns the same offsets to other
+records. A trace identifies the record before a position by its log and the epoch of its offset (see format/cuts.py);
+compaction, expiry and cuts elsewhere change neither. For a log that an older version of seglog cut without recording
+the place, the file of that record decides; if compaction moved the record or retention removed it, it counts as cut.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ if TYPE_CHECKING:
     from seglog.log.view import View
 
 KNOWN = 0
-"""As `Trace.file`: the epoch alone decides. No file has this number."""
+"""A `Trace.file` for which the epoch alone decides. No file has this number."""
 
 
 class Trace(NamedTuple):
-    """What is before an offset. log: its id, 16 hex digits; epoch: that of the offset.
+    """What precedes an offset. log: id of the log, 16 hex digits; epoch: that of the offset.
 
-    file: KNOWN, or the number of the file of the record before the offset, as `View.file_of` gives it; None where the
-    log begins at the offset or after it.
+    file: KNOWN, or the number of the file that holds the record before the offset, as `View.file_of` returns it; None
+    if the log begins at the offset or after it.
     """
 
     log: str
@@ -31,7 +30,7 @@ class Trace(NamedTuple):
 
 
 def trace_of(view: View, offset: int) -> Trace:
-    """Return the trace of an offset. Take the view before reading: a truncate in between is then noticed later."""
+    """Return the trace of an offset. Take the view before reading, so that a truncate in between is noticed later."""
     manifest, last = view.manifest, offset - 1
     cuts = manifest.cuts
     if cuts.is_known_at(offset):

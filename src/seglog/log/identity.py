@@ -1,8 +1,8 @@
-"""Whose bytes a file holds: which log a store is of, and whether it stands under its own name.
+"""Determine which log a store belongs to, and whether it has its own name.
 
-A store's header says its log and its salt, not where it begins: that stands in its name. What was known of it
-(MANIFEST.prev), and the lookups beside it, tell where a file was put in another one's place: an index binds salt and
-base offset, other lookups the salt alone.
+A store's header has the ids of log and file (salt), but not the base offset, which is only in the file name. A file
+that was put in place of another is recognized by MANIFEST.prev and by the lookups beside it: a dense index is bound to
+salt and base offset, other lookups to the salt alone.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from seglog.log.catalog import read_manifest
 from seglog.segment.sealed import read_whole
 from seglog.storage import Storage
 
-MOST_PAIRS = 4096  # of a store and lookups elsewhere, each of which is read: where more fit nothing, all are damaged
+MOST_PAIRS = 4096  # pairs of a store and lookups elsewhere, each read once; beyond that all count as damaged
 
 
 class _Place(NamedTuple):
-    """What the name of a segment's files says."""
+    """Base offset and file number, as in the names of a segment's files."""
 
     base_offset: int
     number: int
@@ -36,7 +36,7 @@ class _Place(NamedTuple):
 
 
 def stores_of(names: Iterable[str]) -> Iterator[tuple[str, SegmentFile]]:
-    """Yield the stores among some names, and what their names say."""
+    """Yield the stores among some names, with their parsed names."""
     for name in names:
         parsed = filename.parse_segment_file(name) if name.endswith(filename.STORE) else None
         if parsed is not None and parsed.kind == filename.STORE:
@@ -44,19 +44,19 @@ def stores_of(names: Iterable[str]) -> Iterator[tuple[str, SegmentFile]]:
 
 
 def previous_manifest(storage: Storage) -> Manifest | None:
-    """Return MANIFEST.prev, None where it is gone or damaged."""
+    """Return MANIFEST.prev; None if it is missing or damaged."""
     with suppress(CorruptLog):
         return read_manifest(storage, filename.MANIFEST_PREVIOUS)
     return None
 
 
 def is_foreign(storage: Storage, manifest: Manifest) -> bool:
-    """Whether a manifest was put in another one's place: no store is of its log, and they are proven to be of theirs.
+    """Whether MANIFEST belongs to another log: no store is of its log, and it is proven that they are of their own.
 
-    The proof is MANIFEST.prev, or a lookup that fits its store. Without one, the stores may be what is out of place.
+    The proof is MANIFEST.prev, or a lookup that matches its store. Without a proof the stores may be the foreign files.
     """
     if _log_id(storage, manifest.active.name()) == manifest.log_id:
-        return False  # what nearly every opening finds: one head was read
+        return False  # the common case costs one read of a header
     whose = {name: _log_id(storage, name) for name, _ in stores_of(storage.names())}
     if manifest.log_id in whose.values():
         return False
@@ -67,10 +67,10 @@ def is_foreign(storage: Storage, manifest: Manifest) -> bool:
 
 
 def check_places(storage: Storage, known: Mapping[int, SegmentEntry]) -> None:
-    """Raise CorruptLog for a store under another one's name: its records would come at other offsets.
+    """Raise CorruptLog for a store that has the name of another one: its records would get other offsets.
 
-    known: entries of MANIFEST.prev by file number, the only manifest that is left. Where one is sealed it stands, and
-    whoever opens that store compares the salt. A compacted segment that was moved with all its lookups is not noticed.
+    known: entries of MANIFEST.prev by file number, the only manifest left. A store that is sealed there is not checked
+    here, because opening it compares the salt. A compacted segment moved together with its lookups is not recognized.
     """
     heads = {
         _Place(parsed.base_offset, parsed.number): head
@@ -85,7 +85,7 @@ def check_places(storage: Storage, known: Mapping[int, SegmentEntry]) -> None:
         if base is None:
             doubtful[place] = head.salt
         elif base != place.base_offset and place not in twice:
-            raise _out_of_place(storage, place, f"by its index it begins at offset {base}")
+            raise _out_of_place(storage, place, f"its index belongs to a store that begins at offset {base}")
     _check_known(storage, doubtful, known)
     _check_copies(storage, {place: head.salt for place, head in heads.items() if place not in twice}, doubtful)
     orphans = {place: index for place, index in indexes.items() if place in doubtful or place not in heads}
@@ -93,7 +93,7 @@ def check_places(storage: Storage, known: Mapping[int, SegmentEntry]) -> None:
 
 
 def _linked_twice(storage: Storage, places: Iterable[_Place]) -> set[_Place]:
-    """Return where one and the same file stands under several names: a stage that was published more than once."""
+    """Return the places that are one and the same file under several names: a stage that was published repeatedly."""
     by_file: dict[Hashable, list[_Place]] = {}
     for place in places:
         by_file.setdefault(storage.identity(place.file()), []).append(place)
@@ -107,21 +107,21 @@ def _check_known(storage: Storage, doubtful: Mapping[_Place, int], known: Mappin
     for place, salt in doubtful.items():
         here = known.get(place.number)
         if place.number not in numbers.get(salt, {place.number}) or (here is not None and here.salt != salt):
-            raise _out_of_place(storage, place, "by MANIFEST.prev this is another file than its name says")
+            raise _out_of_place(storage, place, "by MANIFEST.prev its file number belongs to another file")
 
 
 def _check_copies(storage: Storage, salts: Mapping[_Place, int], doubtful: Mapping[_Place, int]) -> None:
-    """No two stores have one salt."""
+    """Check that no two stores have the same salt."""
     first: dict[int, _Place] = {}
     for place, salt in salts.items():
         other = first.setdefault(salt, place)
         if other != place:
             wrong, right = (place, other) if place in doubtful else (other, place)
-            raise _out_of_place(storage, wrong, f"this and {right.file()} are one store under two names")
+            raise _out_of_place(storage, wrong, f"it is the same store as {right.file()} under another name")
 
 
 def _check_lookups(storage: Storage, doubtful: Mapping[_Place, int], orphans: Mapping[_Place, bytes]) -> None:
-    """No lookups fit the store under another name. orphans: where an index, if there is one, fits no store."""
+    """Check that no lookups match the store of another name. orphans: places whose index, if any, matches no store."""
     indexes = {place: index for place, index in orphans.items() if _claimed_base(index) == place.base_offset}
     for place, salt in doubtful.items():
         _refuse_any(storage, place, (other for other, index in indexes.items() if _bound_base(index, salt) is not None))
@@ -134,7 +134,7 @@ def _check_lookups(storage: Storage, doubtful: Mapping[_Place, int], orphans: Ma
 
 def _refuse_any(storage: Storage, place: _Place, others: Iterator[_Place]) -> None:
     for other in others:
-        raise _out_of_place(storage, place, f"by the lookups beside its place this is {other.file()}")
+        raise _out_of_place(storage, place, f"the lookups beside {other.file()} belong to it")
 
 
 def _lookups(names: Iterable[str]) -> Iterator[_Place]:
@@ -146,13 +146,13 @@ def _lookups(names: Iterable[str]) -> Iterator[_Place]:
 
 def _out_of_place(storage: Storage, place: _Place, why: str) -> CorruptLog:
     return CorruptLog(
-        f"{storage.path}/{place.file()}: MANIFEST is lost, and {why}; nothing was changed: restore it, or move it away "
-        "to go on without it"
+        f"{storage.path}/{place.file()}: MANIFEST is lost, and this store has the name of another one ({why}); nothing "
+        "was changed: restore its name, or move it away to open the log without it"
     )
 
 
 def head_of(storage: Storage, name: str) -> StoreHeader | None:
-    """Return a store's header, None where it is damaged or the store is missing."""
+    """Return a store's header; None if the header is damaged or the store is missing."""
     try:
         store = storage.open(name)
     except StorageError as error:
@@ -163,7 +163,7 @@ def head_of(storage: Storage, name: str) -> StoreHeader | None:
 
 
 def _log_id(storage: Storage, name: str) -> int | None:
-    """Return which log a store says it is of, None where it is missing or does not say."""
+    """Return the id of the log that a store belongs to; None if the store is missing or damaged."""
     head = head_of(storage, name)
     return None if head is None else head.log_id
 
@@ -187,12 +187,12 @@ def _claimed_base(index: bytes) -> int | None:
 
 
 def _bound_base(index: bytes, salt: int) -> int | None:
-    """Return where the store with this salt begins by an index that was made for it, None where it was not."""
+    """Return the base offset that an index records for the store with this salt; None if it is of another store."""
     base = _claimed_base(index)
     return base if base is not None and decode_durable_records(index, base, salt) is not None else None
 
 
 def _fits_sparse(storage: Storage, place: _Place, salt: int) -> bool:
-    """Whether a sparse lookup at a place is that of the store with this salt."""
+    """Whether a sparse lookup at a place belongs to the store with this salt."""
     files = (place.file(kind) for kind in (filename.OFFSETS, filename.TIMES))
     return any(is_bound(read_whole(storage, file), salt) for file in files)

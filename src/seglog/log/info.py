@@ -1,4 +1,4 @@
-"""What a log tells of its segments: public figures."""
+"""Public figures of a log's segments."""
 
 from __future__ import annotations
 
@@ -11,9 +11,20 @@ from seglog.segment.survey import Tally
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentInfo:
-    """Figures of one segment: base_offset <= offsets < next_offset, bytes of its store, timestamps in us.
+    """Figures of one segment.
 
-    sealed_at is None for the active segment; dense says that its offsets have no gaps; name is its store's file name.
+    Attributes:
+        base_offset: First offset it can hold.
+        next_offset: First offset after it.
+        bytes: Size of its store.
+        records: Number of records.
+        tombstones: Number of tombstones.
+        min_timestamp: Lowest timestamp in microseconds; None without records.
+        max_timestamp: Highest timestamp in microseconds; None without records.
+        created: Creation time in microseconds.
+        sealed_at: Time of sealing in microseconds; None for the active segment.
+        dense: Whether its offsets have no gaps.
+        name: File name of its store.
     """
 
     base_offset: int
@@ -30,7 +41,7 @@ class SegmentInfo:
 
 
 def sealed_info(entry: SegmentEntry) -> SegmentInfo:
-    """Return the figures of a sealed segment, from its entry alone."""
+    """Return the figures of a sealed segment from its manifest entry."""
     return SegmentInfo(
         base_offset=entry.base_offset,
         next_offset=entry.next_offset or entry.base_offset,
@@ -47,7 +58,7 @@ def sealed_info(entry: SegmentEntry) -> SegmentInfo:
 
 
 def active_info(entry: SegmentEntry, reader: SegmentReader, tally: Tally) -> SegmentInfo:
-    """Return the figures of the active segment as they stand."""
+    """Return the present figures of the active segment."""
     return SegmentInfo(
         base_offset=entry.base_offset,
         next_offset=max(reader.next_offset, entry.base_offset),  # a poisoned log may end before it

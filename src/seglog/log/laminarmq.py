@@ -1,12 +1,12 @@
-"""A log that laminarmq wrote, opened to be read and in no other way: records by offset, verified by its checksums.
+"""Read a log that laminarmq wrote: records by offset, verified by its checksums. Read only.
 
     log = open_laminarmq("/var/lib/laminarmq/log")
     for record in log.scan(): ...
 
-Nothing is skipped. A record that does not verify raises CorruptRecord, as does one that must have been there (the next
-segment says so). What a crash left is told in `recovery`: laminarmq buffers both files of a segment and syncs neither
-in step with the other, so either may be ahead. The end of an index that the store does not reach was never readable;
-bytes of a store that no entry of the index claims cannot be framed.
+Nothing is skipped. A record that does not verify raises CorruptRecord, as does a missing one that must exist according
+to the next segment. `recovery` reports what a crash left: laminarmq buffers both files of a segment and does not sync
+one after the other, so either may be ahead. Index entries beyond the end of the store were never readable; bytes of a
+store without an index entry cannot be framed.
 
 laminarmq takes no lock: stop it first. Files are read as they were when the log was opened.
 """
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from seglog.storage import Storage
 
 READ_BYTES = 8 * 1024 * 1024
-ADVICE = "laminarmq's files are left as they are; what stands before it is readable"
+ADVICE = "laminarmq's files are unchanged; the records before it are readable"
 
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class LaminarmqRecord(NamedTuple):
-    """One record. metadata: what laminarmq's user kept with it, as bincode wrote it; mostly nothing."""
+    """One record. metadata: what laminarmq's user stored with it, in bincode; mostly empty."""
 
     offset: int
     metadata: bytes
@@ -56,7 +56,7 @@ class LaminarmqRecord(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Records that follow one another, as columns of the fields of LaminarmqRecord; offsets may have gaps."""
+    """Consecutive records as columns of the fields of LaminarmqRecord; offsets may have gaps."""
 
     offsets: list[int]
     metadata: list[bytes]
@@ -65,8 +65,10 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """offsets, entries: of its whole records, in order; next_bases: where the next segment may begin; fault: what is
-    wrong behind the last of them, None if nothing is; events: what a crash left.
+    """A segment with its whole records.
+
+    offsets, entries: of the records, in order; next_bases: possible base offsets of the next segment; fault: what is
+    wrong after the last record, None if nothing; events: what a crash left.
     """
 
     base_offset: int
@@ -83,26 +85,31 @@ class _Segment:
 
     @property
     def end(self) -> int:
-        """The position behind the last whole record."""
+        """The position after the last whole record."""
         return int(self.entries["position"][-1]) + int(self.entries["length"][-1]) if self.entries.size else 0
 
 
 def open_laminarmq(place: str | os.PathLike[str] | Storage) -> LaminarmqLog:
-    """Open the log in a directory to read it. LogNotFound, or NotALog where none of laminarmq's is there."""
+    """Open the log in a directory for reading.
+
+    Raises:
+        LogNotFound: If the directory does not exist.
+        NotALog: If it holds no log of laminarmq.
+    """
     storage = storage_at(place)
     if not storage.exists():
-        raise LogNotFound(errno.ENOENT, "there is no directory here", storage.path)
+        raise LogNotFound(errno.ENOENT, "the directory does not exist", storage.path)
     sizes = storage.sizes()
     names = {name: parsed for name in sizes if (parsed := parse_segment_file(name)) is not None}
     strange = [name for name in sizes if name not in names and name.endswith((f".{STORE}", f".{INDEX}"))]
     if strange or not names:
-        what = f"{strange[0]!r} is no name that laminarmq gives" if strange else "it holds no <offset>.index"
+        what = f"{strange[0]!r} is not a name that laminarmq uses" if strange else "it holds no <offset>.index"
         raise NotALog(errno.ENOTDIR, f"this directory is not a log of laminarmq: {what}", storage.path)
     return LaminarmqLog(storage, sorted({parsed.base_offset for parsed in names.values()}), sizes)
 
 
 class LaminarmqLog:
-    """Reads `lowest_offset <= offset < next_offset`. recovery: what a crash left behind, nothing of it readable."""
+    """A log of laminarmq with `lowest_offset <= offset < next_offset`. recovery: unreadable remains of a crash."""
 
     def __init__(self, storage: Storage, bases: list[int], sizes: dict[str, int]) -> None:
         self._storage, self._sizes, self._bases = storage, sizes, bases
@@ -119,7 +126,13 @@ class LaminarmqLog:
         self.recovery = RecoveryReport(tuple(events))
 
     def read(self, offset: int) -> LaminarmqRecord:
-        """Return one record. OffsetOutOfRange; OffsetCompacted for one that laminarmq left out; CorruptRecord."""
+        """Return one record.
+
+        Raises:
+            OffsetOutOfRange: If offset < lowest_offset or >= next_offset.
+            OffsetCompacted: If laminarmq skipped the offset.
+            CorruptRecord: If the record does not verify.
+        """
         offset = checked_offset(offset)
         if not self.lowest_offset <= offset < self.next_offset:
             raise OffsetOutOfRange(offset, self.lowest_offset, self.next_offset)
@@ -128,14 +141,12 @@ class LaminarmqLog:
         raise OffsetCompacted(offset, next(self.scan(offset)).offset)
 
     def scan(self, start: int | None = None, stop: int | None = None) -> Iterator[LaminarmqRecord]:
-        """Yield the records with start <= offset < stop in order; CorruptRecord where one is damaged or missing."""
+        """Yield the records start <= offset < stop in order. Raises CorruptRecord at a damaged or missing record."""
         for run in self.runs(start, stop):
             yield from map(LaminarmqRecord, *run)
 
     def runs(self, start: int | None = None, stop: int | None = None) -> Iterator[Run]:
-        """Yield the same records many at a time, about READ_BYTES of them; those before a damaged one come before it is
-        raised.
-        """
+        """Yield the same records in runs of about READ_BYTES; those before a damaged one come before its error."""
         first = self.lowest_offset if start is None else checked_offset(start)
         end = self.next_offset if stop is None else checked_offset(stop)
         for base, following in zip(self._bases, [*self._bases[1:], None], strict=True):
@@ -149,7 +160,7 @@ class LaminarmqLog:
                 self._check_complete(segment, following, end)
 
     def _check_complete(self, segment: _Segment, following: int | None, stop: int) -> None:
-        """Raise CorruptRecord where a segment should hold more than it does, below `stop`."""
+        """Raise CorruptRecord if a segment lacks records below `stop`."""
         fault = segment.fault
         if following is not None and following not in segment.next_bases:
             fault = fault or f"the next segment begins at {following}"
@@ -180,7 +191,7 @@ class LaminarmqLog:
     def _decoded(
         self, segment: _Segment, offsets: list[int], entries: Entries, data: bytes
     ) -> tuple[Run, CorruptRecord | None]:
-        """Verify records that stand end to end in `data`; return those before the first bad one, and what is wrong."""
+        """Verify adjacent records in `data`; return those before the first invalid one, and the error."""
         run, at = Run([], [], []), 0
         for offset, (checksum, length, position) in zip(offsets, entries.tolist(), strict=True):
             try:
@@ -199,7 +210,7 @@ class LaminarmqLog:
         return self._held
 
     def _surveyed(self, base: int) -> _Segment:
-        """Read the index of a segment and hold it against the size of the store."""
+        """Read the index of a segment and compare it with the size of the store."""
         store, index = segment_file(base, STORE), segment_file(base, INDEX)
         store_bytes, data = self._sizes.get(store, 0), b""
         if index in self._sizes:
@@ -224,7 +235,7 @@ class LaminarmqLog:
         lost = cut + beyond * ENTRY.itemsize
         if not lost:
             return []
-        detail = f"{beyond} entries at its end point behind the end of the store" if beyond else ""
+        detail = f"{beyond} entries at its end point beyond the end of the store" if beyond else ""
         part = f"{cut} bytes at its end are no entry" if cut else ""
         return [
             RecoveryEvent(
@@ -237,7 +248,7 @@ class LaminarmqLog:
         ]
 
     def _unclaimed(self, store: str, store_bytes: int, entries: Entries) -> list[RecoveryEvent]:
-        """Tell of the bytes of a store that lie before, between or behind its records."""
+        """Report the bytes of a store that lie before, between or after its records."""
         starts = np.append(entries["position"].astype(np.int64), store_bytes)
         ends = np.insert(entries["position"].astype(np.int64) + entries["length"], 0, 0)
         gaps = np.flatnonzero(starts > ends)
@@ -248,7 +259,7 @@ class LaminarmqLog:
         return [RecoveryEvent(kind="torn", path=f"{self.path}/{store}", detail=detail, position=position, bytes=lost)]
 
     def _offsets_said(self, store: str, base: int, entries: Entries) -> Offsets:
-        """Return the offsets that the records themselves say, where the entry's number may be one too low for them."""
+        """Return the offsets as stored in the records, where the entry number may be one too low."""
         said, follows = np.empty(entries.size, np.int64), base
         file = self._storage.open(store)
         for number, (_, length, position) in enumerate(entries.tolist()):
@@ -269,7 +280,7 @@ def _says(data: bytes, offset: int) -> bool:
 
 
 def _whole(entries: Entries, store_bytes: int) -> int:
-    """Return how many entries are left without those at the end, each right behind the other, that pass the store's."""
+    """Return how many entries remain without those at the end that are adjacent and exceed the store."""
     positions = entries["position"].astype(np.int64)
     ends = positions + entries["length"]
     whole = entries.size
@@ -279,7 +290,7 @@ def _whole(entries: Entries, store_bytes: int) -> int:
 
 
 def _stretches(entries: Entries, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Cut first <= number < last into stretches that stand end to end in the store, of READ_BYTES or one record."""
+    """Split entries first to last - 1 into runs that are adjacent in the store, of READ_BYTES or one record."""
     positions = entries["position"][first:last].astype(np.int64)
     ends = positions + entries["length"][first:last]
     breaks = np.append(np.flatnonzero(positions[1:] != ends[:-1]) + 1, last - first).tolist()

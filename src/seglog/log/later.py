@@ -1,6 +1,6 @@
-"""Where records of a key stand: the keys of whole segments are compared, every record verified. Decides nothing.
+"""Find the records of a key: compare the keys of whole segments, verifying every record. Decides nothing.
 
-A damaged segment is read around its damage; that it was is told, since a compaction leaves such a segment alone.
+A damaged segment is read around its damage, which is reported, because compaction leaves such a segment unchanged.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 
 class Occurrences(NamedTuple):
-    """The records of one key in one segment. number: the segment's, in the manifest; offsets: in order; tombstones:
-    which of them are; damage: the segment's first.
+    """The records of one key in one segment.
+
+    number: of the segment in the manifest; offsets: in order; tombstones: the offsets of tombstones among them; damage:
+    the first one in the segment.
     """
 
     number: int
@@ -31,9 +33,10 @@ class Occurrences(NamedTuple):
 
 
 class Later(NamedTuple):
-    """What supersedes a record. counted: the latest record of its key that a compaction would compare it with;
-    uncounted: where there is none, the first one that comes; number: the segment of either. damage: the first that
-    was met on the way.
+    """What supersedes a record.
+
+    counted: the latest record of its key that a compaction would compare it with; uncounted: if there is none, the
+    first later one; number: the segment of either; damage: the first one found during the search.
     """
 
     counted: int | None = None
@@ -43,12 +46,12 @@ class Later(NamedTuple):
 
     @property
     def offset(self) -> int | None:
-        """A later record of the key, None where there is none."""
+        """The offset of a later record of the key; None if there is none."""
         return self.uncounted if self.counted is None else self.counted
 
 
 class Found:
-    """The records of one key in some segments, in order. cleanable: how many segments a compaction may read."""
+    """The records of one key in some segments, in order. cleanable: number of segments that a compaction may read."""
 
     def __init__(self, segments: Sequence[Occurrences], cleanable: int) -> None:
         self._records = [(offset, one.number) for one in segments for offset in one.offsets]
@@ -57,7 +60,7 @@ class Found:
         self._counted = (sound[-1].offsets[-1], sound[-1].number) if sound else (-1, -1)
 
     def later(self, start: int, number: int) -> Later:
-        """Return what supersedes a record of segment `number` that is compared with those from `start` on."""
+        """Return what supersedes a record of segment `number`, among the records from `start` on."""
         damage = next((error for at, error in self._damages if at >= number), None)
         if self._counted[0] >= start:
             return Later(counted=self._counted[0], number=self._counted[1], damage=damage)
@@ -68,7 +71,7 @@ class Found:
 
 
 class KeyFinder:
-    """Finds the records of keys by one view."""
+    """Finds the records of keys in one view."""
 
     def __init__(self, view: View, cleanable: int) -> None:
         """cleanable: see Found."""
@@ -78,9 +81,9 @@ class KeyFinder:
         self._ends = [*(entry.next_offset or entry.base_offset for entry in entries), view.next_offset]
 
     def later(self, key: bytes, start: int, number: int) -> Later:
-        """Return what supersedes a record of segment `number` that is compared with those from `start` on.
+        """Return what supersedes a record of segment `number`, among the records from `start` on.
 
-        What counts is looked for first, from the newest segment back.
+        Searches first what a compaction compares, from the newest segment back.
         """
         behind = [number for number, end in enumerate(self._ends) if end > start]
         counting = [number for number in reversed(behind) if number < self._cleanable]

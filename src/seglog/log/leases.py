@@ -1,7 +1,12 @@
-"""Leases: how readers in other processes keep the files they may read from being unlinked.
+"""Leases: how readers in other processes prevent the files that they may read from being unlinked.
 
-A reader holds a shared flock on `readers/<id>.lease`, whose content is the oldest manifest version it still reads by.
-A lease ends with its process; whoever unlinks files removes the leases nobody holds.
+Invariant: a file is unlinked only if no lease holds a manifest version older than the one that retired it.
+
+- A reader holds a shared flock on `readers/<id>.lease`; the content is the oldest manifest version that it still uses.
+- It takes the lease before it reads the manifest, with version 0, which holds everything. It names a version only
+  after it has loaded that version, so there is no moment in which files of its view may be unlinked.
+- The flock ends with the process, so a dead reader holds nothing. A writer that collects files removes such leases.
+- What cannot be determined (a lease that cannot be locked or read) counts as held.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ ATTEMPTS = 16
 
 
 class Lease(Uncopied):
-    """A reader's lease; where the directory cannot be written to, the reader goes without one."""
+    """A reader's lease; if the directory is not writable, the reader works without one."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -37,7 +42,7 @@ class Lease(Uncopied):
             self._lock = None
 
     def _take(self) -> Lock | None:
-        """Take the lease; again if a writer, in the moment before it was held, removed it as one left behind."""
+        """Take the lease; repeat if a writer removed the file as abandoned just before it was locked."""
         for _ in range(ATTEMPTS):
             lock = self._storage.try_lock(self._name, shared=True)
             if lock is not None:
@@ -47,7 +52,7 @@ class Lease(Uncopied):
         return None
 
     def hold(self, version: int) -> None:
-        """Note the oldest manifest version still in use."""
+        """Store the oldest manifest version still in use."""
         if self._inherited:
             self._begin()
         if self._lock is not None and version != self.version:
@@ -55,7 +60,7 @@ class Lease(Uncopied):
             self.version = version
 
     def leave_to_parent(self) -> None:
-        """In a forked child: the lease stays the parent's, and the next `hold` takes one for this process."""
+        """Prepare for a forked child: the lease belongs to the parent; the next `hold` takes one for the child."""
         self._lock = self.version = None
         self._inherited = True
 
@@ -67,11 +72,11 @@ class Lease(Uncopied):
             try:
                 self._storage.unlink(self._name)
             except StorageError:
-                return  # whoever unlinks files clears it
+                return  # a writer that collects files removes it
 
 
 def oldest_leased_version(storage: Storage) -> int | None:
-    """Return the oldest manifest version that a reader in any process holds, None without readers."""
+    """Return the oldest manifest version that a reader in any process holds; None without readers."""
     oldest: int | None = None
     for name in storage.names(filename.READERS):
         path = f"{filename.READERS}/{name}"
@@ -83,7 +88,7 @@ def oldest_leased_version(storage: Storage) -> int | None:
 
 
 def _is_abandoned(storage: Storage, path: str) -> bool:
-    """Whether nobody holds the lease, which is then removed; where nobody can tell, it counts as held."""
+    """Whether no process holds the lease, which is then removed; if that is unknown, it counts as held."""
     try:
         lock = storage.try_lock(path)
     except StorageError:
@@ -93,7 +98,7 @@ def _is_abandoned(storage: Storage, path: str) -> bool:
     try:
         storage.unlink(path)
     except StorageError:
-        pass  # of a user whose files only they may remove; it holds nothing all the same
+        pass  # a file of another user that only they may remove; it holds nothing
     finally:
         lock.release()
     return True

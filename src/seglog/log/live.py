@@ -1,7 +1,7 @@
-"""The segments of a log that is being written: rolling, cutting, dropping them, each by one manifest.
+"""The segments of a log that is open for writing: roll, cut and drop them, each with one manifest.
 
-Under the writer's mutex: one thread at a time changes them. Knows nothing of callers, acknowledgement or poisoning:
-StorageError leaves the old structure, LogPoisoned means that nobody knows which one the medium holds.
+Used under the writer's mutex: one thread at a time changes them. Knows nothing of callers, acknowledgement or
+poisoning. After StorageError the old structure is valid; after LogPoisoned the disk may hold either one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_STORE_RECORDS = 2**27  # 4 GiB of the shortest records: what may follow a ga
 
 
 class LiveSegments:
-    """The sealed segments and the active one. `present` is the view that readers of this process take."""
+    """The sealed segments and the active one. `present` is the view that readers of this process use."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class LiveSegments:
             self.configure(config)
 
     def configure(self, config: LogConfig) -> None:
-        """Make this the stored config; of one that is open only the retention may change."""
+        """Store this config with the log; for an open log only the retention may change."""
         self.catalog.install(self.catalog.following(self.catalog.current.segments, config=config))
         self._take(config)
         self._show()
@@ -68,15 +68,15 @@ class LiveSegments:
         self.config = config
         self._age_us = config.roll_age_us
         self.ages = self._age_us is not None or config.retention.age is not None
-        self.may_wait = config.buffer_bytes > 0 and config.flush_records is None and not self.ages  # records, unasked
+        self.may_wait = config.buffer_bytes > 0 and config.flush_records is None and not self.ages  # buffered
 
     @property
     def settled(self) -> bool:
-        """Whether memory and medium agree: False if an interrupt came in the middle of a change."""
-        current = self.catalog.current.active == self.active.entry  # a repair installs before `refresh` follows
+        """Whether memory and disk agree: False if an interrupt occurred in the middle of a change."""
+        current = self.catalog.current.active == self.active.entry  # False between a repair's install and `refresh`
         return self.active.settled and current
 
-    # --- facts --------------------------------------------------------------------------------------------------
+    # --- figures ------------------------------------------------------------------------------------------------
 
     @property
     def start(self) -> int:
@@ -89,40 +89,40 @@ class LiveSegments:
         return (*sealed, active_info(self.active.entry, self.active.reader, self.active.tally))
 
     def check_size(self, length: int, *, row: int | None = None) -> None:
-        """Raise RecordTooLarge for a record that no segment can take."""
+        """Raise RecordTooLarge for a record that fits no segment."""
         if length > self.record_limit:
             raise RecordTooLarge(length, self.record_limit, row=row)
 
     def fits(self, length: int) -> bool:
-        """Whether the active segment takes `length` more bytes. An empty one takes any record, using its overflow."""
+        """Whether the active segment has space for `length` bytes. An empty one takes any record with its overflow."""
         return self.active.empty or self.active.size + length <= self.segment_bytes
 
     def age_is_due(self) -> bool:
-        """Whether the active segment holds records and is older than it may become."""
+        """Whether the active segment holds records and has reached the age to roll."""
         if self._age_us is None or self.active.empty:
             return False
         return self._clock() - self.active.entry.created >= self._age_us
 
     def note_append(self) -> None:
-        """Note when the last record came; it is in, whatever a clock that goes wrong says now."""
+        """Record the time of the last append; it has succeeded, even if the clock fails."""
         with suppress(Exception):
             self.last_append = self._clock()
 
     # --- changes ------------------------------------------------------------------------------------------------
 
     def make_room(self, length: int) -> None:
-        """Roll if the next record of `length` bytes does not fit, or the segment is too old."""
+        """Roll if a record of `length` bytes does not fit, or the segment is too old."""
         self.check_size(length)
         if not self.fits(length) or self.age_is_due():
             self.roll()
 
     def admit_gap(self, offset: int) -> None:
-        """Make the active segment one that may have gaps and reaches to `offset`."""
+        """Make sure that the active segment may have gaps and can hold `offset`."""
         if self.active.dense or offset - self.active.entry.base_offset > MAX_RELATIVE - MAX_STORE_RECORDS:
             self.roll(base_offset=offset, dense=False)
 
     def roll(self, *, base_offset: int | None = None, dense: bool | None = None, sealed_at: int | None = None) -> int:
-        """Seal the active segment and begin the next, dense or not as the old one was; return how many expired."""
+        """Seal the active segment and begin the next, dense as the old one by default; return how many expired."""
         self.catalog.ownership.check()
         old, now = self.active, self._clock()
         sealed = old.seal(now if sealed_at is None else sealed_at)
@@ -138,7 +138,7 @@ class LiveSegments:
         return self.drop_expired(now)
 
     def publish(self, staged: Sequence[StagedSegment], published: dict[str, int]) -> range:
-        """Add staged segments behind the last record, in one manifest; return the offsets they got."""
+        """Add staged segments after the last record, with one manifest; return their offsets."""
         self.catalog.ownership.check()
         old, now = self.active, self._clock()
         sealed, kept = old.seal(now), self.catalog.current.segments[:-1]
@@ -160,7 +160,7 @@ class LiveSegments:
             raise
         self.durability.advance(end)
         self.last_append = now
-        with suppress(StorageError):  # the batch is in; what expired goes at the next roll
+        with suppress(StorageError):  # the batch is stored; expired segments are dropped at the next roll
             self.drop_expired(now)
         return range(old.next_offset, end)
 
@@ -171,7 +171,7 @@ class LiveSegments:
         *,
         retire: Sequence[SegmentEntry],
     ) -> None:
-        """Let staged segments take the place of sealed ones, in one manifest; the active segment stays."""
+        """Replace sealed segments by staged ones, with one manifest; the active segment stays."""
         self.catalog.ownership.check()
         manifest = self.catalog.following([*sealed, self.active.entry], retire=retire)
         self.active.settled = False
@@ -190,7 +190,7 @@ class LiveSegments:
         self.active.settled = True
 
     def truncate(self, offset: int) -> None:
-        """Remove the records from `offset` on: the segment that holds it ends earlier, later ones go."""
+        """Remove the records from `offset` on: cut the segment that holds it, drop the later ones."""
         self.catalog.ownership.check()
         self.active.write_buffer()
         self.active.datasync()
@@ -202,12 +202,12 @@ class LiveSegments:
         if kept and (kept[-1].next_offset is None or kept[-1].next_offset > offset):
             kept[-1] = cut_entry(kept[-1], self.present.reader_of(kept[-1].base_offset), offset, now)
         entry = self._new_entry(offset, now, dense=self.active.dense)
-        start = min(self.start, offset)  # a batch that is undone may have made retention drop its own first segments
+        start = min(self.start, offset)  # rolling back a batch may follow an expiry that dropped its own first segments
         self._begin(entry, kept, retire=retired, start=start, **self.catalog.current.after_cut(offset))
         self.cache.drop(retired)
 
     def expire(self) -> int:
-        """Let go of what retention no longer keeps; return how many segments went."""
+        """Delete segments that retention no longer keeps; return how many."""
         now, gone = self._clock(), 0
         quiet = self._quiet_since(now)
         if not self.active.empty and (quiet is not None or self.age_is_due()):
@@ -217,7 +217,7 @@ class LiveSegments:
         return gone
 
     def _quiet_since(self, now: int) -> int | None:
-        """Return when the last record came, if that is longer ago than retention keeps anything; else None."""
+        """Return the time of the last append if it is longer ago than the retention age; else None."""
         age = self.config.retention.age_us
         return None if age is None or now - self.last_append < age else self.last_append
 
@@ -233,10 +233,10 @@ class LiveSegments:
         return count
 
     def refresh(self, gone: Iterable[SegmentEntry]) -> None:
-        """Take in a manifest that somebody else under the same mutex (a repair) has installed."""
+        """Load a manifest that another operation under the same mutex (a repair) has installed."""
         self.cache.drop(gone)
         entry = self.catalog.current.active
-        if entry != self.active.entry:  # the old store was retired: what is appended must go to the new one
+        if entry != self.active.entry:  # the old store was retired: appends must go to the new one
             recovery = TailRecovery(self._storage, entry, self.config.index_interval_bytes)
             self.active = recovery.run(self.config.buffer_bytes, self.segment_bytes)
         self._show()
@@ -255,7 +255,12 @@ class LiveSegments:
         retire: Iterable[SegmentEntry] = (),
         **changes: object,
     ) -> None:
-        """Begin a new active segment behind `sealed`: store, directory, manifest, and only then memory."""
+        """Begin a new active segment after `sealed`.
+
+        Invariant: no record enters a store before the manifest that names the store is installed. Therefore the order
+        is: store with header, synced; directory, synced; manifest; and only then memory. Until then `old` stays the
+        active segment, unsettled: an interrupt in between poisons the log, because disk and memory may differ.
+        """
         manifest, old = self.catalog.following([*sealed, entry], retire=retire, **changes), self.active
         old.settled = False
         try:
@@ -277,7 +282,7 @@ class LiveSegments:
         self._show(active)
 
     def _forget(self, entry: SegmentEntry) -> None:
-        """Remove the files of a segment that did not come to be; what stays is set aside by the next opening."""
+        """Remove the files of a segment whose creation failed; the next opening sets the rest aside."""
         if not self.catalog.ownership.is_certain():  # another log's files may have these names
             return
         for kind in filename.KINDS:
@@ -287,9 +292,9 @@ class LiveSegments:
                 return
 
     def _show(self, active: ActiveSegment | None = None) -> None:
-        """Let readers of this process see the present structure, and release what no reader uses any more.
+        """Make the present structure visible to readers of this process, and release what no reader uses any more.
 
-        active: the segment to append to from now on. It and its view change together: no interrupt comes between.
+        active: the new active segment. It and its view change in one statement, so no interrupt comes between.
         """
         active = active or self.active
         view = self.catalog.views.add(View(self.catalog.current, active.reader, self.cache))

@@ -1,12 +1,20 @@
-"""A log whose lock this process holds: its state, when it refuses, what is durable, and its end.
+"""A log that this process has locked for writing: its state, its durability and its end. `writer` adds the appends.
 
-State changes happen under one mutex. A sync waits outside of it, so that appends go on while the disk works.
-After a failed sync the log is poisoned for good: it acknowledges nothing more, and reads end at the durable offset.
-What is written is the business of `writer`.
+Order of locks. A thread that holds one of these waits only for those after it:
+1. the writer's mutex (`_mutex`): every change of the log happens under it, one at a time;
+2. `_syncing` of the active segment: one sync of the store at a time;
+3. the guards of `Durability` and of the views: for a few statements, never during I/O.
+`sync` waits without the mutex, so appends continue while the disk works. The thread that syncs takes the mutex before
+(to write the buffer) and after (to record the result), not during the sync.
 
-A signal handler, a callback or an iterable of the caller may call the log while a call of the same thread is under way.
-Such a call reads what is written so far; changes are refused (ReentrantCall); `close` takes effect when the interrupted
-call ends, in whatever way. No lock is waited for there: what holds it may be what was interrupted.
+Poisoning. After a failed sync, or an interrupt in the middle of a change, the log is poisoned until it is opened again:
+- `_refusal` is set once, under the mutex, and is never reset; every later change raises it;
+- nothing more is acknowledged: waiting callers get LogPoisoned;
+- reads end at the durable offset, because the page cache may hold what the disk does not.
+
+Reentry. A signal handler, a callback or an iterable of the caller may call the log during a call of the same thread.
+Such a call reads what is written so far; changes raise ReentrantCall; `close` takes effect when the interrupted call
+ends. None of these waits for a lock, because the interrupted call may hold it.
 """
 
 from __future__ import annotations
@@ -41,9 +49,9 @@ Result = TypeVar("Result")
 
 
 def change(method: Callable[Concatenate[Self, Arguments], Result]) -> Callable[Concatenate[Self, Arguments], Result]:
-    """Make a method one change of the log: under its mutex, refused in the middle of another call of this thread.
+    """Make a method one change of the log: under its mutex, rejected inside another call of the same thread.
 
-    A function and no context manager: those are entered and left by calls, after which an interrupt may come.
+    A function, not a context manager: entering and leaving one are calls, and an interrupt may come after a call.
     """
 
     @functools.wraps(method)
@@ -59,7 +67,7 @@ def change(method: Callable[Concatenate[Self, Arguments], Result]) -> Callable[C
 
 
 class _Closed:
-    """Stands for the segments of a log that is closed."""
+    """Replaces the segments of a closed log; every access raises."""
 
     def __init__(self, refusal: Callable[[], SeglogError]) -> None:
         self._refusal = refusal
@@ -69,7 +77,7 @@ class _Closed:
 
 
 class LockedLog(Log):
-    """A log held for writing; `LogWriter` adds the writing."""
+    """A log open for writing; `LogWriter` adds the appends."""
 
     _open_writers: ClassVar[WeakSet[LockedLog]] = WeakSet()
 
@@ -80,9 +88,9 @@ class LockedLog(Log):
         self._lock = lock
         self._live = live
         self._mutex = threading.RLock()
-        self._inside = False  # whether a change is under way; only the holder of the mutex sets and reads it
-        self._busy: set[int] = set()  # the threads that wait for a sync, or close the log, without the mutex
-        self._closing = False  # `close` was called in the middle of a call, which closes the log as it ends
+        self._inside = False  # whether a change is in progress; set and read only by the holder of the mutex
+        self._busy: set[int] = set()  # threads that wait for a sync, or close the log, without the mutex
+        self._closing = False  # `close` was called during another call, which closes the log when it ends
         self._inherited = False
         self._refusal: Callable[[], SeglogError] | None = None
         self._durability = live.durability
@@ -99,7 +107,7 @@ class LockedLog(Log):
     # --- state --------------------------------------------------------------------------------------------------
 
     def view(self) -> View:
-        """Return the present view; see Log.view. In the middle of a call of this thread: of what is written by then."""
+        """Return the present view; see Log.view. During another call of the same thread: of what is written so far."""
         if self._closed:
             self._check_open()
         active = self._live.active
@@ -113,7 +121,7 @@ class LockedLog(Log):
 
     def _refuse_to_read(self, view: View, offset: int) -> NoReturn:
         if view.next_offset <= offset < self._live.active.next_offset and self._refusal is None:
-            self._refuse_reentry()  # it waits in the buffer of the call that was interrupted
+            self._refuse_reentry()  # the record is in the buffer of the interrupted call
         super()._refuse_to_read(view, offset)
 
     @property
@@ -124,13 +132,13 @@ class LockedLog(Log):
 
     @property
     def durable_offset(self) -> int:
-        """Every record before it survives power loss."""
+        """The first offset that may be lost at power loss: all records before it are durable."""
         self._check_open()
         return self._durability.durable_offset
 
     @property
     def failure(self) -> LogPoisoned | None:
-        """What poisoned the writer; see Log.failure."""
+        """The error that poisoned the writer; see Log.failure."""
         return self._durability.failure
 
     @property
@@ -143,11 +151,11 @@ class LockedLog(Log):
             return self._live.infos()
 
     def _reentered(self) -> bool:
-        """Whether this thread is in the middle of a call on this log already."""
-        return self._mutex._is_owned() or get_ident() in self._busy  # type: ignore[attr-defined] # as Condition asks it
+        """Whether this thread is inside another call on this log."""
+        return self._mutex._is_owned() or get_ident() in self._busy  # type: ignore[attr-defined] # as Condition does
 
     def _check_place(self) -> None:
-        """Raise where the directory is not this log's any more; see Log._check_place."""
+        """Raise if the directory no longer belongs to this log; see Log._check_place."""
         self._check_open()
         self._live.catalog.ownership.check()
 
@@ -156,7 +164,7 @@ class LockedLog(Log):
             raise ReentrantCall(self.path)
 
     def _change(self, make: Callable[[], Result]) -> Result:
-        """Make a change under the mutex, unless writing is over; poison the log where a sync or a rollback fails."""
+        """Make a change under the mutex, unless writing has ended; poison the log if a sync or a rollback fails."""
         with self._mutex:
             if self._inside:
                 raise ReentrantCall(self.path)
@@ -172,12 +180,12 @@ class LockedLog(Log):
 
     def _check_writable(self) -> None:
         if self._refusal is None and not self._live.settled:
-            self._poison(_interrupted(self.path))  # a second interrupt came before the first was noticed
+            self._poison(_interrupted(self.path))  # a second interrupt came before the first was handled
         if self._refusal is not None:
             raise self._refusal()
 
     def _after_failure(self, error: BaseException) -> None:
-        """Stop the writer after a failed sync or rollback, and after an interrupt in the middle of bookkeeping."""
+        """Poison the log after a failed sync or rollback, or an interrupt in the middle of a change."""
         if self._refusal is not None:
             return
         if isinstance(error, LogPoisoned):
@@ -186,19 +194,19 @@ class LockedLog(Log):
             self._poison(_interrupted(self.path))
 
     def _poison(self, error: LogPoisoned) -> None:
-        """Stop for good: nothing is acknowledged any more, reads end at the durable offset."""
+        """Stop writing until the log is opened again; reads end at the durable offset."""
         with self._mutex:
             if self._refusal is None:
                 self._refusal = lambda: LogPoisoned(*error.args)
                 reader = self._live.present.active
-                durable = self._durability.durable_offset  # below the active segment where a cut of others failed
+                durable = self._durability.durable_offset  # may be before the active segment after a failed cut
                 reader.next_offset = max(min(reader.next_offset, durable), self._live.start)
                 self._live.active.next_offset = reader.next_offset
         self._durability.fail(error)
 
     @classmethod
     def _leave_to_parent(cls) -> None:
-        """In a forked child: the log belongs to the parent; here it can only be read."""
+        """Prepare for a forked child: the log belongs to the parent; the child can only read it."""
         for log in list(cls._open_writers):
             path = log.path
             log._mutex = threading.RLock()  # another thread of the parent may have held it
@@ -209,34 +217,41 @@ class LockedLog(Log):
             log._inherited = True
             log._refusal = lambda path=path: LogReadOnly(
                 errno.EPERM,
-                "the log was inherited through fork; only the parent writes, open it anew here",
+                "the log was inherited through fork; only the parent writes, open it again here",
                 path,
             )
 
     # --- descriptors --------------------------------------------------------------------------------------------
 
     def _note_files(self) -> None:
-        """Note that the active segment's files are open; other logs may close theirs now."""
+        """Register the active segment's open files; other logs may close theirs now."""
         if not self._holds_files:
             self._holds_files = True
             OPEN_LOGS.add(self._suspend_files)
 
     def _suspend_files(self) -> bool:
-        """Close the active segment's files until they are needed; False where the log is at work."""
+        """Close the active segment's files until they are needed; return False if the log is in use.
+
+        Invariant: files are closed only when no thread uses them, and without losing a promise:
+        - this takes the mutex without waiting: a thread that holds it may wait for a descriptor that this should free;
+        - `suspend` syncs what is not durable before it closes the files: an error of writing back after the close would
+          never be reported;
+        - the next call of any thread opens the files again and calls `_note_files`.
+        """
         if self._keeps_files or self._reentered() or not self._mutex.acquire(blocking=False):
             return False
         try:
             return self._closed or self._change(self._suspend_active)
         except SeglogError:
-            return False  # writing is over, perhaps because this sync failed
+            return False  # writing has ended, perhaps because this sync failed
         finally:
             self._mutex.release()
             if self._closing:
-                with suppress(SeglogError):  # not the business of the log that needs the descriptors
+                with suppress(SeglogError):  # the log that needs the descriptors must not get this error
                     self._close_now()
 
     def _suspend_active(self) -> bool:
-        self._holds_files = False  # first: a reader may open them again at once, and notes it
+        self._holds_files = False  # first: a reader may open them again at once, and registers them
         suspended = self._live.active.suspend(self._note_files)
         if not suspended:
             self._holds_files = True
@@ -258,7 +273,7 @@ class LockedLog(Log):
 
     @change
     def _end_of_log(self) -> int:
-        self._live.catalog.ownership.check()  # also where all is synced: the directory may be gone
+        self._live.catalog.ownership.check()  # even if all is synced: the directory may have been removed
         return self._live.active.next_offset
 
     def _wait_for(self, next_offset: int) -> None:
@@ -278,11 +293,11 @@ class LockedLog(Log):
             self.sync()
 
     def _sync_written(self) -> int:
-        """Sync what is written by now, outside the mutex; return up to where. Called by one thread at a time."""
+        """Sync what is written by now, without the mutex; return its end. Called by one thread at a time."""
         active, target = self._change(self._written)
         try:
             active.datasync()
-            self._live.catalog.ownership.check_after_sync()  # last: what was removed meanwhile is not acknowledged
+            self._live.catalog.ownership.check_after_sync()  # last: nothing in a removed directory is acknowledged
         except LogPoisoned as error:
             self._poison(error)
             raise
@@ -290,7 +305,7 @@ class LockedLog(Log):
             if self._refusal is None and active is self._live.active:
                 try:
                     active.mark_durable(target)
-                except BaseException as error:  # an interrupt: a refusal only leaves the mark where it was
+                except BaseException as error:  # an interrupt; after a StorageError the old mark stays
                     self._after_failure(error)
                     raise
         return target
@@ -305,20 +320,24 @@ class LockedLog(Log):
             self._wait_for(next_offset)
 
     def _is_due(self, next_offset: int) -> bool:
-        """Whether an append that ends there syncs before it returns: what it adds must not wait in a buffer then, whose
-        refusal at the sync would come after the record is in.
+        """Whether an append that ends at `next_offset` syncs before it returns.
+
+        If so it must not be buffered: an error while the buffer is written at the sync would come after the append.
         """
         due = self._flush_records
         return due is not None and next_offset - self._durability.durable_offset >= due
 
-    # --- the end ------------------------------------------------------------------------------------------------
+    # --- closing ------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Sync, and release lock and files. A second call does nothing.
 
-        In the middle of a call of this thread (in a signal handler, say) it returns at once, and that call closes the
-        log as it ends: with its result, with LogClosed where it still takes chunks (`append_stream`) or reads a stream
-        (`append_batch`), or with what the handler raises.
+        Called during another call of the same thread (for example by a signal handler), it returns at once, and that
+        call closes the log when it ends. That call ends with its result; with LogClosed if it still takes chunks
+        (`append_stream`) or reads a stream (`append_batch`); or with what the handler raises.
+
+        Raises:
+            LogPoisoned: If the sync fails; the log is closed in any case.
         """
         if self._reentered():
             self._closing = True
@@ -326,10 +345,10 @@ class LockedLog(Log):
             self._close_now()
 
     def _close_now(self) -> None:
-        """Close, unless this thread is still in the middle of a call: the outermost one does it.
+        """Close, unless this thread is inside another call: the outermost one closes.
 
-        A second signal does not end it: what its handler raised (KeyboardInterrupt, SystemExit) is raised when the log
-        is closed.
+        A second signal does not end this: what its handler raises (KeyboardInterrupt, SystemExit) is raised after
+        closing.
         """
         interrupt: BaseException | None = None
         while not self._reentered():
@@ -349,7 +368,7 @@ class LockedLog(Log):
                 if not self._closed:
                     self._end(self._live)
             if self._interval_sync is not None:
-                self._interval_sync.stop()  # without the mutex, for which it may wait
+                self._interval_sync.stop()  # without the mutex, because that thread may wait for it
         finally:
             self._busy.discard(me)
 
@@ -362,7 +381,7 @@ class LockedLog(Log):
         self._release(live)
 
     def _finish_writing(self, live: LiveSegments) -> None:
-        """Put everything that was appended on the disk."""
+        """Write and sync everything that was appended."""
         if self._refusal is None and live.settled:
             try:
                 if live.active.next_offset > self._durability.durable_offset:
@@ -378,18 +397,18 @@ class LockedLog(Log):
             live.active.rescue()
 
     def _release(self, live: LiveSegments) -> None:
-        """Release the lock, and the files, which close once no reader uses them any more."""
+        """Release the lock and the files, which close when no reader uses them any more."""
         path = self.path
         self._refusal = lambda: LogClosed(f"{path}: the log is closed; open it again")
         LockedLog._open_writers.discard(self)
         live.cache.clear()
         closed = cast("LiveSegments", _Closed(self._refusal))
         self._lock.release()
-        self._live, self._closed = closed, True  # last, so that a call that is interrupted here can be repeated
+        self._live, self._closed = closed, True  # last, so that an interrupted call can be repeated
 
     def remove(self) -> None:
         """Close the log and remove its directory."""
-        self._refuse_all("the log was removed")  # before the first name goes
+        self._refuse_all("the log was removed")  # before the first file is removed
         try:
             self._storage.remove()
         finally:
@@ -405,7 +424,7 @@ class LockedLog(Log):
 
 
 def _interrupted(path: str) -> LogPoisoned:
-    return LogPoisoned(errno.EINTR, "interrupted in the middle of a change; open the log again", path)
+    return LogPoisoned(errno.EINTR, "a change of the log was interrupted; open the log again", path)
 
 
 os.register_at_fork(after_in_child=LockedLog._leave_to_parent)

@@ -1,6 +1,6 @@
-"""The contract of all that can be done with a log. `Log` is what `seglog.open` returns; reading it is in `reading`.
+"""`Log`, the object that `seglog.open` returns: every operation on a log. The reading ones are in `reading`.
 
-A log that was opened for reading refuses what changes it; `writer.LogWriter` does it.
+A log that was opened for reading rejects changes with LogReadOnly; `writer.LogWriter` implements them.
 """
 
 from __future__ import annotations
@@ -37,20 +37,28 @@ if TYPE_CHECKING:
 class Log(ReadableLog):
     """An ordered, durable sequence of records, addressed by offset. A context manager; safe for threads."""
 
-    # --- followers, and why a record is there ---------------------------------------------------------------------
+    # --- followers and explanations -------------------------------------------------------------------------------
 
     @property
     def pins(self) -> dict[str, int]:
-        """The followers registered by `pin`: name -> the next offset each will read; 0 where a pin is damaged."""
+        """The followers registered with `pin`: name -> next offset that each will read; 0 if a pin is damaged."""
         self._check_open()
         return read_pins(self._storage)
 
     def pin(self, name: str, offset: int) -> None:
-        """Register a follower, or note how far it is: it has read every record before `offset`, none from there on.
+        """Register a follower or update its position, durably: it has read every record before `offset`.
 
-        Compactions planned from now on leave the tombstones from there on where they are, until the pin has passed them
-        or `unpin`. In both modes, from any process; durable when it returns. It may move back, as a consumer may seek.
-        OffsetOutOfRange unless 0 <= offset <= next_offset; StorageError: the pin is the old one or the new one.
+        Compactions that are planned after this call keep the tombstones from `offset` on, until the pin has passed them
+        or is removed. Any process may call this, in both modes. The position may also move back, as a consumer may
+        seek.
+
+        Args:
+            name: Name of the follower.
+            offset: The next offset that it will read.
+
+        Raises:
+            OffsetOutOfRange: If offset < 0 or > next_offset.
+            StorageError: If the pin cannot be written; it is then the old one or the new one.
         """
         view, offset = self.view(), checked_offset(offset)
         if not 0 <= offset <= view.next_offset:
@@ -59,31 +67,42 @@ class Log(ReadableLog):
         set_pin(self._storage, name, offset, clock=self._clock)
 
     def _check_place(self) -> None:
-        """Raise where another log, or none, is in the directory by now: its pins must not be changed."""
+        """Raise if the directory holds another log, or none: its pins must not be changed."""
         self.view()
 
     def unpin(self, name: str) -> None:
-        """Forget a follower; one that is not registered is no error."""
+        """Remove a follower; one that is not registered is no error."""
         self._check_place()
         drop_pin(self._storage, name)
 
     def backup(self, place: str | os.PathLike[str], *, share: bool = True) -> BackupReport:
-        """Copy the log, as it is at this moment, to a directory; beside a writer and in both modes.
+        """Copy the log, as it is at this moment, to a directory. Works beside a writer and in both modes.
 
-        The copy opens and verifies, with all records that `scan` would return now. Called again with the same place it
-        brings what is new: sealed segments that are there are not copied again. share: where both are on one file
-        system, sealed segments share their bytes (a reflink, else a hard link); False copies them, which also protects
-        from a disk that damages them. A crash leaves the earlier backup, or none. InvalidArgument if another log, or a
-        backup that was written to, is there; LogLocked while another backup to the place is under way.
+        The copy opens and verifies, with all records that `scan` would return now. A repeated call with the same place
+        is incremental: sealed segments that are already there are not copied again. A crash leaves the earlier backup,
+        or none.
+
+        Args:
+            place: Path of a directory: missing, empty, or an earlier backup of this log.
+            share: Let sealed segments share their bytes with the log (reflink or hard link) if both are on one file
+                system. False copies them, which also protects against damage of the disk.
+
+        Raises:
+            InvalidArgument: If another log is there, or a backup that was written to.
+            LogLocked: If another backup to this place is running.
         """
         from seglog.log.backup import backup_log  # noqa: PLC0415 - an operator's call
 
         return backup_log(self._storage, self.view(), place, share=share)
 
     def explain(self, offset: int) -> Explanation:
-        """Return why a record is still in the log, and what would let go of it; of one that is gone, why.
+        """Explain why a record is still in the log and what would remove it, or why it was removed.
 
-        May read every segment behind it, to find a later record of its key. CorruptRecord where it does not verify.
+        May read every following segment to find a later record of the same key.
+
+        Raises:
+            OffsetOutOfRange: If offset < 0.
+            CorruptRecord: If the record does not verify.
         """
         offset = checked_offset(offset)
         if offset < 0:
@@ -91,7 +110,7 @@ class Log(ReadableLog):
         return self._explainer().explain(offset)
 
     def explain_key(self, key: bytes) -> tuple[Explanation, ...]:
-        """Return the same for every record of a key that is still in the log, the oldest first; reads all of it."""
+        """Explain every record of a key that is still in the log, the oldest first. Reads the whole log."""
         return self._explainer().explain_key(checked_bytes(key, "key"))
 
     def _explainer(self) -> Explainer:
@@ -102,7 +121,7 @@ class Log(ReadableLog):
         situation = Situation(view.manifest, self._clock(), view.active.size, view.next_offset, self.pins)
         return Explainer(view, situation)
 
-    # --- writing: what a log that was opened for reading answers --------------------------------------------------
+    # --- writing: rejected by a log that was opened for reading ---------------------------------------------------
 
     def _refuse(self, what: str) -> NoReturn:
         self._check_open()
@@ -117,37 +136,56 @@ class Log(ReadableLog):
         headers: Iterable[Header] = (),
         expected_offset: int | None = None,
     ) -> int:
-        """Append one record and return its offset. value None is a tombstone; timestamp (us) defaults to now.
+        """Append one record and return its offset.
 
-        It survives kill -9 once this has returned, and power loss after `sync` or under a flush policy.
-        expected_offset: OffsetConflict, and nothing written, unless this is the offset it gets. RecordTooLarge before a
-        byte is written; StorageError where the medium refuses, rolled back.
+        It survives kill -9 once this returns, and power loss after `sync` or according to the flush policy.
+
+        Args:
+            value: Bytes, or None for a tombstone.
+            key: Bytes, or None.
+            timestamp: Microseconds since the epoch, UTC; None for now.
+            headers: Pairs of str and bytes or None.
+            expected_offset: Append only if the record gets this offset.
+
+        Raises:
+            OffsetConflict: If it would get another offset than expected; nothing is written.
+            RecordTooLarge: If it fits no segment; nothing is written.
+            KeyRequired: If the log is compacted by key and the record has none.
+            StorageError: If the write fails; it is rolled back.
+            LogPoisoned: If a sync failed, now or before.
         """
         self._refuse("append")
 
     def append_each(self, drafts: Sequence[Draft]) -> list[Appended]:
-        """Append each of many records as `append` does, with one write and one sync for all that it can.
+        """Append many records as `append` does, with as few writes and syncs as possible.
 
-        Returns for each its offset, or the error that `append` would raise; a write that fails takes all that were in
-        it. LogPoisoned where writing is over: then none is acknowledged.
+        Returns for each draft its offset, or the error that `append` would raise. A failed write fails every record
+        that was part of it.
+
+        Raises:
+            LogPoisoned: If writing has ended: then none of them is acknowledged.
         """
         self._refuse("append")
 
     def is_ready(self, length: int) -> bool:
-        """Whether an append of so many bytes could begin at once, and would neither roll a segment nor sync.
+        """Whether an append of `length` bytes could begin at once, and would neither roll a segment nor sync.
 
-        A hint for a caller that must not wait, such as an event loop; by the time it appends it may be otherwise.
+        A hint for callers that must not block, such as an event loop; it may be outdated by the time of the append.
         """
         self._check_open()
         return False
 
     @property
     def failure(self) -> LogPoisoned | None:
-        """What stopped the writing until the log is opened anew, a failed sync or rollback; None if nothing did."""
+        """The error that stopped writing until the log is opened again, a failed sync or rollback; else None."""
         return None
 
     def append_at(self, offset: int, record: Record) -> int:
-        """Append a record of another log at its own offset (next_offset or later, leaving a gap); for followers."""
+        """Append a record of another log at its own offset: next_offset, or a later one, which leaves a gap.
+
+        Raises:
+            OffsetConflict: If offset < next_offset.
+        """
         self._refuse("append_at")
 
     def append_stream(
@@ -160,68 +198,110 @@ class Log(ReadableLog):
         limit: int | None = None,
         length: int | None = None,
     ) -> int:
-        """Append one record whose value comes in pieces, never held whole, and return its offset.
+        """Append one record whose value comes in chunks, without holding all of it in memory, and return its offset.
 
-        limit: the most bytes of value. length: its bytes, where known. Then the record goes to another segment if
-        it does not fit the present one, as with `append`; RecordTooLarge, before any piece is taken, if it fits none;
-        InvalidArgument if the pieces have another length. Without it the record may write `segment_bytes - store size +
-        segment_overflow_bytes` (laminarmq's append_threshold); past either StreamOverflow. After any error nothing of
-        it is visible.
+        After any error no part of it is visible.
+
+        Args:
+            chunks: The value's bytes, in order.
+            key: Bytes, or None.
+            timestamp: Microseconds since the epoch, UTC; None for now.
+            headers: Pairs of str and bytes or None.
+            limit: Maximum size of the value in bytes.
+            length: Size of the value in bytes, if known. Then the log rolls first if the record does not fit the active
+                segment, as `append` does. Without it the record may use `segment_bytes - store size +
+                segment_overflow_bytes` (laminarmq's append_threshold).
+
+        Raises:
+            RecordTooLarge: If a record of `length` fits no segment; no chunk is taken.
+            InvalidArgument: If the chunks have another size than `length`.
+            StreamOverflow: If the value exceeds `limit` or the space in the segment.
+            StorageError: If a write fails.
         """
         self._refuse("append_stream")
 
     def append_batch(self, data: Any) -> range:
-        """Append Arrow data (columns value, and optionally key, timestamp, headers) and return its offsets.
+        """Append Arrow data and return its offsets.
 
-        data: a pyarrow Table or RecordBatch, or any object with `__arrow_c_stream__` or `__arrow_c_array__`: a data
-        frame of polars or pandas, a relation of DuckDB, a RecordBatchReader. Readers see all of it or nothing where it
-        fits one segment and is at most 16 MiB or no stream. Longer data is committed in steps, and removed again on
-        an error; readers may have seen a part by then. A stream is read while it is appended, in bounded memory, and
-        other writers of the log wait until it ends.
+        Readers see all of the batch or nothing if it fits one segment and is not a stream, or a stream of up to 16 MiB.
+        Longer data is committed in steps, which are removed again after an error; readers may have seen some by then. A
+        stream is read in bounded memory while it is appended, and other writers of the log wait until it ends.
+
+        Args:
+            data: A pyarrow Table or RecordBatch, or any object with `__arrow_c_stream__` or `__arrow_c_array__`, such
+                as a data frame of polars or pandas, a relation of DuckDB, or a RecordBatchReader. Columns: value, and
+                optionally key, timestamp, headers.
+
+        Raises:
+            InvalidType: If `data` or a column has another type.
+            InvalidArgument: If there is another column, or a value is out of range.
+            RecordTooLarge: If a row fits no segment.
+            StorageError: If a write fails.
         """
         self._refuse("append_batch")
 
     def publish(self, staged: Sequence[StagedSegment], *, query: str, batch: int) -> range | None:
-        """Add segments that a `Stage` wrote behind the last record, all in one step; return the offsets they got.
+        """Add segments that a `Stage` wrote after the last record, atomically; return their offsets.
 
-        query, batch: which run of which query this is. None, and nothing is done, if that batch (or a later one of the
-        query) was published before: a batch may be handed in again after any failure. The stage stays; remove it after.
-        CorruptLog if a staged file is missing or damaged.
+        A batch may be published again after any failure: returns None, and does nothing, if this batch or a later one
+        of the query was published before. The stage is not removed; the caller removes it afterwards.
+
+        Args:
+            staged: The segments.
+            query: Name of the query that writes.
+            batch: Number of its batch.
+
+        Raises:
+            CorruptLog: If a staged file is missing or damaged.
         """
         self._refuse("publish")
 
     def check_staged(self, staged: Sequence[StagedSegment]) -> None:
-        """Raise CorruptLog, without any change, if one of these segments could not be published."""
+        """Check that segments can be published, without changing anything.
+
+        Raises:
+            CorruptLog: If a staged file is missing or damaged.
+        """
         self._refuse("check_staged")
 
     def published(self, query: str) -> int | None:
-        """Return the number of the last batch that was published for a query, None before the first."""
+        """Return the number of the last published batch of a query; None before the first."""
         return self.view().manifest.published.get(checked_text(query, "query"))
 
     def truncate(self, offset: int) -> None:
-        """Remove the records from `offset` on; the next append gets `offset`."""
+        """Remove the records from `offset` on; the next append gets `offset`.
+
+        Raises:
+            OffsetOutOfRange: If offset < lowest_offset or > next_offset.
+        """
         self._refuse("truncate")
 
     def sync(self) -> None:
-        """Return once every appended record survives power loss. Concurrent callers share one sync."""
+        """Return once every appended record survives power loss. Concurrent callers share one sync.
+
+        Raises:
+            LogPoisoned: If the sync fails; the log accepts no more changes until it is opened again.
+        """
         self._refuse("sync")
 
     def expire(self) -> int:
-        """Let go of what retention by time and size no longer keeps; return how many segments went."""
+        """Delete segments that retention by time and size no longer keeps; return how many."""
         self._refuse("expire")
 
     def alter_retention(self, retention: Retention) -> None:
-        """Keep records by another retention from now on, also after the next opening; durable when it returns.
+        """Change the retention durably, also for later openings.
 
-        Fields that are not given keep their values: Retention(age=60) changes the age alone.
+        Fields that are not given keep their values: Retention(age=60) changes only the age. Records that the new
+        retention does not keep are deleted at the next roll, `expire` or `compact`. A running compaction ends with
+        PlanStale.
 
-        What it lets go of goes at the next roll, `expire` or `compact`. A compaction under way, begun by another one,
-        ends with PlanStale. StorageError: the retention is the old one.
+        Raises:
+            StorageError: If it cannot be stored; the old retention remains.
         """
         self._refuse("alter_retention")
 
     def standing(self) -> Standing:
-        """Return where the log stands with compaction by key: what is dirty, what is due and why, by segment."""
+        """Return the state of compaction by key: what is dirty, what is due and why, by segment."""
         from seglog.keyed.schedule import standing  # noqa: PLC0415 - an operator's call
 
         view = self.view()
@@ -239,36 +319,57 @@ class Log(ReadableLog):
         abort: Callable[[], bool] | None = None,
         bytes_per_second: float | None = None,
     ) -> CompactionReport:
-        """Keep of every key its latest record, in the sealed segments; a log needs Retention(compact=True) for it.
+        """Keep only the latest record of each key in the sealed segments. Needs Retention(compact=True).
 
-        Offsets stay, so gaps come to be; the end stays as well. Tombstones go `delete_retention` after the first
-        compaction that saw them. Appends and readers go on meanwhile. roll: end the active segment first, which is not
-        touched otherwise. generational: look only at the segments that are expected to yield enough (see
-        `seglog.keyed.schedule`), as the `Cleaner` does; else at all of them. progress(bytes done, bytes in all); abort:
-        asked often, True ends it with CompactionAborted; bytes_per_second: of reading and writing together. After any
-        error the log is as it was: PlanStale where it was truncated or expired meanwhile, StorageError (ENOSPC) where
-        the space does not suffice. A segment with a damaged record is left as it is, and named in the report.
+        Offsets do not change, so gaps appear; the end of the log stays the same. Tombstones are removed
+        `delete_retention` after the first compaction that saw them. Appends and readers continue meanwhile. A segment
+        with a damaged record stays unchanged, and the report names it. After any error the log is unchanged.
+
+        Args:
+            roll: Seal the active segment first; otherwise its records are not considered.
+            generational: Consider only segments that are expected to yield enough, as the `Cleaner` does (see
+                `seglog.keyed.schedule`); otherwise all.
+            progress: Called with (bytes done, bytes in total).
+            abort: Called often; if it returns True the compaction ends with CompactionAborted.
+            bytes_per_second: Limit for reading and writing together.
+
+        Raises:
+            ConfigError: If the log is not compacted by key.
+            CompactionAborted: If `abort` returned True, or another compaction of this log is running.
+            PlanStale: If the log was truncated, expired or altered meanwhile.
+            StorageError: If there is not enough space, or reading or writing fails.
         """
         self._refuse("compact")
 
     def plan_compaction(self, *, generational: bool = False) -> CompactionPlan:
-        """Return what `compact` would do now, for `seglog.keyed.rewrite.rewrite` in another process."""
+        """Return what `compact` would do now, for `seglog.keyed.rewrite.rewrite` in another process.
+
+        Raises:
+            ConfigError: If the log is not compacted by key.
+        """
         self._refuse("plan_compaction")
 
     def finish_compaction(self, plan: CompactionPlan, outcome: Outcome, directory: str) -> CompactionReport:
-        """Let what `rewrite` wrote into `directory` (a stage of this log) take its place in the log, in one step.
+        """Replace a plan's sources atomically by what `rewrite` wrote into `directory`, a stage of this log.
 
-        PlanStale where the plan's segments are no longer the log's. The stage stays; remove it after.
+        The stage is not removed; the caller removes it afterwards.
+
+        Raises:
+            PlanStale: If the plan's sources are no longer part of the log.
         """
         self._refuse("finish_compaction")
 
     def repair(self, progress: Progress | None = None) -> RepairReport:
-        """Set damage aside (quarantine) and go on with all that is readable."""
+        """Move damage to quarantine/ and continue with everything readable.
+
+        Args:
+            progress: Called with (bytes done, bytes in total).
+        """
         self._refuse("repair")
 
     def _keep_files(self) -> None:
-        """Keep all files open from now on: the directory is about to be moved or removed, and readers go on."""
+        """Keep all files open from now on: the directory will be moved or removed while readers continue."""
 
     def remove(self) -> None:
-        """Close the log and remove its directory with all that is in it."""
+        """Close the log and remove its directory with all content."""
         self._refuse("remove")

@@ -1,7 +1,7 @@
-"""Opening a log: the composition root, where storage, manifest, recovery and the two kinds of log meet.
+"""Open a log: the composition root that connects storage, manifest, recovery and the two kinds of log.
 
-For writing (docs/reliability.md tells the procedure): take LOCK, read MANIFEST or rebuild it, wipe tmp/, check
-that every sealed store is there, recover the active one, set aside what no manifest names.
+For writing (docs/reliability.md describes the procedure): take LOCK, read MANIFEST or rebuild it, clear tmp/, check
+that every sealed store exists, recover the active one, set aside files that no manifest names.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def storage_at(place: str | os.PathLike[str] | Storage) -> Storage:
         return LocalStorage(checked_directory(os.fspath(place)))
     if hasattr(place, "try_lock"):
         return place
-    raise InvalidType(f"a log is opened at a path or a Storage, not {type(place).__name__}")
+    raise InvalidType(f"a log is opened with a path or a Storage, not {type(place).__name__}")
 
 
 def open_log(
@@ -70,15 +70,24 @@ def open_log(
     clock: Clock = system_clock,
     wait: float | None = None,
 ) -> Log:
-    """Open the log in a directory.
+    """Open the log in a directory. After any error everything is unchanged.
 
-    mode "a": create it, or open it for writing; one process at a time (LogLocked). mode "r": read only, beside a
-    writer; LogNotFound where there is none, and expose="durable" shows only what the writer has synced.
-    wait: seconds to wait for another process that has it open for writing; None: LogLocked at once.
-    config: stored with the log; fields that are not given keep their stored values. clock gives us since the epoch.
+    Args:
+        place: Path of the directory, or a storage.
+        config: Stored with the log; fields that are not given keep their stored values. Only with mode "a".
+        mode: "a" creates the log or opens it for writing, one process at a time; "r" opens it for reading, also beside
+            a writer.
+        expose: With mode "r": "appended" shows every record, "durable" only those that the writer has synced.
+        clock: Returns microseconds since the epoch.
+        wait: Seconds to wait while another process has the log open for writing. None: do not wait.
 
-    NotALog for a file or a directory of something else, FormatVersionError for a newer format, CorruptLog for a
-    structure that cannot be used; all of them leave everything as it is.
+    Raises:
+        LogLocked: If the log is open for writing already, here or in another process.
+        LogNotFound: If mode is "r" and there is no log.
+        NotALog: If the place is a file, or a directory that holds something else.
+        FormatVersionError: If a newer version of seglog wrote the log.
+        CorruptLog: If its structure cannot be used; `seglog repair` may help.
+        ConfigError: If the config contradicts the stored one.
     """
     return patiently(lambda: open_partition(place, None, config, mode=mode, expose=expose, clock=clock), wait)
 
@@ -92,10 +101,10 @@ def open_partition(
     expose: Expose = "appended",
     clock: Clock = system_clock,
 ) -> Log:
-    """Open the log of a partition as `open_log` does; home: topic id and number, None for a log alone.
+    """Open the log of a partition as `open_log` does. home: topic id and number; None for a log without a topic.
 
-    A log that is created keeps it; one of an earlier version, which has none, takes it. CorruptLog if the log is
-    another partition's: directories were exchanged or copied, and its records would be read as those of this one.
+    A new log stores it, and so does one of an earlier version, which has none. Raises CorruptLog if the log belongs to
+    another partition: directories were exchanged or copied, and its records would be read as those of this one.
     """
     if mode not in ("a", "r"):
         raise InvalidArgument(f'mode is {mode!r}; it must be "a" (read and write) or "r" (read only)')
@@ -105,13 +114,13 @@ def open_partition(
     storage, clock = storage_at(place), checked_clock(clock)
     if mode == "r":
         if config is not None:
-            raise ConfigError("a reader takes the log's stored config; leave config out, or open with mode 'a'")
+            raise ConfigError("a reader uses the log's stored config; omit config, or open with mode 'a'")
         return _open_follower(storage, clock, home, durable=expose == "durable")
     return _open_writer(storage, config, clock, home)
 
 
 def check_expose(expose: object, mode: Mode) -> None:
-    """Raise InvalidArgument unless this is one of Expose, and "durable" is for reading."""
+    """Raise InvalidArgument unless this is one of Expose, and "durable" only for reading."""
     if expose not in ("appended", "durable"):
         raise InvalidArgument(f'expose is {expose!r}; it must be "appended" or "durable"')
     if expose == "durable" and mode == "a":
@@ -130,16 +139,16 @@ def _open_follower(storage: Storage, clock: Clock, home: Home | None, *, durable
 
 
 def check_home(manifest: Manifest, home: Home | None, path: str) -> None:
-    """Raise CorruptLog for a manifest of another partition than `home`; None accepts every one."""
+    """Raise CorruptLog if a manifest belongs to another partition than `home`; None accepts any."""
     if home is not None and manifest.home not in (None, home):
         raise CorruptLog(
-            f"{path}: {foreign_partition(manifest, home)}; put it back where it belongs, or accept it as it is with "
+            f"{path}: {foreign_partition(manifest, home)}; move it back to its place, or accept it here with "
             "`seglog repair`"
         )
 
 
 def foreign_partition(manifest: Manifest, home: Home) -> str | None:
-    """Return as text which other partition a log was created as, None if it is this one or does not say."""
+    """Describe the other partition that a log was created as; None if it is this one, or unknown."""
     if manifest.home is None or manifest.home == home:
         return None
     topic, number = manifest.home
@@ -148,7 +157,7 @@ def foreign_partition(manifest: Manifest, home: Home) -> str | None:
 
 
 def existing(storage: Storage) -> Storage:
-    """Return the storage if it holds a log, in whatever state; LogNotFound or NotALog if not."""
+    """Return the storage if it holds a log in any state. Raises LogNotFound or NotALog if not."""
     if storage.exists():
         _refuse_foreign(storage)
         if storage.identity(filename.MANIFEST) is not None or _stores(storage.names()):
@@ -162,7 +171,7 @@ def _stores(names: Iterable[str]) -> list[str]:
 
 def _refuse_foreign(storage: Storage) -> None:
     if storage.identity(filename.MANIFEST) is not None:
-        return  # which spares nearly every opening a list of all names
+        return  # the common case needs no list of all names
     names = storage.names()
     if filename.MANIFEST in names or filename.MANIFEST_PREVIOUS in names or _stores(names):
         return
@@ -182,8 +191,8 @@ def _open_writer(storage: Storage, config: LogConfig | None, clock: Clock, home:
     seen = None
     if storage.exists():
         _refuse_foreign(storage)
-        with suppress(CorruptLog):  # looked at again under the lock
-            seen = read_manifest(storage)  # a newer format is refused before anything is touched
+        with suppress(CorruptLog):  # checked again under the lock
+            seen = read_manifest(storage)  # raises for a newer format before anything is changed
     storage.make(filename.DIRECTORIES)
     lock = try_lock_log(storage)
     if lock is None:
@@ -201,12 +210,12 @@ def _open_writer(storage: Storage, config: LogConfig | None, clock: Clock, home:
 
 
 class _Opening:
-    """The steps of opening for writing, in their order; `events` fills on the way."""
+    """The steps of opening for writing, in order; `events` collects what they report."""
 
     def __init__(
         self, storage: Storage, config: LogConfig | None, clock: Clock, seen: Manifest | None, home: Home | None
     ) -> None:
-        """seen: the manifest before the lock was taken; another process may have changed it since."""
+        """seen: the manifest before the lock was taken; another process may have changed it since then."""
         self.home = home
         self.storage = storage
         self.config = config
@@ -220,7 +229,7 @@ class _Opening:
         """Open under the lock."""
         for name in self.storage.names(filename.TMP):
             self.storage.unlink(f"{filename.TMP}/{name}")
-        self.names = self.storage.names()  # once: of 10,000 segments there are 30,000
+        self.names = self.storage.names()  # only once: 10,000 segments have 30,000 names
         manifest = self._manifest()
         wanted = self._wanted_config(manifest.config)
         self._check_sealed(manifest.segments[:-1])
@@ -248,23 +257,23 @@ class _Opening:
         if event is not None:
             self.events.append(event)
             write_manifest(self.storage, manifest, replaces_damaged=True)
-        else:  # whoever installed it may have died before its name was on the medium; what is appended relies on it
+        else:  # the process that installed it may have died before its directory sync; appends rely on that
             must_sync(self.storage.sync_directory)
         return manifest
 
     def _never_written(self) -> bool:
-        """Whether nothing was ever installed: at most the leavings of a creation that was interrupted."""
+        """Whether no manifest was ever installed: there is nothing but leftovers of an interrupted creation."""
         if filename.MANIFEST in self.names or filename.MANIFEST_PREVIOUS in self.names:
             return False
         return all(self._is_first_and_empty(name) for name in _stores(self.names))
 
     def _is_first_and_empty(self, name: str) -> bool:
-        """Whether a store holds no record and nothing came before it: a later one tells where the log goes on."""
+        """Whether a store is the log's first one and holds no record; a later one shows that a log existed."""
         parsed = filename.parse_segment_file(name)
         return parsed is not None and parsed.number == 1 and self.storage.open(name).size() <= HEADER_BYTES
 
     def _create(self) -> Manifest:
-        """Directory and first store, both synced, then the manifest: only then does the log exist."""
+        """Create directory and first store, both synced, then the manifest: from then on the log exists."""
         config = self.config or LogConfig()
         entry = SegmentEntry(base_offset=config.initial_offset, file=1, salt=secrets.randbits(64), created=self.clock())
         for name in _stores(self.names):
@@ -292,12 +301,12 @@ class _Opening:
         if self.config.initial_offset not in (0, stored.initial_offset):
             raise ConfigError(
                 f"initial_offset is {self.config.initial_offset}, but the log began at {stored.initial_offset}; "
-                "it can be chosen only when a log is created"
+                "it can only be chosen when a log is created"
             )
         return self.config.over(stored)
 
     def _check_sealed(self, sealed: Iterable[SegmentEntry]) -> None:
-        """Every sealed store must be there and long enough: neither is healed by renumbering."""
+        """Check that every sealed store exists with its full size: neither can be repaired by an opening."""
         sizes = self.storage.sizes(ending="." + filename.STORE)
         for entry in sealed:
             name = entry.name()
@@ -308,36 +317,34 @@ class _Opening:
                     f'{entry.next_offset} is missing; mode="r" still reads the rest, `seglog repair` goes on without it'
                 )
             if size < (entry.bytes or 0):
-                detail = (
-                    f"the store is {size} bytes long, the manifest knows {entry.bytes}: records at its end are lost"
-                )
+                detail = f"the store has {size} bytes, the manifest knows {entry.bytes}: records at its end are lost"
                 path = f"{self.storage.path}/{name}"
                 self.events.append(RecoveryEvent(kind="damage", path=path, detail=detail, position=size))
 
     def _staged(self) -> set[object]:
-        """Return the identities of staged stores; asked for an orphan only, so that opening seldom looks there."""
+        """Return the identities of staged stores; read only for an orphan, so most openings do not need it."""
         if self._staged_stores is None:
             self._staged_stores = staged_identities(self.storage)
         return self._staged_stores
 
     def _set_orphans_aside(self, manifest: Manifest) -> int:
-        """Move segment files that no manifest names to quarantine/; return a file number above all of them."""
+        """Move segment files that no manifest names to quarantine/; return a file number above all of theirs."""
         live = {str(entry.file) for entry in manifest.segments}
         retired = {name for gone in manifest.retired for name in gone.names}
-        others = [name for name in self.names if filename.number_within(name) not in live]  # few, if any
+        others = [name for name in self.names if filename.number_within(name) not in live]  # usually none
         parsed = {name: file for name in others if (file := filename.parse_segment_file(name)) is not None}
         orphans = [name for name in parsed if name not in retired]
         sizes = self.storage.sizes() if orphans else {}
         for name in orphans:
-            if name in sizes:  # else it is no file, or what an interrupted creation left, which is gone by now
+            if name in sizes:  # else it is no file, or `_create` has removed it
                 self._set_aside(name, sizes[name] if parsed[name].kind == filename.STORE else 0)
         numbers = [entry.file for entry in manifest.segments] + [file.number for file in parsed.values()]
         return max(manifest.next_file, max(numbers) + 1)
 
     def _set_aside(self, name: str, size: int) -> None:
-        """Move a store of so many bytes to quarantine/; unlink one without a record, or what is derived (size 0)."""
+        """Move a store of `size` bytes to quarantine/; unlink one without records, or a derived file (size 0)."""
         if size <= HEADER_BYTES or self.storage.identity(name) in self._staged():
-            self.storage.unlink(name)  # nothing in it to keep, or it is still in its stage
+            self.storage.unlink(name)  # it has no content, or its stage still has it
             return
         self.storage.rename(name, f"{filename.QUARANTINE}/{name}")
         detail = f"no manifest names this store; moved to {filename.QUARANTINE}/"

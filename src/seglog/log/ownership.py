@@ -1,8 +1,8 @@
-"""Whether a writer still has its directory: an administrator may have removed it, or put another log in its place.
+"""Whether a writer still owns its directory: it may have been removed, or replaced by another log.
 
-The lock does not protect against that: it belongs to a file, and `rm -rf` takes the file's name away. So every
-structural change, and every sync, first makes sure that LOCK is still the file that was locked; the inode of an open
-file is never given to another one. Before an install, MANIFEST must be the one that this writer installed last.
+The lock does not prevent that: it belongs to a file, and `rm -rf` removes the file's name. So every structural change
+and every sync first checks that LOCK is still the file that was locked; the inode of an open file is not reused.
+Before an install, MANIFEST must be the one that this writer installed last.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ class Ownership:
     """The claim of one writer to one directory."""
 
     def __init__(self, storage: Storage, lock: Lock) -> None:
-        """lock: held on LOCK."""
+        """lock: the lock on LOCK."""
         self._storage = storage
         self._lock = lock
         self._identity: object = None
 
     def check(self) -> None:
-        """Raise LogPoisoned if the directory or its lock was removed, moved or replaced. One or two stat calls."""
+        """Raise LogPoisoned if the directory or its LOCK was removed, moved or replaced. One or two stat calls."""
         if not self._lock.is_current():
-            raise self._lost("its directory, or the lock, was removed, moved or replaced while it was open for writing")
+            raise self._lost("its directory or LOCK file was removed, moved or replaced while it was open for writing")
 
     def check_after_sync(self) -> None:
-        """As `check`, for what is written already: LogPoisoned also if it cannot be checked."""
+        """Check as `check` does, after a write: LogPoisoned also if the check itself fails."""
         try:
             self.check()
         except LogPoisoned:
             raise
         except StorageError as error:
-            message = f"whether the directory is still this log's cannot be checked ({error.strerror}); open it again"
+            message = f"cannot check that the directory still belongs to this log ({error.strerror}); open it again"
             raise LogPoisoned(error.errno, message, error.filename) from error
 
     def is_certain(self) -> bool:
-        """As `check`, for a step that may be left out: False if it cannot be checked."""
+        """Check as `check` does, for a step that may be omitted: False if the check itself fails."""
         try:
             self.check()
         except LogPoisoned:
@@ -58,8 +58,8 @@ class Ownership:
     def check_manifest(self, current: Manifest, read: Callable[[], Manifest | None]) -> None:
         """Also raise LogPoisoned if MANIFEST is neither the one that was installed last nor a copy of it.
 
-        read: reads MANIFEST; CorruptLog or FormatVersionError where that is not possible.
-        One that is missing or damaged is no reason to stop: the next install replaces it.
+        read: reads MANIFEST; raises CorruptLog or FormatVersionError if it cannot be used. A missing or damaged one is
+        no reason to stop: the next install replaces it.
         """
         self.check()
         identity = self._storage.identity(filename.MANIFEST)
@@ -78,7 +78,7 @@ class Ownership:
             raise self._lost(f"another program replaced its MANIFEST: {error}") from error
 
     def installed(self) -> None:
-        """Take the present MANIFEST for this writer's own. StorageError: the next check reads it instead."""
+        """Record the present MANIFEST as this writer's own. After a StorageError the next check reads it instead."""
         self._identity = None
         self._identity = self._storage.identity(filename.MANIFEST)
 

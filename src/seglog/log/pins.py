@@ -1,14 +1,14 @@
-"""Pins: how followers see to it that a compaction leaves them the tombstones they have not read yet.
+"""Pins: how followers keep compaction from removing tombstones that they have not read yet.
 
-A pin is a small file `pins/<name>.pin` of the log: the next offset that a follower will read. Unlike a lease it
-outlives its process, and it keeps records, not files. Any process that sees the directory sets its own, without the
-writer's lock: a pin belongs to whoever knows its name.
+A pin is a small file `pins/<name>.pin` of the log with the next offset that a follower will read. Unlike a lease it
+outlives its process, and it protects records, not files. Any process with access to the directory may set one without
+the writer's lock: a pin is identified by its name alone.
 
     {"format": 1, "offset": 42, "updated": <us>}
     {"check":"<XXH64 of the line before>"}
 
-A pin that cannot be read holds everything, as if its follower stood at offset 0. It counts for each compaction that is
-planned after it was set. Knows nothing of what is compacted.
+A pin that cannot be read holds everything, as if its follower were at offset 0. A pin affects the compactions that are
+planned after it was set. Knows nothing of compaction itself.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from seglog.storage import Storage
 
 VERSION = 1
 HOLDS_EVERYTHING = 0
-MOST_NAME_BYTES = 200  # with its ending it fits every file system
+MOST_NAME_BYTES = 200  # with its suffix it fits every file system
 MOST_BYTES = 4096
 ATTEMPTS = 16
 
 
 def encode_pin(offset: int, updated: int) -> bytes:
-    """Return a pin's bytes; updated: us."""
+    """Return the bytes of a pin file. updated: us."""
     body = json.dumps({"format": VERSION, "offset": offset, "updated": updated}).encode() + b"\n"
     return body + b'{"check":"%016x"}\n' % xxh64_intdigest(body)
 
 
 def decode_pin(data: bytes) -> int | None:
-    """Return a pin's offset, None where it is damaged or of a newer format."""
+    """Return a pin's offset; None if it is damaged or of a newer format."""
     body, newline, check = data.removesuffix(b"\n").rpartition(b"\n")
     body += newline
     if not data.endswith(b"\n") or check != b'{"check":"%016x"}' % xxh64_intdigest(body):
@@ -54,21 +54,21 @@ def decode_pin(data: bytes) -> int | None:
 
 
 def checked_pin(name: object) -> str:
-    """Return the name of a pin, after which its file is named; InvalidType, InvalidArgument."""
+    """Return the name of a pin, which names its file. Raises InvalidType or InvalidArgument."""
     name = checked_name(name, "pin")
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
         raise InvalidArgument(f"{name!r} cannot name a pin: it is not UTF-8 text") from None
     if size > MOST_NAME_BYTES:
-        raise InvalidArgument(f"a pin's name of {size} bytes: names end at {MOST_NAME_BYTES}")
+        raise InvalidArgument(f"the name of a pin has {size} bytes; the maximum is {MOST_NAME_BYTES}")
     return name
 
 
 def set_pin(storage: Storage, name: str, offset: int, *, clock: Clock = system_clock) -> None:
-    """Note the next offset that the follower `name` will read, in one step that survives power loss.
+    """Store the next offset that the follower `name` will read, atomically and durably.
 
-    It may move either way. After a StorageError, or a crash, the pin is the old one or the new one.
+    The offset may be lower than before. After a StorageError, or a crash, the pin is the old one or the new one.
     """
     path, data = filename.pin_file(checked_pin(name)), encode_pin(offset, clock())
     storage.make([filename.PINS, filename.TMP])
@@ -78,7 +78,7 @@ def set_pin(storage: Storage, name: str, offset: int, *, clock: Clock = system_c
             break
         except StorageError as error:
             if error.errno != errno.ENOENT or left == 0:
-                raise  # else a writer that was opening wiped tmp/
+                raise  # else a writer that was opening has cleared tmp/
     storage.sync_directory(filename.PINS)
 
 
@@ -95,7 +95,7 @@ def _replace(storage: Storage, path: str, data: bytes) -> None:
 
 
 def drop_pin(storage: Storage, name: str) -> None:
-    """Forget a follower; one that is not there is no error."""
+    """Remove a follower's pin; a missing one is no error."""
     path = filename.pin_file(checked_pin(name))
     if storage.identity(path) is not None:
         storage.unlink(path)
@@ -103,7 +103,7 @@ def drop_pin(storage: Storage, name: str) -> None:
 
 
 def _is_name(name: str) -> bool:
-    """Whether a pin can have this name; any other file there is a stranger's."""
+    """Whether a pin can have this name; any other file there belongs to another program."""
     try:
         return checked_pin(name) == name
     except SeglogError:
@@ -111,9 +111,9 @@ def _is_name(name: str) -> bool:
 
 
 def read_pins(storage: Storage, *, strict: bool = False) -> dict[str, int]:
-    """Return for every follower, by name, the next offset it will read: 0 where its pin cannot be read.
+    """Return for every follower, by name, the next offset that it will read: 0 if its pin cannot be read.
 
-    strict: StorageError where the medium refuses to give one, which may be readable again later.
+    strict: raise StorageError if the disk fails to read one, which may succeed later.
     """
     pins: dict[str, int] = {}
     for file in storage.names(filename.PINS):
@@ -125,7 +125,7 @@ def read_pins(storage: Storage, *, strict: bool = False) -> dict[str, int]:
 
 
 def _read(storage: Storage, path: str, *, strict: bool) -> int | None:
-    """Return a pin's offset, None where it has been dropped meanwhile."""
+    """Return a pin's offset; None if it was removed meanwhile."""
     try:
         offset = decode_pin(storage.open(path).pread(MOST_BYTES, 0))
     except StorageError as error:
@@ -136,7 +136,7 @@ def _read(storage: Storage, path: str, *, strict: bool) -> int | None:
 
 
 def pull_back_pins(storage: Storage, offset: int, *, clock: Clock = system_clock) -> None:
-    """Before a truncate at `offset`: whoever stood behind it has read nothing of what will stand there."""
-    for name, pinned in read_pins(storage, strict=True).items():  # one that was passed over would stay behind the cut
+    """Before a truncate at `offset`, move pins beyond it back: their followers have not read what will be there."""
+    for name, pinned in read_pins(storage, strict=True).items():  # strict: a skipped pin would stay beyond the cut
         if pinned > offset:
             set_pin(storage, name, offset, clock=clock)

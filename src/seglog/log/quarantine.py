@@ -1,6 +1,6 @@
-"""quarantine/: where evidence is kept. What comes here stays, under a name of its own; only an operator takes it away.
+"""quarantine/: the directory for evidence. Files here stay under unique names; only an operator removes them.
 
-Knows names and bytes, and nothing of why something is evidence.
+Knows names and bytes, not why something is evidence.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from seglog.storage import Storage, must_sync
 
 
 def link_aside(storage: Storage, name: str) -> str:
-    """Give a file a second name below quarantine/ and return it: the one it has, if that was done before."""
+    """Give a file a second name in quarantine/ and return it; if it already has one, return that."""
     here = storage.identity(name)
     kept = next(kept for kept in _names_for(name.rpartition("/")[2]) if storage.identity(kept) in (None, here))
     if storage.identity(kept) is None:
@@ -23,7 +23,7 @@ def link_aside(storage: Storage, name: str) -> str:
 
 
 def copy_aside(storage: Storage, name: str, data: bytes) -> str:
-    """Write bytes below quarantine/ and return where: where they are already, if that was done before."""
+    """Write bytes to quarantine/ and return the name; if the same bytes are already there, return their name."""
     for kept in _names_for(name):
         if storage.identity(kept) is None:
             break
@@ -38,7 +38,7 @@ def copy_aside(storage: Storage, name: str, data: bytes) -> str:
 
 
 def _names_for(name: str) -> Iterator[str]:
-    """Yield the names that a file may have there, the plain one first."""
+    """Yield the possible names of a file in quarantine/, the plain one first."""
     yield f"{filename.QUARANTINE}/{name}"
     for number in count(2):
         yield f"{filename.QUARANTINE}/{name}.{number}"

@@ -1,7 +1,7 @@
-"""Reading a log, whoever writes it.
+"""Reading a log, independently of which process writes it.
 
-What is read by is a `View`; where it comes from (this process writes, or another one does) is known to
-`writer.LogWriter` and `follower.LogFollower`. That a log can be written to is the business of `log.Log`.
+All reading uses a `View`. `writer.LogWriter` provides it for a log that this process writes, `follower.LogFollower` for
+one that another process writes. `log.Log` adds the changes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class ReadableLog(ABC, Uncopied):
-    """What can be read of a log, and what is known of it."""
+    """The reading operations and the figures of a log."""
 
     def __init__(self, storage: Storage, clock: Clock, recovery: RecoveryReport) -> None:
         self._storage = storage
@@ -45,23 +45,23 @@ class ReadableLog(ABC, Uncopied):
         self._closed = False
         self.recovery = recovery
 
-    # --- what the two kinds of log provide ------------------------------------------------------------------------
+    # --- provided by the two kinds of log -------------------------------------------------------------------------
 
     @abstractmethod
     def view(self) -> View:
-        """Return the present view: one manifest and the segments it names, good for as long as it is held.
+        """Return the present view: one manifest and its segments, valid as long as it is referenced.
 
-        For a follower, after a look at what has changed. For callers that need the structure itself, as Spark does.
+        A follower first checks for changes. For callers that need the structure itself, such as Spark.
         """
 
-    def _view_at(self, offset: int) -> View:  # noqa: ARG002 - a follower looks whether it has to reload for it
-        """Return a view that is good for reading `offset`."""
+    def _view_at(self, offset: int) -> View:  # noqa: ARG002 - a follower may have to reload for it
+        """Return a view that can be used to read `offset`."""
         return self.view()
 
     @property
     @abstractmethod
     def durable_offset(self) -> int:
-        """Every record before it survives power loss."""
+        """The first offset that may be lost at power loss: all records before it are durable."""
 
     @property
     @abstractmethod
@@ -70,9 +70,9 @@ class ReadableLog(ABC, Uncopied):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of all files; a writer syncs first. A second call does nothing."""
+        """Close all files; a writer syncs first. A second call does nothing."""
 
-    # --- facts ----------------------------------------------------------------------------------------------------
+    # --- figures --------------------------------------------------------------------------------------------------
 
     @property
     def path(self) -> str:
@@ -91,7 +91,7 @@ class ReadableLog(ABC, Uncopied):
 
     @property
     def next_offset(self) -> int:
-        """The offset that the next append gets: one behind the last record."""
+        """The offset of the next append: one after the last record."""
         return self.view().next_offset
 
     @property
@@ -101,22 +101,24 @@ class ReadableLog(ABC, Uncopied):
         return view.active.size + sum(entry.bytes or 0 for entry in view.manifest.segments[:-1])
 
     def __len__(self) -> int:
-        """Return next_offset - lowest_offset: an upper bound of the records where compaction left gaps."""
+        """Return next_offset - lowest_offset: an upper bound of the number of records if compaction left gaps."""
         view = self.view()
         return view.next_offset - view.lowest_offset
 
     def records_from(self, offset: int) -> int:
-        """Return how many records there are to read from `offset` on, as the log stands now; reads none of them.
+        """Return the number of records from `offset` to the present end, without reading any.
 
-        Exact where offsets have no gaps. Compaction leaves gaps: then all segments behind the one in which the offset
-        stands count exactly, and of that one a share as large as its share of offsets, rounded up; so it is off by the
-        records of that segment at most. 0 at the end and behind it, or where no segment from there on holds a record;
-        before the lowest offset, all there are. A damaged record counts.
+        Exact if offsets have no gaps. With gaps from compaction, later segments count exactly, and the segment that
+        holds the offset counts in proportion to its offsets, rounded up: the error is less than the records of that
+        segment. Before the lowest offset: all records. At or after the end: 0. A damaged record counts.
+
+        Args:
+            offset: The first offset to count.
         """
         return self.view().records_from(checked_offset(offset))
 
     def __bool__(self) -> bool:
-        """Return True: a log without records is a log all the same."""
+        """Return True, also for a log without records."""
         return True
 
     def __repr__(self) -> str:
@@ -142,13 +144,18 @@ class ReadableLog(ABC, Uncopied):
     def read(self, offset: int) -> Record:
         """Return the record at `offset`.
 
-        OffsetOutOfRange outside the log; OffsetCompacted where no record stands there any more; CorruptRecord where
-        its bytes no longer verify.
+        Raises:
+            OffsetOutOfRange: If offset < lowest_offset or >= next_offset.
+            OffsetCompacted: If compaction removed the record; the error names the next one.
+            CorruptRecord: If the record does not verify.
+            NotDurableYet: If the log was opened with expose="durable" and the record is not synced yet.
         """
         return self._read(offset, None)
 
     def read_cut(self, offset: int, keep: int) -> Record:
-        """Return the same, and of a value of MiB only the first `keep` bytes, as a `Cut`; all of it is verified."""
+        """Return the record at `offset` with only the first `keep` bytes of a large value (`Cut`); all of it is
+        verified.
+        """
         return self._read(offset, keep)
 
     def _read(self, offset: int, keep: int | None) -> Record:
@@ -165,20 +172,26 @@ class ReadableLog(ABC, Uncopied):
         except OffsetCompacted as error:
             if error.next_offset < reader.next_offset:
                 raise
-            raise OffsetCompacted(offset, view.next_record(offset)) from None  # it stands in a later segment
+            raise OffsetCompacted(offset, view.next_record(offset)) from None  # the next one is in a later segment
 
     def _refuse_to_read(self, view: View, offset: int) -> NoReturn:
-        """Raise why an offset outside a view cannot be read."""
+        """Raise the error of an offset outside of a view."""
         raise OffsetOutOfRange(offset, view.lowest_offset, view.next_offset)
 
     def scan(
         self, start: int | None = None, stop: int | None = None, *, on_corrupt: OnCorrupt | None = None
     ) -> Iterator[Record]:
-        """Iterate over the records start <= offset < stop, as the log stands now.
+        """Iterate over the records start <= offset < stop up to the present end.
 
-        start: default, and where it lies before, the lowest offset; stop: default the end. OffsetOutOfRange for a start
-        behind the end. A damaged record ends it with CorruptRecord, unless `on_corrupt` takes that error; then
-        reading goes on at the next readable record.
+        Args:
+            start: First offset. Default, and minimum: the lowest offset.
+            stop: First offset not to return. Default: the end.
+            on_corrupt: Called with the CorruptRecord error of each damaged record; reading then continues at the next
+                readable record. Without it the error is raised.
+
+        Raises:
+            OffsetOutOfRange: If start is after the end.
+            CorruptRecord: At a damaged record, without `on_corrupt`.
         """
         view, start, stop = self._range(start, stop)
         return view.scan(start, stop, on_corrupt)
@@ -202,10 +215,21 @@ class ReadableLog(ABC, Uncopied):
         max_records: int = 65536,
         values: Literal["view", "binary"] = "view",
     ) -> Iterator[pa.RecordBatch]:
-        """Iterate over the same range as `scan` in Arrow record batches of up to `max_records`, every record verified.
+        """Iterate over the range of `scan` in Arrow record batches, every record verified.
 
-        Columns offset, timestamp (us, UTC), key, value, headers. values="view" gives keys and values as binary_view
-        into the store's memory map, without a copy; "binary" gives plain binary.
+        Columns: offset, timestamp (us, UTC), key, value, headers.
+
+        Args:
+            start: As in `scan`.
+            stop: As in `scan`.
+            max_records: Maximum records per batch.
+            values: "view" returns keys and values as binary_view into the store's memory map, without a copy; "binary"
+                as plain binary.
+
+        Raises:
+            OffsetOutOfRange: If start is after the end.
+            CorruptRecord: At a damaged record.
+            MissingExtra: If pyarrow or numba is not installed.
         """
         if isinstance(max_records, bool) or not isinstance(max_records, int) or max_records < 1:
             raise InvalidArgument(f"max_records is {max_records!r}; it must be an int of at least 1")
@@ -218,31 +242,39 @@ class ReadableLog(ABC, Uncopied):
     def to_arrow(
         self, start: int | None = None, stop: int | None = None, *, values: Literal["view", "binary"] = "binary"
     ) -> pa.Table:
-        """Return the same range as one Arrow table; columns as in `batches`.
+        """Return the range of `scan` as one Arrow table, with the columns of `batches`.
 
-        values="binary" copies keys and values, so that every library can filter, sort, join and write them;
-        values="view" copies nothing, but pyarrow cannot sort, join or write views, and they need the log's files.
+        Args:
+            start: As in `scan`.
+            stop: As in `scan`.
+            values: "binary" copies keys and values, so that every library can filter, sort, join and write them. "view"
+                copies nothing, but pyarrow cannot sort, join or write views, and the table needs the log's files.
+
+        Raises:
+            OffsetOutOfRange: If start is after the end.
+            CorruptRecord: At a damaged record.
         """
         batches = self.batches(start, stop, values=values)
-        import pyarrow as pa  # noqa: PLC0415 - loaded by `batches` already
+        import pyarrow as pa  # noqa: PLC0415 - `batches` has loaded it
 
         from seglog.log.arrow import record_schema  # noqa: PLC0415 - as above
 
         return pa.Table.from_batches(list(batches), schema=record_schema(values))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
-        """Export all records as an Arrow stream, batch by batch, keys and values as plain binary.
+        """Export all records as an Arrow stream of batches, with keys and values as plain binary.
 
-        So that `polars.from_arrow(log)`, `pyarrow.RecordBatchReader.from_stream(log)` and DuckDB read a log directly.
+        `polars.from_arrow(log)`, `pyarrow.RecordBatchReader.from_stream(log)` and DuckDB use this to read a log
+        directly.
         """
         batches = self.batches(values="binary")
-        from seglog.log.arrow import record_schema  # noqa: PLC0415 - loaded by `batches` already
+        from seglog.log.arrow import record_schema  # noqa: PLC0415 - `batches` has loaded it
         from seglog.log.arrow_stream import stream_of  # noqa: PLC0415 - as above
 
         return stream_of(record_schema("binary"), batches, requested_schema)
 
     def offset_at(self, timestamp: int) -> int | None:
-        """Return the first offset whose timestamp (us) is `timestamp` or later, None where every record is older."""
+        """Return the first offset with a timestamp (us) of `timestamp` or later; None if every record is older."""
         timestamp = checked_timestamp(timestamp)
         for reader in self._newer(self.view(), timestamp):
             found = reader.offset_at(timestamp)
@@ -252,14 +284,21 @@ class ReadableLog(ABC, Uncopied):
 
     @staticmethod
     def _newer(view: View, timestamp: int) -> Iterator[SegmentReader]:
-        """Yield the segments that can hold a record of this time or later."""
+        """Yield the segments that may hold a record with this timestamp or a later one."""
         for entry in view.manifest.segments[:-1]:
             if entry.max_timestamp is not None and entry.max_timestamp >= timestamp:
                 yield view.cache.get(entry)
         yield view.active
 
     def tail(self, start: int | None = None) -> Tail:
-        """Return a place in the log, at `start` (default: the present end), whose `poll` gives what comes behind it."""
+        """Return a position in the log whose `poll` returns the records that follow.
+
+        Args:
+            start: Offset of the position. Default: the present end.
+
+        Raises:
+            OffsetOutOfRange: If start < lowest_offset or > next_offset.
+        """
         view = self.view()
         position = view.next_offset if start is None else checked_offset(start, "start")
         if not view.lowest_offset <= position <= view.next_offset:
@@ -267,19 +306,28 @@ class ReadableLog(ABC, Uncopied):
         return Tail(self.path, self.view, view, position)
 
     def follow(self, start: int | None = None, *, timeout: float | None = None) -> Iterator[Record]:
-        """Iterate over the records from `start` (default: the present end) on, and wait for more, for ever.
+        """Iterate over the records from `start` on, and wait for more.
 
-        timeout: seconds to wait for the next record before the iteration ends. LogTruncated where the records read last
-        were cut off; OffsetOutOfRange where retention overtook the reader.
+        Args:
+            start: First offset. Default: the present end.
+            timeout: Seconds without a new record after which the iteration ends. None: never.
+
+        Raises:
+            LogTruncated: If the records read last were cut off.
+            OffsetOutOfRange: If retention deleted records before they were read.
         """
         if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float))):
             raise InvalidType(f"timeout must be seconds or None, not {type(timeout).__name__}")
-        if timeout is not None and not timeout >= 0:  # so that NaN is refused as well
+        if timeout is not None and not timeout >= 0:  # also rejects NaN
             raise InvalidArgument(f"timeout is {timeout}; it must be a number of seconds, 0 or more, or None")
         return self.tail(start).follow(timeout)
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
-        """Check every byte of every segment; changes nothing. progress(bytes done, bytes in all)."""
+        """Check every byte of every segment. Changes nothing.
+
+        Args:
+            progress: Called with (bytes done, bytes in total).
+        """
         from seglog.log.check import verify_storage  # noqa: PLC0415 - an operator's call
 
         self.view()

@@ -1,8 +1,8 @@
-"""Making a manifest anew from the stores, where MANIFEST is damaged or gone. Reads only; the opener installs it.
+"""Rebuild a manifest from the stores if MANIFEST is damaged or missing. Reads only; the opener installs the result.
 
-Every store says which file it is (salt), where it begins (its name) and what it covers (span). A file with a higher
-number was written later and wins where two overlap. What the stores do not know (config, epoch, log start, published
-batches) comes from MANIFEST.prev.
+Every store identifies itself: its header has the salt and the range of offsets (span), its name the base offset. If two
+stores overlap, the one with the higher file number is newer and wins. What the stores do not contain (config, epoch,
+log start, published batches) is taken from MANIFEST.prev.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def read_or_rebuild(
     like: Manifest | None = None,
     names: Sequence[str] | None = None,
 ) -> tuple[Manifest, RecoveryEvent | None]:
-    """Return the manifest as it stands; where it is damaged, gone or outdated a rebuilt one and the report of that.
+    """Return the manifest; if it is damaged, missing or outdated, a rebuilt one and the event that reports it.
 
-    like: what it was when somebody looked before, which makes it quick to decode; see `decode`. names: of the log's
-    directory, where the caller, who holds the lock, has listed them already.
+    like: an earlier version of the manifest, which speeds up decoding; see `decode`. names: those in the log's
+    directory, if a caller that holds the lock has already listed them.
     """
     identity = storage.identity(filename.MANIFEST)
     try:
@@ -64,24 +64,25 @@ def read_or_rebuild(
     objection = _objection(storage, manifest, storage.names() if names is None else names)
     if objection is None:
         return manifest, None
-    if storage.identity(filename.MANIFEST) != identity:  # a writer is at work: look at what it has made
+    if storage.identity(filename.MANIFEST) != identity:  # a writer has changed it meanwhile: read it again
         return read_or_rebuild(storage, clock, config, like=manifest)
     return rebuild_manifest(storage, config, clock, objection)
 
 
 def _objection(storage: Storage, manifest: Manifest, names: Iterable[str]) -> str | None:
-    """Return why a manifest that can be read is not this log's own of today, None where it is."""
+    """Return why a readable manifest is not the present one of this log; None if it is."""
     if is_foreign(storage, manifest):
-        return "MANIFEST is that of another log"
+        return "MANIFEST belongs to another log"
     newer = _newer_store(storage, manifest, names)
-    return None if newer is None else f"MANIFEST is older than the log: it does not know of {newer}"
+    return None if newer is None else f"MANIFEST is older than the log: it does not name {newer}"
 
 
 def _newer_store(storage: Storage, manifest: Manifest, names: Iterable[str]) -> str | None:
-    """Return a store that an outdated manifest, one that was copied back, does not know; None where there is none.
+    """Return a store that an outdated manifest (one that was copied back) does not name; None if there is none.
 
-    MANIFEST.prev has to say so, too: a repair, a compaction or a publish that was cut short leaves stores as well. It
-    is never newer than MANIFEST, and of the same version only as the same file, just before that is replaced.
+    MANIFEST.prev must confirm it, because an interrupted repair, compaction or publish leaves unnamed stores as well.
+    MANIFEST.prev is never newer than MANIFEST, and has the same version only as the same file, just before a
+    replacement.
     """
     known = {str(entry.file) for entry in manifest.segments}
     stores = [name for name in names if name.endswith(filename.STORE)]
@@ -99,11 +100,11 @@ def _newer_store(storage: Storage, manifest: Manifest, names: Iterable[str]) -> 
 
 
 def _is_unknown(storage: Storage, name: str, manifest: Manifest) -> bool:
-    """Whether a store of this log has records, was active once, and is no copy of one that the manifest knows."""
+    """Whether a store belongs to this log, has records, was active once, and is no copy of one in the manifest."""
     try:
         store = storage.open(name)
     except StorageError as error:
-        if error.errno == errno.ENOENT:  # a writer is at work, and its manifest has changed
+        if error.errno == errno.ENOENT:  # removed by a writer, whose manifest has changed
             return False
         raise
     header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
@@ -115,13 +116,15 @@ def _is_unknown(storage: Storage, name: str, manifest: Manifest) -> bool:
 def rebuild_manifest(
     storage: Storage, config: LogConfig | None, clock: Clock, why: str
 ) -> tuple[Manifest, RecoveryEvent]:
-    """Return the manifest that the stores add up to, and the report of it; CorruptLog where they are no log."""
+    """Return the manifest that follows from the stores, and its report. Raises CorruptLog if they are no log."""
     previous = previous_manifest(storage)
     known = {entry.file: entry for entry in previous.segments} if previous else {}
     check_places(storage, known)
     found = list(_candidates(storage, known, clock()))
     if not found:
-        raise CorruptLog(f"{storage.path}: {why}, and no store is left to rebuild it from")
+        raise CorruptLog(
+            f"{storage.path}: {why}, and there is no store to rebuild it from; restore the log from a backup"
+        )
     start = previous.start if previous else 0
     lost = _lost_active(storage, found, clock())
     arranged = _arrange(found, lost)
@@ -141,13 +144,13 @@ def rebuild_manifest(
         **changes,
     )
     detail = f"{why}; rebuilt from {len(segments) - (lost is not None)} stores"
-    detail += " and MANIFEST.prev" if previous or config else "; its config is lost, defaults stand in for it"
+    detail += " and MANIFEST.prev" if previous or config else "; its config is lost and was replaced by defaults"
     detail += "".join(f"; no store holds offsets {start} up to {stop}" for start, stop in _gaps(segments))
     return manifest, RecoveryEvent(kind="manifest", path=f"{storage.path}/{filename.MANIFEST}", detail=detail)
 
 
 def _candidates(storage: Storage, known: dict[int, SegmentEntry], now: int) -> Iterator[_Candidate]:
-    """Yield every store whose identity is known, with the figures its records give."""
+    """Yield every store whose identity is known, with the figures of its records."""
     for name, parsed in stores_of(storage.names()):
         store = storage.open(name)
         header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
@@ -168,7 +171,7 @@ def _candidates(storage: Storage, known: dict[int, SegmentEntry], now: int) -> I
 
 
 def _counted(entry: SegmentEntry, store: File, now: int, span: int = 0) -> SegmentEntry:
-    """Return the entry with the figures of the records that can be read, sealed behind the last of them or its span."""
+    """Return the entry with the figures of the readable records, sealed after the last of them or its span."""
     rules = rules_of(replace(entry, dense=False))
     size, tally = store.size(), Tally(4096)
     position, expected, end = HEADER_BYTES, entry.base_offset, HEADER_BYTES
@@ -198,9 +201,9 @@ def _counted(entry: SegmentEntry, store: File, now: int, span: int = 0) -> Segme
 
 
 def _lost_active(storage: Storage, found: list[_Candidate], now: int) -> SegmentEntry | None:
-    """Return an entry of a store behind all others of which only the index is left, None where there is none.
+    """Return an entry for a store after all others of which only the index is left; None if there is none.
 
-    Its offsets were given out: the log must not go on before them. Nobody knows its salt, nor needs it.
+    Its offsets were assigned, so the log must not continue before them. Its salt is unknown, but not needed.
     """
     end = max(candidate.entry.next_offset or 0 for candidate in found)
     there = {candidate.entry.file for candidate in found}
@@ -217,9 +220,9 @@ def _lost_active(storage: Storage, found: list[_Candidate], now: int) -> Segment
 
 
 def _arrange(found: list[_Candidate], lost: SegmentEntry | None) -> list[SegmentEntry]:
-    """Return the live entries in order of offset, the last one active: later files win where two overlap.
+    """Return the live entries in order of offset, the last one active; newer files win where two overlap.
 
-    lost: an active one that is known to have stood behind them.
+    lost: an active segment after them, if one is known to be lost.
     """
     claims: list[tuple[int, float]] = []
     live: list[SegmentEntry] = []
@@ -243,10 +246,10 @@ def _arrange(found: list[_Candidate], lost: SegmentEntry | None) -> list[Segment
 
 
 def _same_up_to(previous: Manifest, found: Iterable[_Candidate], arranged: Sequence[SegmentEntry]) -> int:
-    """Return up to which offset the records are surely those that readers of earlier manifests saw.
+    """Return the offset up to which the records are certainly those that readers of earlier manifests saw.
 
-    A manifest that was lost may have been that of a truncate: it ends a store before its last record, or leaves one
-    out. A compaction does that as well, but what it wrote covers the same offsets (its span).
+    The lost manifest may have been that of a truncate, which ends a store before its last record, or omits one. A
+    compaction does the same, but what it wrote covers the same offsets (its span).
     """
     stores = {candidate.entry.file: candidate for candidate in found}
     ends = {number: candidate.entry.next_offset or 0 for number, candidate in stores.items()}
@@ -256,7 +259,7 @@ def _same_up_to(previous: Manifest, found: Iterable[_Candidate], arranged: Seque
             same = min(same, entry.next_offset)
     spans = [(one.entry.base_offset, one.entry.base_offset + one.span) for one in stores.values() if one.span]
     there = {entry.file for entry in arranged}
-    for entry in reversed(previous.segments):  # what is missing at the start has expired
+    for entry in reversed(previous.segments):  # segments missing at the start have expired
         if entry.file in there or any(first <= entry.base_offset < end for first, end in spans):
             break
         same = min(same, entry.base_offset)
@@ -264,7 +267,7 @@ def _same_up_to(previous: Manifest, found: Iterable[_Candidate], arranged: Seque
 
 
 def _gaps(segments: list[SegmentEntry]) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of offsets between stores; a follower of a compacted log may have left such gaps itself."""
+    """Yield the ranges of offsets between stores; the follower of a compacted log may have left such gaps itself."""
     for entry, following in pairwise(segments):
         if entry.next_offset is not None and entry.next_offset < following.base_offset:
             yield entry.next_offset, following.base_offset

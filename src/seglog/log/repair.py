@@ -1,7 +1,6 @@
-"""Repairing a log: damage is set aside, all that is readable goes on. Nothing is destroyed: what a repair replaces is
-kept in quarantine/.
+"""Repair a log: set damage aside and keep everything readable. Deletes nothing; replaced files go to quarantine/.
 
-A damaged store is copied, record by readable record, into a new one; offsets stay, so the damaged ones become gaps.
+The readable records of a damaged store are copied to a new one. Offsets do not change; damaged ones become gaps.
 """
 
 from __future__ import annotations
@@ -34,9 +33,15 @@ from seglog.storage import File, Lock, Storage, must_sync
 
 @dataclass(frozen=True, kw_only=True)
 class RepairAction:
-    """One thing a repair does. kind: drop (a store that is missing, or another file, leaves the log), salvage (readable
-    records are copied), reindex (a lookup is made anew), accept (a rebuilt manifest) or leave (nothing is done: what
-    the system does not let be read may be sound). detail: what is the matter; outcome: what is done about it.
+    """One action of a repair.
+
+    Attributes:
+        kind: "drop" (a store that is missing, or another file, leaves the log), "salvage" (readable records are
+            copied), "reindex" (a lookup is rebuilt), "accept" (a rebuilt manifest), or "leave" (nothing is done: a file
+            that the system cannot read may be intact).
+        path: The file.
+        detail: What is wrong.
+        outcome: What is done about it.
     """
 
     kind: str
@@ -47,8 +52,12 @@ class RepairAction:
 
 @dataclass(frozen=True, kw_only=True)
 class RepairReport:
-    """What a repair did, or would do. records_lost: of known number; quarantined: names of the files that keep what was
-    replaced, most of them below quarantine/.
+    """The result of a repair, done or planned.
+
+    Attributes:
+        actions: The actions.
+        records_lost: Number of records known to be lost.
+        quarantined: Names of the files that keep what was replaced, most of them in quarantine/.
     """
 
     actions: tuple[RepairAction, ...]
@@ -57,16 +66,16 @@ class RepairReport:
 
     @property
     def left(self) -> bool:
-        """Whether something stays as it is, for somebody to see to by hand."""
+        """Whether a problem remains that an operator has to solve."""
         return any(action.kind == "leave" for action in self.actions)
 
 
 def repair_storage(
     storage: Storage, *, dry_run: bool = False, progress: Progress | None = None, clock: Clock = system_clock
 ) -> RepairReport:
-    """Repair a log that no writer has open (LogLocked), even one that cannot be opened. dry_run changes nothing."""
+    """Repair a log, even if it cannot be opened. Raises LogLocked if a writer has it open. dry_run changes nothing."""
     if dry_run:
-        read_or_rebuild(storage, clock)  # refused here, too, where the newest store cannot be read
+        read_or_rebuild(storage, clock)  # a dry run also fails if the newest store cannot be read
         report = verify_storage(storage, progress, go_on=True)
         actions, lost = plan(report)
         return RepairReport(actions=actions, records_lost=lost, quarantined=())
@@ -75,7 +84,7 @@ def repair_storage(
     if lock is None:
         raise LogLocked(errno.EWOULDBLOCK, "the log is open for writing; close it, or call its repair()", storage.path)
     try:
-        for name in storage.names(filename.TMP):  # of a repair that was cut short: it may be a live file's second name
+        for name in storage.names(filename.TMP):  # from an interrupted repair: may be a second name of a live file
             storage.unlink(f"{filename.TMP}/{name}")
         report, kept = verify_storage(storage, progress, go_on=True), list[str]()
         repair = Repair(storage, _catalog(storage, lock, clock, kept), clock, report)
@@ -86,9 +95,9 @@ def repair_storage(
 
 
 def accept_home(storage: Storage, home: tuple[str, int], *, is_held: bool) -> None:
-    """Make a log the partition `home` (topic id and number), whatever it was created as; LogLocked while it is open.
+    """Make a log the partition `home` (topic id and number), whatever it was created as.
 
-    is_held: whether the caller holds its lock.
+    Raises LogLocked while it is open for writing. is_held: whether the caller holds its lock.
     """
     lock = None if is_held else try_lock_log(storage)
     if lock is None and not is_held:
@@ -103,7 +112,7 @@ def accept_home(storage: Storage, home: tuple[str, int], *, is_held: bool) -> No
 
 
 def plan(report: VerifyReport) -> tuple[tuple[RepairAction, ...], int]:
-    """Return what a repair would do about the problems found, and how many records are known to be lost."""
+    """Return what a repair would do about the problems, and the number of records known to be lost."""
     actions, lost = [], 0
     shared = any(problem.kind == "other log" for problem in report.problems)
     for path, problems in _by_path(report.problems).items():
@@ -111,7 +120,7 @@ def plan(report: VerifyReport) -> tuple[tuple[RepairAction, ...], int]:
         shown = "leave" if kind == "other log" else kind
         details = "; ".join(problem.detail for problem in problems)
         gaps = ", ".join(str(gap) for gap in report.unreadable if gap.path == path)
-        outcome = _OUTCOMES[kind].format(gaps=f"; {gaps} cannot be read any more" if gaps else "")
+        outcome = _OUTCOMES[kind].format(gaps=f"; {gaps} can no longer be read" if gaps else "")
         count = "" if len(problems) == 1 else f"{len(problems)} problems: "
         actions.append(RepairAction(kind=shown, path=path, detail=f"{count}{details}", outcome=outcome))
         lost += sum(problem.records for problem in problems) if kind in ("drop", "salvage") else 0
@@ -119,21 +128,21 @@ def plan(report: VerifyReport) -> tuple[tuple[RepairAction, ...], int]:
 
 
 _OUTCOMES = {
-    "leave": "it is left as it is; see to the permissions or the device, or restore the file, then repair again",
+    "leave": "it is not changed; fix the permissions or the device, or restore the file, then repair again",
     "other log": (
-        "nothing is done while stores of two logs are in the directory. Decide whose it is before it is opened for "
-        "writing, which moves the others to quarantine/. If it is not that of MANIFEST, move MANIFEST, MANIFEST.prev "
-        "and the stores of its log away and repair again, which rebuilds the other manifest"
+        "nothing is done while the directory holds stores of two logs. Decide which one it is before you open it for "
+        "writing, which moves the stores of the other to quarantine/. If it is not that of MANIFEST, move MANIFEST, "
+        "MANIFEST.prev and the stores of their log away and repair again, which rebuilds the other manifest"
     ),
-    "drop": "the log goes on without it; what there is of it goes to quarantine/{gaps}",
+    "drop": "the log continues without it; what exists of it goes to quarantine/{gaps}",
     "salvage": "readable records are copied to a new store, the old one goes to quarantine/{gaps}",
-    "accept": "the manifest is accepted as it was rebuilt",
-    "reindex": "it is made anew from the store, the old one goes to quarantine/",
+    "accept": "the rebuilt manifest is accepted",
+    "reindex": "it is rebuilt from the store, the old one goes to quarantine/",
 }
 
 
 def _kind_of(kinds: set[str]) -> str:
-    """Return what is done about a file with such problems."""
+    """Return the kind of action for a file with these kinds of problems."""
     if "refused" in kinds:
         return "leave"
     if kinds & {"foreign", "missing"}:
@@ -151,7 +160,7 @@ def _by_path(problems: tuple[Problem, ...]) -> dict[str, list[Problem]]:
 
 
 def _catalog(storage: Storage, lock: Lock, clock: Clock, kept: list[str]) -> Catalog:
-    """Return the catalog of a log; where its manifest had to be rebuilt, `kept` gets the names of what it replaced."""
+    """Return the catalog of a log; if its manifest has to be rebuilt, add the names of replaced files to `kept`."""
     manifest, event = read_or_rebuild(storage, clock)
     if event is not None:
         before = set(storage.names(filename.QUARANTINE))
@@ -175,7 +184,7 @@ class Repair:
         self.quarantined: list[str] = []
 
     def run(self) -> RepairReport:
-        """Carry it out: new stores first, then one manifest."""
+        """Repair: first the new stores, then one manifest."""
         if any(action.kind != "leave" for action in self.actions):
             manifest, torn = self.catalog.current, self._torn()
             self._keep_lookups(manifest)
@@ -207,9 +216,9 @@ class Repair:
             yield from self._salvage(self._as_sealed(manifest.active))
 
     def _active(self, entry: SegmentEntry) -> SegmentEntry:
-        """Return the active entry, or that of a new one where the old store is gone or was salvaged."""
+        """Return the active entry, or that of a new one if the old store is missing or was salvaged."""
         kind = self._kind(entry)
-        if kind == "reindex":  # recovery writes the index of an active segment anew
+        if kind == "reindex":  # recovery rewrites the index of an active segment
             TailRecovery(self.storage, entry, self.catalog.current.config.index_interval_bytes).run()
         if kind not in ("drop", "salvage"):
             return entry
@@ -222,7 +231,7 @@ class Repair:
         return fresh
 
     def _as_sealed(self, entry: SegmentEntry) -> SegmentEntry:
-        """Return the active entry as if it were sealed with all that can be read: recovery would cut it at damage."""
+        """Return the active entry as if sealed with everything readable; recovery would cut it at damage."""
         store, rules = self.storage.open(entry.name()), rules_of(entry)._replace(dense=False)
         known = self._end_of_active(entry)
         end = _end_of_written(store, rules, known)
@@ -231,7 +240,7 @@ class Repair:
         return replace(entry, next_offset=known, bytes=end, records=len(places), sealed_at=self.clock())
 
     def _end_of_active(self, entry: SegmentEntry) -> int:
-        """Return the first offset that was surely never given out, as far as store and index can tell."""
+        """Return the first offset that was certainly never assigned, according to store and index."""
         try:
             indexed = max(self.storage.open(entry.name(filename.INDEX)).size() - 16, 0) // 16
         except StorageError:
@@ -248,9 +257,9 @@ class Repair:
         )
 
     def _keep_lookups(self, manifest: Manifest) -> None:
-        """Copy the lookups of whatever is changed to quarantine/: of a lost store they are all that is left.
+        """Copy the lookups of every segment that changes to quarantine/; of a lost store nothing else is left.
 
-        A copy, since recovery may write to the index of an active store in its place.
+        Copies rather than links, because recovery may write to the index of an active store in place.
         """
         for entry in manifest.segments:
             if self._kind(entry) in ("drop", "salvage", "reindex"):
@@ -261,9 +270,9 @@ class Repair:
         must_sync(lambda: self.storage.sync_directory(filename.QUARANTINE))
 
     def _quarantine(self, retired: list[SegmentEntry]) -> None:
-        """Give every replaced store a second name below quarantine/, so that retiring it destroys nothing.
+        """Give every replaced store a second name in quarantine/, so that retiring it deletes nothing.
 
-        The manifests go there, too, where more changes than a lookup: they tell what the stores were.
+        The manifests are kept there, too, unless only lookups change: they describe the stores.
         """
         names = [entry.name() for entry in retired]
         if any(action.kind not in ("leave", "reindex") for action in self.actions):
@@ -278,7 +287,7 @@ class Repair:
     # --- salvage ------------------------------------------------------------------------------------------------
 
     def _salvage(self, entry: SegmentEntry) -> Iterator[SegmentEntry]:
-        """Copy the readable records of a sealed segment to a new store; yield its entry, or none where none is left."""
+        """Copy the readable records of a sealed segment to a new store; yield its entry unless no record is left."""
         old = self.storage.open(entry.name())
         fresh = self._new_entry(entry.base_offset, dense=False)
         end_offset = entry.next_offset or entry.base_offset
@@ -295,7 +304,7 @@ class Repair:
 
     @staticmethod
     def _copy(old: File, rules: Rules, end: int, stop: int, target: ActiveSegment) -> int:
-        """Copy the valid records below offset `stop` and position `end` in their order; return how many."""
+        """Copy the valid records below offset `stop` and position `end` in order of offset; return how many."""
         loose = rules._replace(dense=False)
         places = {at: where for at, where in _readable(old, loose, end).items() if at < stop}
         for offset, position in sorted(places.items()):
@@ -305,7 +314,7 @@ class Repair:
 
 
 def _walks(store: File, loose: Rules, end: int) -> Iterator[StoreWalk]:
-    """Give a walk over every stretch of valid records; each is to be walked before the next one is asked for."""
+    """Yield a walk over every run of valid records; each must be walked before the next one is requested."""
     position = HEADER_BYTES
     while position + HEAD_BYTES <= end:
         walk = StoreWalk(store, loose, position=position, end=end, expected=loose.base_offset, keep=0)
@@ -319,9 +328,9 @@ def _walks(store: File, loose: Rules, end: int) -> Iterator[StoreWalk]:
 
 
 def _end_of_written(store: File, loose: Rules, known: int) -> int:
-    """Return where a store ends, or the first write in it that was not finished: its head is zero, so nobody saw it.
+    """Return the end of a store, or the position of its first unfinished write: its head is zero, so no reader saw it.
 
-    known: the offset before which the index tells of records; a head that is zero there is damaged.
+    known: the offset up to which the index has records; a zero head before that is damage.
     """
     end = store.size()
     for walk in _walks(store, loose, end):
@@ -333,7 +342,7 @@ def _end_of_written(store: File, loose: Rules, known: int) -> int:
 
 
 def _readable(store: File, loose: Rules, end: int) -> dict[int, int]:
-    """Return offset -> position of every valid record, wherever it stands: one may have come to another one's place."""
+    """Return offset -> position of every valid record, in any order of position: a record may have been moved."""
     places: dict[int, int] = {}
     for walk in _walks(store, loose, end):
         for record, _, length in walk:

@@ -1,4 +1,4 @@
-"""Which segments a retention policy lets go: a pure decision over the manifest's figures."""
+"""Select the segments that a retention policy deletes: a pure decision over the manifest's figures."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from seglog.record import MIN_TIMESTAMP
 
 
 def select_expired(sealed: Sequence[SegmentEntry], active_bytes: int, retention: Retention, now: int) -> int:
-    """Return how many of the oldest sealed segments may go.
+    """Return how many of the oldest sealed segments may be deleted.
 
-    sealed: ordered, the oldest first; active_bytes: size of the active store, which always stays; now: us.
-    By age a segment goes when it was sealed `retention.age` ago, by the log's own clock; by size while what remains is
-    still `retention.bytes` or more. Policies combine: whichever lets go of more decides.
+    sealed: in order, the oldest first; active_bytes: size of the active store, which is never deleted; now: us.
+    By age, a segment is deleted once it was sealed `retention.age` ago by the log's clock; by size, as long as the rest
+    is still `retention.bytes` or more. The policy that deletes more decides.
     """
     return max(_too_old(sealed, retention, now), _too_many(sealed, active_bytes, retention))
 
@@ -26,8 +26,8 @@ def _too_old(sealed: Sequence[SegmentEntry], retention: Retention, now: int) -> 
     count, latest = 0, MIN_TIMESTAMP
     for number, segment in enumerate(sealed, 1):
         if segment.sealed_at is None or segment.sealed_at > now:
-            continue  # sealed while the clock was ahead: it goes with the next one, which was sealed later
-        latest = max(latest, segment.sealed_at)  # and one that was behind hastens nothing
+            continue  # sealed while the clock was ahead: it is deleted with the next one, which was sealed later
+        latest = max(latest, segment.sealed_at)  # a clock that was behind must not delete a segment early
         if now - latest < age:
             break
         count = number

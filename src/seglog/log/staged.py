@@ -1,4 +1,4 @@
-"""Which files stand in stages: for whoever meets one under another name. What a stage is, is told in `staging`."""
+"""Find staged files under other names. `staging` describes stages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seglog.storage import Storage
 
 
 def names_below(storage: Storage, directory: str) -> list[str]:
-    """Return the names in a directory; none where it is a file, which only a stranger can have put there."""
+    """Return the names in a directory; none if it is a file, which no version of seglog creates there."""
     try:
         return storage.names(directory)
     except StorageError as error:
@@ -20,7 +20,7 @@ def names_below(storage: Storage, directory: str) -> list[str]:
 
 
 def staged_identities(storage: Storage) -> set[object]:
-    """Return the identities of all staged stores: what an interrupted join linked is no orphan to keep."""
+    """Return the identities of all staged stores: a file that an interrupted join linked is no orphan to keep."""
     return {
         storage.identity(f"{filename.STAGING}/{batch}/{stage}/{name}")
         for batch in storage.names(filename.STAGING)

@@ -1,8 +1,17 @@
-"""Whole segments on their way into a log: any process writes them beside it, a link and a manifest let them join.
+"""Stage whole segments for a log: any process writes them beside the log; links and one manifest add them.
 
-A stage is a directory `staging/<batch>/<us since the epoch>-<random>/` of the log. It needs no lock: whoever writes one
-(a Spark task, a compaction) shares nothing with others. Offsets in a store are relative, so that its place in the log
-is chosen when it joins. What nobody asked for ages out. Nothing here changes a log's structure: that is `LiveSegments`.
+A stage is a directory `staging/<batch>/<us since the epoch>-<random>/` of the log, written by one process (a Spark
+task, a compaction) without a lock. Offsets in a store are relative, so a segment gets its place in the log only when
+it joins.
+
+Invariant: until the manifest that names them is installed, staged segments are no part of the log, and a join can be
+repeated after any failure.
+- `finish` returns only after stores, names and every parent directory are synced.
+- A join links the files to their final names, never over existing ones; the stage keeps its own names, so the join
+  can be done again. Then the directory is synced and one manifest installed, which also records the batch number.
+- An interrupted join leaves linked files that no manifest names; the next opening removes them, because they are
+  still in their stage. Hence a stage is removed only after its manifest, or once it has expired (KEPT_US).
+Nothing here changes a log's structure; `LiveSegments` does.
 """
 
 from __future__ import annotations
@@ -30,23 +39,23 @@ from seglog.segment.active import ActiveSegment, create_segment
 from seglog.segment.sealed import open_store
 from seglog.storage import Storage, Subdirectory, must_sync
 
-COMPACTION = "compact-"  # the stages of a pass; no transaction ever names them
-OWN = COMPACTION + "own-"  # of a pass by the log's own writer: who has the lock after it knows that it is over
-JOB = "job-"  # a query id that begins so is of a job that runs once
+COMPACTION = "compact-"  # stages of a compaction; no transaction names them
+OWN = COMPACTION + "own-"  # of a compaction by the log's own writer: it has ended once another process has the lock
+JOB = "job-"  # prefix of the query id of a job that runs once
 JOBS_KEPT = 16
-KEPT_US = 24 * 3600 * 1_000_000  # longer than any task writes at one stage
+KEPT_US = 24 * 3600 * 1_000_000  # longer than any task writes to one stage
 
 
 @dataclass(frozen=True, kw_only=True)
 class StagedSegment:
-    """A sealed segment in a stage. directory: of the stage, below the log's; entry: its figures and its name there."""
+    """A sealed segment in a stage. directory: that of the stage, below the log's; entry: its figures and name."""
 
     directory: str
     entry: SegmentEntry
 
     @property
     def records(self) -> int:
-        """How many records it holds."""
+        """Number of records."""
         return self.entry.records or 0
 
     def to_json(self) -> dict[str, Any]:
@@ -55,7 +64,7 @@ class StagedSegment:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> StagedSegment:
-        """Read what `to_json` gave."""
+        """Read what `to_json` returned."""
         directory = values["directory"]
         if not isinstance(directory, str):
             raise TypeError(f"a stage's directory is {directory!r}")
@@ -63,51 +72,51 @@ class StagedSegment:
 
 
 def checked_name(name: object, what: str) -> str:
-    """Return the name of a batch or a query (`what`), after which files are named; InvalidType, InvalidArgument."""
+    """Return the name of a batch or a query (`what`); files have this name. Raises InvalidType or InvalidArgument."""
     if not isinstance(name, str):
         raise InvalidType(f"the name of a {what} must be str, not {type(name).__name__}")
     if not name or name.startswith(".") or "/" in name or "\0" in name:
-        raise InvalidArgument(f"{name!r} cannot name a {what}: a file is named after it")
+        raise InvalidArgument(f"{name!r} cannot name a {what}: it is used as a file name")
     return name
 
 
 def checked_batch(batch: object) -> int:
-    """Return the number of a batch as a plain int, 0 or more; InvalidType, InvalidArgument."""
+    """Return the number of a batch as a plain int, 0 or more. Raises InvalidType or InvalidArgument."""
     number = checked_offset(batch, "batch")
     if number < 0:
-        raise InvalidArgument(f"batch is {number}; batches are numbered from 0 on")
+        raise InvalidArgument(f"batch is {number}; batch numbers start at 0")
     return number
 
 
 def compaction_batch(*, own: bool = False) -> str:
-    """Return the name of a new compaction's batch; by it an opening knows what was left of one. own: see OWN."""
+    """Return a new name for a compaction's batch; an opening recognizes leftovers by it. own: see OWN."""
     return (OWN if own else COMPACTION) + secrets.token_hex(8)
 
 
 def stage_directory(batch: str, now: int) -> str:
-    """Return the name of a new stage for a batch; no two are alike."""
+    """Return a unique name for a new stage of a batch."""
     return f"{filename.STAGING}/{checked_name(batch, 'batch')}/{now}-{secrets.token_hex(4)}"
 
 
 def ancestors(directory: str) -> list[str]:
-    """Return a directory of a log and those above it, the log's own, "", last."""
+    """Return a directory of a log and its parents up to the log's own, "", which is last."""
     parts = directory.split("/")
     return ["/".join(parts[:count]) for count in range(len(parts), -1, -1)]
 
 
 def refuse_rebuilt(manifest: Manifest, path: str) -> None:
-    """Raise CorruptLog while a rebuilt manifest awaits an operator: it may not know the last published batches."""
+    """Raise CorruptLog if an operator has not accepted a rebuilt manifest: it may lack the last published batches."""
     if manifest.rebuilt:
         raise CorruptLog(
-            f"{path}: the manifest was lost and rebuilt, so nobody knows which batches were published; "
-            "look at the log, then accept it with `seglog repair`"
+            f"{path}: the manifest was lost and rebuilt, so it is unknown which batches were published; "
+            "check the log, then accept it with `seglog repair`"
         )
 
 
 def after_batch(published: Mapping[str, int], query: str, batch: int) -> dict[str, int]:
-    """Return what is published after a batch: the last one of each query, the newest at the end.
+    """Return the last published batch of each query after a batch, the newest last.
 
-    Of one-off jobs only the last JOBS_KEPT are remembered: an id serves to finish the job's own transaction.
+    Only the last JOBS_KEPT jobs are remembered: a job's id is only needed to finish its own transaction.
     """
     known = {name: number for name, number in published.items() if name != query} | {query: batch}
     jobs = [name for name in known if name.startswith(JOB)]
@@ -115,9 +124,9 @@ def after_batch(published: Mapping[str, int], query: str, batch: int) -> dict[st
 
 
 class Stage:
-    """Writes dense segments of base offset 0, as large as the log's own. Not for two threads at a time.
+    """Writes dense segments with base offset 0 and the log's segment size. Not safe for threads.
 
-    A context manager: without `finish` nothing of it stays.
+    A context manager: without `finish` it removes everything.
     """
 
     def __init__(self, storage: Storage, batch: str, *, clock: Clock = system_clock) -> None:
@@ -142,9 +151,9 @@ class Stage:
         except StorageError as error:
             if error.errno != errno.ENOENT:
                 raise
-            self._files.make([filename.TMP])  # the batch's directory, empty so far, was taken for one nobody needs
+            self._files.make([filename.TMP])  # the batch's directory, empty until now, was removed as unused
 
-    # --- what `fill` asks for -----------------------------------------------------------------------------------
+    # --- used by `fill` -----------------------------------------------------------------------------------------
 
     @property
     def active(self) -> ActiveSegment:
@@ -154,21 +163,21 @@ class Stage:
         return self._active
 
     def age_is_due(self) -> bool:
-        """Never: a stage is finished before a segment's age matters."""
+        """Return False: a stage is finished before a segment's age matters."""
         return False
 
     def fits(self, length: int) -> bool:
-        """Whether the active segment takes `length` more bytes."""
+        """Whether the active segment has space for `length` more bytes."""
         return self.active.empty or self.active.size + length <= self.segment_bytes
 
     def check_size(self, length: int, *, row: int | None = None) -> None:
-        """Raise RecordTooLarge for a record that no segment can take."""
+        """Raise RecordTooLarge for a record that fits no segment."""
         limit = self._config.store_limit - HEADER_BYTES
         if length > limit:
             raise RecordTooLarge(length, limit, row=row)
 
     def roll(self) -> None:
-        """Seal the active segment: all of it is on the medium."""
+        """Seal the active segment; all of it is then on the disk."""
         if self._active is not None and not self._active.empty:
             entry = self._active.seal(self._clock())
             self._sealed.append(StagedSegment(directory=self.directory, entry=entry))
@@ -182,12 +191,12 @@ class Stage:
         interval = self._config.index_interval_bytes
         return ActiveSegment.start(self._files, entry, store, interval=interval)
 
-    # --- for its user -------------------------------------------------------------------------------------------
+    # --- for callers --------------------------------------------------------------------------------------------
 
     def append_batch(self, data: Any) -> int:
-        """Append an Arrow table or record batch, columns and errors as `Log.append_batch`; return its rows.
+        """Append an Arrow table or record batch, with columns and errors of `Log.append_batch`; return its rows.
 
-        After a StorageError or LogPoisoned the stage can only be discarded: it may hold part of the batch.
+        After StorageError or LogPoisoned the stage may hold a part of the batch and can only be discarded.
         """
         self._check_open()
         from seglog.log.arrow import ArrowBatch  # noqa: PLC0415 - pyarrow and numba load when first used
@@ -202,13 +211,14 @@ class Stage:
         return batch.rows
 
     def finish(self) -> list[StagedSegment]:
-        """Return the segments once all of them, and their names, survive power loss. The last call on a stage, also
-        where it fails: a sync that is tried again proves nothing.
+        """Return the segments once they and their names survive power loss.
+
+        The last call on a stage, also if it fails: repeating a failed sync proves nothing.
         """
         self._check_open()
         self._open = False
         self.roll()
-        for directory in ancestors(self.directory):  # whoever made one of them may have died before syncing its name
+        for directory in ancestors(self.directory):  # their creator may have died before it synced their names
             must_sync(partial(self._storage.sync_directory, directory))
         if not self._sealed:
             self.discard()
@@ -217,10 +227,10 @@ class Stage:
 
     def _check_open(self) -> None:
         if not self._open:
-            raise InvalidArgument(f"{self._files.path}: the stage is finished, or an error ended it; begin another")
+            raise InvalidArgument(f"{self._files.path}: the stage has ended (finish, or an error); begin another")
 
     def discard(self) -> None:
-        """Remove the stage and all that is in it."""
+        """Remove the stage and its content."""
         self._open = False
         self._sealed, self._active = [], None
         self._storage.remove_directory(self.directory)
@@ -237,7 +247,7 @@ class Stage:
 
 
 def check_staged(storage: Storage, staged: StagedSegment) -> None:
-    """Raise CorruptLog where a staged store is gone, too short, or another file: it could not join the log."""
+    """Raise CorruptLog if a staged store is missing, too short, or another file: it could not join the log."""
     entry, files = staged.entry, Subdirectory(storage, staged.directory)
     try:
         store = open_store(files, entry)
@@ -250,10 +260,10 @@ def check_staged(storage: Storage, staged: StagedSegment) -> None:
 
 
 def adopt(storage: Storage, staged: StagedSegment, entry: SegmentEntry) -> None:
-    """Give a staged segment's files their names in the log, never over existing ones; the directory is not synced.
+    """Link a staged segment's files to their names in the log, never over existing ones; does not sync the directory.
 
-    entry: the place in the log; its base offset may differ from the staged one's if offsets have no gaps. The stage
-    keeps its names, so that a join that was interrupted can be done again.
+    entry: the segment's place in the log; its base offset may differ from the staged one if offsets have no gaps. The
+    stage keeps its names, so that an interrupted join can be repeated.
     """
     check_staged(storage, staged)
     if entry.dense:
@@ -265,7 +275,7 @@ def adopt(storage: Storage, staged: StagedSegment, entry: SegmentEntry) -> None:
 
 
 def _rebase_index(storage: Storage, staged: StagedSegment, entry: SegmentEntry) -> None:
-    """Write the log's base offset into the dense index, which is derived: where it cannot be, it is made anew later."""
+    """Write the log's base offset into the dense index; if that fails, remove the index, which is rebuilt later."""
     name = f"{staged.directory}/{staged.entry.name(filename.INDEX)}"
     try:
         index = storage.open(name, writable=True)
@@ -275,7 +285,7 @@ def _rebase_index(storage: Storage, staged: StagedSegment, entry: SegmentEntry) 
 
 
 def placed(staged: StagedSegment, *, base_offset: int, file: int, sealed_at: int) -> SegmentEntry:
-    """Return the entry of a staged segment at its place in the log."""
+    """Return the entry of a staged segment for a place in the log."""
     length = (staged.entry.next_offset or 0) - staged.entry.base_offset
     return replace(
         staged.entry, base_offset=base_offset, next_offset=base_offset + length, file=file, sealed_at=sealed_at
@@ -286,26 +296,24 @@ def placed(staged: StagedSegment, *, base_offset: int, file: int, sealed_at: int
 
 
 def remove_stages(storage: Storage, batch: str) -> None:
-    """Remove every stage of a batch. What the medium refuses, or a task that nobody waits for is still writing, stays;
-    it ages out later.
-    """
+    """Remove every stage of a batch. What cannot be removed, or a task is still writing, expires later."""
     with suppress(StorageError):
         storage.remove_directory(f"{filename.STAGING}/{batch}")
 
 
 def remove_own(storage: Storage) -> None:
-    """Remove the stages of passes by earlier writers of this log; for whoever has just taken the lock."""
+    """Remove the stages of compactions by earlier writers of this log; for the process that has just taken the lock."""
     for batch in storage.names(filename.STAGING):
         if batch.startswith(OWN):
             remove_stages(storage, batch)
 
 
 def age_out(storage: Storage, now: int, *, batches: str = "") -> None:
-    """Remove stages older than KEPT_US, of batches whose name begins so: nobody will publish them any more.
+    """Remove stages older than KEPT_US, of batches with this prefix: no process will publish them.
 
-    Not for a partition of a topic with an unfinished transaction, however old, unless only those of compaction are
-    meant: that transaction still needs its stages. Others may be making new stages meanwhile, also in the directory of
-    a batch that looks empty.
+    Unless restricted to compaction, do not call this for a partition of a topic with an unfinished transaction, which
+    still needs its stages at any age. Other processes may create stages meanwhile, also in a batch's directory that is
+    empty.
     """
     for batch in [name for name in storage.names(filename.STAGING) if name.startswith(batches)]:
         directory = f"{filename.STAGING}/{batch}"

@@ -1,4 +1,4 @@
-"""Following a log: a place in it, and what has come behind it since. Sees to it that nothing is skipped silently."""
+"""Follow a log: a position in it and the records that follow. Ensures that no record is skipped silently."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ POLL_RECORDS = 1024
 
 
 class Tail:
-    """A place in a log that moves forward as records are taken.
+    """A position in a log that advances as records are read.
 
-    position: the next offset it will give. view: the one that the last records were taken by.
+    position: the next offset to return. view: the view from which the last records were read.
     """
 
     def __init__(self, path: str, present: Callable[[], View], view: View, position: int) -> None:
@@ -30,18 +30,25 @@ class Tail:
         self.position = position
 
     def poll(self, most: int = POLL_RECORDS, size: int | None = None, keep: int | None = None) -> list[Record]:
-        """Return up to `most` records that stand behind the position now, without waiting.
+        """Return up to `most` records from the position on, without waiting.
 
-        size: bound on the bytes, which the first record alone may pass. keep: as `ReadableLog.read`.
+        Args:
+            most: Maximum number of records.
+            size: Maximum size in bytes; the first record may exceed it.
+            keep: Maximum bytes to keep of a large value, as `ReadableLog.read_cut`.
 
-        CorruptRecord, CorruptLog or StorageError where one cannot be read; what stands before it is handed out first,
-        and the next call raises. LogTruncated where what was taken last is no longer part of the log; OffsetOutOfRange
-        where retention overtook.
+        Raises:
+            CorruptRecord: If a record does not verify. It, CorruptLog and StorageError are raised by the next call if
+                other records precede the problem.
+            CorruptLog: If a segment cannot be opened.
+            StorageError: If a read fails.
+            LogTruncated: If the records read last are no longer part of the log.
+            OffsetOutOfRange: If retention deleted records before they were read.
         """
         self.view = self._still_valid(self._present())
         failure, self._failure = self._failure, None
         if failure is not None:
-            raise failure  # kept, since from where the position is now nothing may be wrong
+            raise failure  # kept, because a read from the present position may not meet it
         found = islice(self.view.scan(self.position, self.view.next_offset, keep=keep), most)
         records: list[Record] = []
         try:
@@ -56,7 +63,7 @@ class Tail:
         return records
 
     def follow(self, timeout: float | None) -> Iterator[Record]:
-        """Iterate over what comes; end after `timeout` seconds without a record."""
+        """Iterate over new records; end after `timeout` seconds without one."""
         wait, since = FIRST_WAIT, time.monotonic()
         while True:
             records = self.poll()
@@ -70,15 +77,15 @@ class Tail:
             wait = min(wait * 2, LONGEST_WAIT)
 
     def _still_valid(self, now: View) -> View:
-        """Return the present view if what was taken by the last one is still part of it."""
+        """Return the present view if what was read from the last one is still part of it."""
         if self.position < now.lowest_offset:
             raise OffsetOutOfRange(self.position, now.lowest_offset, now.next_offset)
         if now.manifest.log_id != self.view.manifest.log_id or now.manifest.epoch != self.view.manifest.epoch:
             known, present = trace_of(self.view, self.position), trace_of(now, self.position)
             if was_cut(known, present) or self.position > now.next_offset:
                 raise LogTruncated(
-                    f"{self._path}: the log was truncated below offset {self.position}; begin again at an offset that"
-                    " is there"
+                    f"{self._path}: the log was truncated below offset {self.position}; seek to an offset that"
+                    " still exists"
                 )
         return now
 
@@ -87,7 +94,7 @@ def _up_to(records: Iterator[Record], size: int) -> Iterator[Record]:
     is_first = True
     for record in records:
         size -= len(record.key or b"") + value_size(record.value) + HEADER_COST * len(record.headers)
-        if size < 0 and not is_first:  # it may be large, and the caller may have room for `size` bytes only
+        if size < 0 and not is_first:  # it may be large, and the caller has no space for more than `size`
             return
         yield record
         is_first = False

@@ -1,5 +1,6 @@
-"""A view: one manifest and the segments it names. Reading by a view is consistent; as long as somebody holds it, the
-files it names are not unlinked.
+"""A view: one manifest and its segments. Reading a view is consistent.
+
+Its files are not unlinked as long as it is referenced.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class View:
-    """The segments of one manifest. `active` grows while it is the log's present view."""
+    """The segments of one manifest. `active` grows while this is the log's present view."""
 
     __slots__ = ("__weakref__", "_present", "active", "cache", "manifest")
 
@@ -35,7 +36,7 @@ class View:
         cache: SegmentCache,
         present: Callable[[], View] | None = None,
     ) -> None:
-        """present: returns the log's present view, where it may have let go of files that this one names."""
+        """present: returns the log's present view, for a log that may have deleted files of this one."""
         self.manifest = manifest
         self.active = active
         self.cache = cache
@@ -43,7 +44,7 @@ class View:
 
     @property
     def bases(self) -> list[int]:
-        """The base offsets of all segments, made when first asked for: every roll makes a view."""
+        """The base offsets of all segments, computed at first use: every roll creates a view."""
         return self.manifest.bases
 
     @property
@@ -53,17 +54,17 @@ class View:
 
     @property
     def next_offset(self) -> int:
-        """One behind the last visible offset."""
+        """One after the last visible offset."""
         return self.active.next_offset
 
     def reader_of(self, offset: int) -> SegmentReader:
-        """Return the segment in whose range the offset falls."""
+        """Return the segment whose range includes the offset."""
         if offset >= self.manifest.segments[-1].base_offset:
             return self.active
         return self.cache.get(self.manifest.segments[max(bisect_right(self.bases, offset) - 1, 0)])
 
     def readers(self, start: int, stop: int) -> Iterator[SegmentReader]:
-        """Yield the segments that hold offsets of start..stop, in order, each opened when reached."""
+        """Yield the segments that hold offsets of start..stop, in order, opening each when it is reached."""
         bases = self.bases
         for number in range(max(bisect_right(bases, start) - 1, 0), len(bases)):
             if bases[number] >= stop:
@@ -80,9 +81,9 @@ class View:
                 yield reader
 
     def _successor(self, start: int, error: CorruptLog) -> View:
-        """Return the view to go on by from `start`, where a file is gone because the log has let go of it.
+        """Return the view for the records from `start` on, after a file is missing because the log deleted it.
 
-        That happens to a reader without a lease. Raises `error` where the log still names the file.
+        That happens to a reader without a lease. Raises `error` if the log still names the file.
         """
         present = None if self._present is None else self._present()
         now = self if present is None else present()
@@ -97,12 +98,12 @@ class View:
     def scan(
         self, start: int, stop: int, on_corrupt: OnCorrupt | None = None, keep: int | None = None
     ) -> Iterator[Record]:
-        """Yield the records start <= offset < stop. keep: bytes to give of a long value, as a `Cut`; None: all."""
+        """Yield the records start <= offset < stop. keep: maximum bytes of a large value, as a `Cut`; None: all."""
         for reader in self.readers(start, stop):
             yield from reader.scan(max(start, reader.base_offset), min(stop, reader.next_offset), on_corrupt, keep)
 
     def span_bytes(self, start: int, stop: int) -> int:
-        """Return how many bytes the records start <= offset < stop take, or a few KiB more, as the lookups have it."""
+        """Return the size in bytes of the records start <= offset < stop, by the lookups: up to a few KiB too much."""
         return sum(
             reader.span_bytes(max(start, reader.base_offset), min(stop, reader.next_offset))
             for reader in self.readers(start, stop)
@@ -111,7 +112,7 @@ class View:
     def batches(
         self, start: int, stop: int, *, max_records: int = 65536, values: Literal["view", "binary"] = "view"
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the same records in Arrow record batches, every one verified; see Log.batches."""
+        """Yield the same records in Arrow record batches, each record verified; see Log.batches."""
         from seglog.log.arrow import decode_batches  # noqa: PLC0415 - pyarrow and numba load when first used
 
         for reader in self.readers(start, stop):
@@ -121,7 +122,7 @@ class View:
             if expected >= end:
                 reader.check_range(end, position, expected, lacking=end - first)
                 continue
-            last = end - base + (not reader.rules.dense and end == reader.next_offset)  # there its last byte counts too
+            last = end - base + (not reader.rules.dense and end == reader.next_offset)  # includes the last byte there
             decode = partial(
                 decode_batches,
                 reader.store.map(),
@@ -140,9 +141,9 @@ class View:
             reader.check_range(end, position, base + relative, lacking=end - first - passed)
 
     def check_gaps(self, start: int, records: Sequence[Record]) -> None:
-        """Raise CorruptRecord unless it is sure that from `start` to the last of these records no others stand.
+        """Raise CorruptRecord unless it is certain that there is no other record from `start` to the last of these.
 
-        For whoever ends a scan early: one that runs to its end has made sure of it.
+        For callers that end a scan early; a scan that runs to its end checks this itself.
         """
         reader = self.reader_of(records[-1].offset) if records else None
         if reader is not None and not reader.rules.dense:
@@ -150,7 +151,7 @@ class View:
             reader.check_gaps(stop, lacking=stop - first - sum(record.offset >= first for record in records))
 
     def next_record(self, offset: int) -> int:
-        """Return the offset of the first record at or behind `offset`, the log's next offset where there is none."""
+        """Return the offset of the first record at or after `offset`; the log's next offset if there is none."""
         for reader in self.readers(offset, self.next_offset):
             position, found = reader.seek(max(offset, reader.base_offset))
             if position < reader.size:
@@ -158,9 +159,9 @@ class View:
         return self.next_offset
 
     def records_from(self, offset: int) -> int:
-        """Return how many records stand at or behind `offset`, by the segments' figures; see Log.records_from."""
+        """Return the number of records at or after `offset`, by the segments' figures; see Log.records_from."""
         offset, bases, before = max(offset, self.lowest_offset), self.bases, self.manifest.records_before
-        counted, end = self.active.counted, self.active.next_offset  # in this order: they grow in the other one
+        counted, end = self.active.counted, self.active.next_offset  # in this order: an append does the reverse
         left = _share(bases[-1], end, None if self.active.rules.dense else counted, offset)
         number = max(bisect_right(bases, offset) - 1, 0)
         if number == len(bases) - 1:
@@ -170,38 +171,38 @@ class View:
         return share + before[-1] - before[number + 1] + left
 
     def file_of(self, offset: int) -> int:
-        """Return the number of the file in which the offset stands; behind a segment's end, in a gap, it is negated."""
+        """Return the number of the file that holds the offset; negated in a gap after a segment's end."""
         entry = self.manifest.segments[max(bisect_right(self.bases, offset) - 1, 0)]
         return entry.file if entry.next_offset is None or offset < entry.next_offset else -entry.file
 
 
 def _share(base: int, end: int, records: int | None, offset: int) -> int:
-    """Return how many of a segment's records stand at or behind `offset`, if they are spread evenly over its offsets.
+    """Estimate how many of a segment's records are at or after `offset`, assuming an even distribution.
 
-    records: None where every offset has one. Rounded up, so that it is 0 only where none can stand there.
+    records: None if every offset has one. Rounded up, so that the result is 0 only if there can be none.
     """
     left = max(0, end - max(offset, base))
     return left if records is None or not left else -(-records * left // (end - base))
 
 
 class Views:
-    """The views that are still in use in this process."""
+    """The views in use in this process."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._held: WeakSet[View] = WeakSet()
 
     def add(self, view: View) -> View:
-        """Take note of a view; it counts as long as somebody holds it."""
+        """Register a view; it counts as long as it is referenced."""
         with self._guard:
             self._held.add(view)
         return view
 
     def oldest_version(self) -> int | None:
-        """Return the oldest manifest version still read by, None where none is."""
+        """Return the oldest manifest version in use; None without views."""
         with self._guard:
             return min((view.manifest.version for view in self._held), default=None)
 
     def renew_guards(self) -> None:
-        """In a forked child: another thread of the parent may have held what guards these views."""
+        """Replace the guard in a forked child: another thread of the parent may have held it."""
         self._guard = threading.Lock()

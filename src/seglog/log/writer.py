@@ -1,6 +1,6 @@
-"""Writing a log: appends one by one, streamed or in batches; truncates, expires, repairs. Safe for threads.
+"""Write a log: single, streamed and batch appends, truncate, expire, repair. Safe for threads.
 
-Who holds the lock, what is durable and when writing is over is the business of `locked`.
+`locked` has the lock, the durability and the end of writing.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class LogWriter(CompactingLog):
 
     # --- appending ----------------------------------------------------------------------------------------------
 
-    def append(  # noqa: PLR0912 - the one call that must be fast: nothing of it is a function of its own
+    def append(  # noqa: PLR0912 - this call must be fast: it is not split into functions
         self,
         value: bytes | None,
         *,
@@ -82,7 +82,7 @@ class LogWriter(CompactingLog):
         if self._flush_records is not None or self._busy:
             self._refuse_reentry()
         try:
-            with self._mutex:  # as in `_change`, spelled out: calls take longer
+            with self._mutex:  # the body of `_change`, inline, because calls are slower
                 if self._inside:
                     raise ReentrantCall(self.path)
                 self._inside = True
@@ -112,7 +112,7 @@ class LogWriter(CompactingLog):
         return offset
 
     def append_each(self, drafts: Sequence[Draft]) -> list[Appended]:
-        """Append what many callers want; see Log.append_each."""
+        """Append records of several callers; see Log.append_each."""
         rows = checked_rows(drafts, needs_keys=self._needs_keys, clock=self._clock)
         outcomes, before, end = self._append_rows(rows)
         if self._flush_records is not None and end > before:
@@ -121,7 +121,7 @@ class LogWriter(CompactingLog):
 
     @change
     def _append_rows(self, rows: list[Wanted | Exception]) -> tuple[list[Appended], int, int]:
-        """Append rows; return what became of each, and the next offsets before and after."""
+        """Append rows; return the outcome of each, and the next offsets before and after."""
         live, before = self._live, self._live.active.next_offset
         outcomes = Group(live).append(rows)
         end = live.active.next_offset
@@ -130,7 +130,7 @@ class LogWriter(CompactingLog):
         return outcomes, before, end
 
     def is_ready(self, length: int) -> bool:
-        """Whether an append could begin at once, and would neither roll nor sync; see Log.is_ready."""
+        """Whether an append could begin at once, without a roll or a sync; see Log.is_ready."""
         length = checked_offset(length, "length")
         if self._flush_records is not None or not self._mutex.acquire(blocking=False):
             return False
@@ -146,7 +146,7 @@ class LogWriter(CompactingLog):
         """Append a record of another log at its own offset; see Log.append_at."""
         offset = checked_offset(offset)
         if not isinstance(record, Record):
-            raise InvalidType(f"append_at takes a seglog.Record, not {type(record).__name__}")
+            raise InvalidType(f"append_at requires a seglog.Record, not {type(record).__name__}")
         value = None if record.value is None else checked_bytes(record.value, "value")
         key, timestamp = checked_key(record.key), checked_timestamp(record.timestamp)
         packed = encode_headers(checked_headers(record.headers))
@@ -175,11 +175,11 @@ class LogWriter(CompactingLog):
             self._live.last_append = self._clock()
             active = self._live.active
         through = self._flush_records is not None and self._is_due(offset + 1)
-        timestamp, key, value, headers = row  # spelled out: a call with *row takes longer
+        timestamp, key, value, headers = row  # a call with *row is slower
         active.append(offset, timestamp, key, value, headers, through=through)
 
     def _refuse_offset(self, offset: int) -> NoReturn:
-        """Refuse what stands behind the last offset there can be: offsets fit a signed 64-bit integer."""
+        """Raise for an offset beyond the maximum: offsets fit a signed 64-bit integer."""
         raise OffsetOutOfRange(offset, self._live.start, self._live.active.next_offset)
 
     def append_stream(
@@ -192,9 +192,9 @@ class LogWriter(CompactingLog):
         limit: int | None = None,
         length: int | None = None,
     ) -> int:
-        """Append one record whose value comes in pieces; see Log.append_stream."""
+        """Append one record whose value comes in chunks; see Log.append_stream."""
         if isinstance(chunks, (bytes, str, bytearray, memoryview)) or not isinstance(chunks, Iterable):
-            raise InvalidType("append_stream takes an iterable of bytes; for one value at hand use append")
+            raise InvalidType("append_stream requires an iterable of bytes; for a single value use append")
         key = checked_key(key)
         if key is None and self._needs_keys:
             raise KeyRequired
@@ -237,7 +237,7 @@ class LogWriter(CompactingLog):
         return offset
 
     def _make_room_for_stream(self, head: int, length: int | None) -> None:
-        """Roll if a record whose value has so many bytes does not fit; head: bytes of all but the value."""
+        """Roll if a record with a value of `length` bytes does not fit. head: size of everything but the value."""
         live = self._live
         live.check_size(head)
         if live.active.next_offset >= MAX_OFFSET:
@@ -250,8 +250,8 @@ class LogWriter(CompactingLog):
             live.roll()
 
     def _until_closed(self, chunks: Iterable[bytes], length: int | None) -> Iterator[bytes]:
-        """Yield the chunks; an error, so that nothing is stored, once this thread has closed the log meanwhile, and in
-        the end if they are shorter than `length`.
+        """Yield the chunks. Raise, so that nothing is stored, if this thread closes the log meanwhile, or if the chunks
+        are shorter than `length`.
         """
         passed = 0
         for chunk in chunks:
@@ -264,23 +264,23 @@ class LogWriter(CompactingLog):
 
     def _refuse_closing(self) -> None:
         if self._closing:
-            raise LogClosed(f"{self.path}: the log was closed while the call took its data; nothing was stored")
+            raise LogClosed(f"{self.path}: the log was closed while the call read its data; nothing was stored")
         if self._refusal is not None:  # in a child that was forked meanwhile
             raise self._refusal()
 
     def append_batch(self, data: Any) -> range:
-        """Append an Arrow table or record batch; see Log.append_batch."""
+        """Append Arrow data; see Log.append_batch."""
         self._check_open()
         from seglog.log.arrow_stream import pieces_of  # noqa: PLC0415 - pyarrow loads when first used
 
         batches = map(self._prepared, pieces_of(data))
-        head = next(batches)  # before the lock is taken: other writers go on meanwhile
+        head = next(batches)  # before the lock is taken, so that other writers continue meanwhile
         offsets = self._append_batches(chain((head,), self._batches_until_closed(batches)))
         self._flush_if_due(offsets.stop)
         return offsets
 
     def _prepared(self, data: pa.Table | pa.RecordBatch) -> ArrowBatch:
-        """Return a table that was checked for what can be known before it is appended."""
+        """Return a batch that has passed every check possible before the append."""
         from seglog.log.arrow import ArrowBatch  # noqa: PLC0415 - pyarrow and the kernels load when first used
 
         batch = ArrowBatch.prepare(data, now=self._clock())
@@ -290,7 +290,7 @@ class LogWriter(CompactingLog):
         return batch
 
     def _batches_until_closed(self, batches: Iterator[ArrowBatch]) -> Iterator[ArrowBatch]:
-        """Yield what a stream gives; an error once it has closed the log, or in a child that it forked."""
+        """Yield the batches of a stream; raise once the stream has closed the log, or in a child that it forked."""
         for batch in batches:
             self._refuse_closing()
             yield batch
@@ -313,7 +313,7 @@ class LogWriter(CompactingLog):
         return range(first, self._live.active.next_offset)
 
     def _undo(self, first: int) -> None:
-        """Take back the segments that a batch had committed before it failed."""
+        """Remove the segments that a batch had committed before it failed."""
         try:
             self._truncate(first)
         except StorageError as error:
@@ -323,7 +323,7 @@ class LogWriter(CompactingLog):
     # --- structure ----------------------------------------------------------------------------------------------
 
     def publish(self, staged: Sequence[StagedSegment], *, query: str, batch: int) -> range | None:
-        """Add whole staged segments to the log in one step; see Log.publish."""
+        """Add staged segments to the log atomically; see Log.publish."""
         staged = checked_all(staged, StagedSegment, "staged")
         return self._publish(staged, checked_name(query, "query"), checked_batch(batch))
 
@@ -331,13 +331,13 @@ class LogWriter(CompactingLog):
     def _publish(self, staged: Sequence[StagedSegment], query: str, batch: int) -> range | None:
         manifest = self._live.catalog.current
         if manifest.published.get(query, -1) >= batch:
-            must_sync(self._storage.sync_directory)  # a process that published it may have died just before this
+            must_sync(self._storage.sync_directory)  # the process that published it may have died just before its sync
             return None
         self._check_admits(staged)
         return self._live.publish(staged, after_batch(manifest.published, query, batch))
 
     def check_staged(self, staged: Sequence[StagedSegment]) -> None:
-        """Raise where a segment could not be published; see Log.check_staged."""
+        """Check that segments can be published; see Log.check_staged."""
         self._check_staged(checked_all(staged, StagedSegment, "staged"))
 
     @change
@@ -347,7 +347,7 @@ class LogWriter(CompactingLog):
             check_staged(self._storage, one)
 
     def _check_admits(self, staged: Sequence[StagedSegment]) -> None:
-        """Raise where the log, whatever the state of the stages, takes no batch or not so many records."""
+        """Raise if the log, whatever the state of the stages, accepts no batch or not as many records."""
         refuse_rebuilt(self._live.catalog.current, self.path)
         end = self._live.active.next_offset + sum(one.records for one in staged)
         if end > MAX_OFFSET:
@@ -368,7 +368,7 @@ class LogWriter(CompactingLog):
         self._live.catalog.ownership.check()
         pull_back_pins(self._storage, offset, clock=self._clock)
         durable = self._durability.durable_offset
-        self._durability.retreat(offset)  # first: an interrupt must not leave it ahead of the log
+        self._durability.retreat(offset)  # first, so that an interrupt cannot leave it beyond the log's end
         try:
             self._live.truncate(offset)
         except StorageError:
@@ -383,13 +383,13 @@ class LogWriter(CompactingLog):
 
     @change
     def repair(self, progress: Progress | None = None) -> RepairReport:
-        """Set damage aside and go on with all that is readable; see Log.repair."""
+        """Move damage to quarantine/ and continue; see Log.repair."""
         from seglog.log.check import verify_storage  # noqa: PLC0415 - an operator's call
         from seglog.log.repair import Repair  # noqa: PLC0415 - as above
 
         self._live.catalog.ownership.check()
         if not self._live.active.empty:
-            self._live.roll()  # so that damage in it can be salvaged like that of any sealed segment
+            self._live.roll()  # so that damage in it is salvaged as in any sealed segment
         before = self._live.catalog.current.segments
         report = verify_storage(self._storage, progress)
         repair = Repair(self._storage, self._live.catalog, self._clock, report).run()
@@ -398,11 +398,11 @@ class LogWriter(CompactingLog):
 
 
 def _checked_bytes_of(value: int | None, what: str) -> int | None:
-    """Return a number of bytes, or None; InvalidType, InvalidArgument."""
+    """Return a number of bytes, or None. Raises InvalidType or InvalidArgument."""
     if value is not None and checked_offset(value, what) < 0:
         raise InvalidArgument(f"{what} is {value}; it must be a number of bytes, 0 or more")
     return value
 
 
 def _other_length(length: int) -> InvalidArgument:
-    return InvalidArgument(f"the chunks of the stream do not have the length that was given, {length} bytes")
+    return InvalidArgument(f"the chunks of the stream do not have the given length of {length} bytes")
