@@ -1,4 +1,4 @@
-"""One segment: a store, its lookup, reading them, appending to the active one, recovering its tail.
+"""One segment: a store and its lookup; reading, appending to the active one, recovering its tail.
 
-Knows one segment at a time; which segments make a log is the business of `seglog.log`.
+Knows one segment at a time; `seglog.log` composes segments to a log.
 """

@@ -1,7 +1,7 @@
-"""Whole batches, shared with other threads: encoded ahead of their writing, decoded ahead of whoever reads them.
+"""Whole batches on several threads: encoded before they are written, decoded before they are requested.
 
-The kernels and write(2) release the GIL, so that two cores share the work. Nothing here knows Arrow: what is encoded
-and decoded comes from the log.
+The kernels and write(2) release the GIL, so two cores can share the work. Nothing here knows Arrow: the log provides
+encoder and decoder.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from seglog.segment.reader import SegmentReader
 from seglog.segment.survey import Block
 
 PIECE_BYTES = 2 * 1024 * 1024
-BUFFER_BYTES = PIECE_BYTES + 64 * 1024  # holds a piece whose last record is no longer than this
-BUFFERS = THREADS + 2  # one for each thread, one that waits, one that is written: more would leave the caches
-ALIGNED = 64  # bytes; copying to or from the page cache takes a quarter more where the two sides differ modulo 32
+BUFFER_BYTES = PIECE_BYTES + 64 * 1024  # for a piece whose last record is not longer than this
+BUFFERS = THREADS + 2  # one for each thread, one ready, one being written: more would not fit the CPU caches
+ALIGNED = 64  # bytes; copies to or from the page cache take a quarter longer if the two sides differ modulo 32
 
-AHEAD_BYTES = 8 * 1024 * 1024  # about what one batch spans that is decoded ahead
-AHEAD_LEAST_BYTES = 4 * 1024 * 1024  # less, and handing it to a thread costs more than it saves
+AHEAD_BYTES = 8 * 1024 * 1024  # approximate size of one batch that is decoded ahead
+AHEAD_LEAST_BYTES = 4 * 1024 * 1024  # for less, passing it to a thread costs more than it saves
 AHEAD_MOST_BYTES = 64 * 1024 * 1024
-AHEAD_BATCHES = THREADS + 2  # one more than are worked on, so that no thread waits for the caller
+AHEAD_BATCHES = THREADS + 2  # one more than are in work, so that no thread waits for the caller
 
 
 # --- encoding ---------------------------------------------------------------------------------------------------------
 
 
 class Encoder(Protocol):
-    """A batch made ready to be encoded; `seglog.log.arrow.ArrowBatch` is one."""
+    """A batch prepared for encoding, such as `seglog.log.arrow.ArrowBatch`."""
 
     def bytes_before(self, row: int) -> int:
-        """Return what the rows before `row` take once encoded."""
+        """Return the encoded size of the rows before `row`."""
         ...
 
     def rows_taking(self, limits: Any) -> Any:
@@ -51,10 +51,10 @@ class Encoder(Protocol):
 
 
 class Piece(NamedTuple):
-    """Rows first..last of a batch, their records at positions begin..end, the next mark due at or behind `next_mark`.
+    """Rows first..last of a batch; their records are at positions begin..end; the next mark is due from `next_mark` on.
 
-    They are written together with the bytes from `block` on that the piece before leaves over, and leave over to the
-    next what stands behind a multiple of PIECE_BYTES: the page cache takes whole aligned blocks with the least effort.
+    A write begins at `block`, with the bytes that the previous piece left over, and leaves to the next piece what
+    follows a multiple of PIECE_BYTES: the page cache handles whole aligned blocks best.
     """
 
     first: int
@@ -66,7 +66,7 @@ class Piece(NamedTuple):
 
 
 class _Buffers:
-    """Buffers of the usual size, kept between batches: touching fresh memory costs about as much as filling it."""
+    """Buffers of the usual size, kept between batches: touching fresh memory costs as much as filling it."""
 
     _free: ClassVar[list[Any]] = []
 
@@ -75,18 +75,18 @@ class _Buffers:
         """Return `count` numpy arrays of at least `size` bytes."""
         if size > BUFFER_BYTES:
             return [_aligned(size) for _ in range(count)]
-        kept, cls._free = cls._free, []  # in one step: two batches at a time must not be given the same
+        kept, cls._free = cls._free, []  # in one step: two concurrent batches must not get the same
         return [*kept, *(_aligned(BUFFER_BYTES) for _ in range(count - len(kept)))][:count]
 
     @classmethod
     def give_back(cls, buffers: list[Any]) -> None:
-        """Keep them for the next batch, if they are of the usual size."""
+        """Keep buffers of the usual size for the next batch."""
         if buffers[0].size == BUFFER_BYTES and len(buffers) > len(cls._free):
             cls._free = buffers
 
 
 def _aligned(size: int) -> Any:
-    import numpy as np  # noqa: PLC0415 - whoever has a batch has loaded numpy and the kernels
+    import numpy as np  # noqa: PLC0415 - a caller with a batch has loaded numpy and the kernels
 
     room = np.empty(size + ALIGNED, np.uint8)
     before = -room.ctypes.data % ALIGNED
@@ -94,12 +94,12 @@ def _aligned(size: int) -> Any:
 
 
 class Encoding:
-    """Rows start..stop on their way into a store: pieces that need nothing of each other, in a ring of buffers.
+    """The encoding of rows start..stop for a store, in independent pieces and a ring of buffers.
 
-    The first row goes to `position`, as relative offset `relative`. Iterating yields the bytes to write next, valid
-    until the next are asked for; the pieces that follow are encoded on other threads meanwhile.
+    The first row goes to `position`, with relative offset `relative`. Iterating yields the bytes to write next, valid
+    until the next step; other threads encode the following pieces meanwhile.
 
-    entries: of the records whose bytes were yielded, a view for each piece.
+    entries: of the records whose bytes were yielded, one view for each piece.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Encoding:
             for number in range(pieces):
                 self._encoded.append(ahead.take())
                 yield self._block_bytes(number)
-                if number + room < pieces:  # into the buffer that has just been written
+                if number + room < pieces:  # uses the buffer that was just written
                     ahead.launch(partial(self._encode, number + room))
         finally:
             ahead.finish()
@@ -132,15 +132,15 @@ class Encoding:
 
     @property
     def entries(self) -> list[memoryview]:
-        """Views of what the pieces' encoders filled: fresh memory for copies shows in the time of a batch."""
+        """Views of the encoders' output: allocating memory for copies would take noticeable time."""
         return [encoded.entries.view("u1").data for encoded in self._encoded]
 
     def _room(self, number: int) -> Any:
-        """Return what a piece is encoded in, from the first byte on that is written with it."""
+        """Return the buffer of a piece, from the first byte that is written with it."""
         return self._buffers[number % len(self._buffers)][self._pieces[number].block % ALIGNED :]
 
     def _encode(self, number: int) -> Any:
-        from seglog.kernels.layout import NO_TIMESTAMP, MarksState  # noqa: PLC0415 - whoever has a batch has loaded it
+        from seglog.kernels.layout import NO_TIMESTAMP, MarksState  # noqa: PLC0415 - loaded with the batch
 
         piece = self._pieces[number]
         return self._batch.encode(
@@ -154,7 +154,7 @@ class Encoding:
         )
 
     def _block_bytes(self, number: int) -> memoryview:
-        """Return what is to be written of a piece; what it leaves over goes to the front of the next one's buffer."""
+        """Return the bytes to write for a piece; copy what it leaves over to the front of the next one's buffer."""
         piece, room, end = self._pieces[number], self._room(number), self._pieces[number].end
         if number + 1 < len(self._pieces):
             end = self._pieces[number + 1].block
@@ -163,15 +163,15 @@ class Encoding:
         return data
 
     def block(self) -> Block:
-        """Say what the records are, once all of them were yielded; their entries are apart."""
-        import numpy as np  # noqa: PLC0415 - whoever has a batch has loaded numpy and the kernels
+        """Describe the records, after all of them were yielded; their entries are separate."""
+        import numpy as np  # noqa: PLC0415 - a caller with a batch has loaded numpy and the kernels
 
         from seglog.kernels.layout import MARK  # noqa: PLC0415 - as above
 
         pieces = self._encoded
         newest = np.maximum.accumulate([self._newest, *(piece.marks_state.max_timestamp for piece in pieces)])
-        marks = np.concatenate([piece.marks.view(np.int64) for piece in pieces]).view(MARK)  # in fields it takes long
-        times = marks["max_timestamp"]  # what came before a mark, as far as its own piece knew
+        marks = np.concatenate([piece.marks.view(np.int64) for piece in pieces]).view(MARK)  # slow on separate fields
+        times = marks["max_timestamp"]  # the maximum before each mark, within its piece
         np.maximum(times, newest[:-1].repeat([piece.marks.size for piece in pieces]), out=times)
         return Block(
             self._pieces[-1].last - self._pieces[0].first,
@@ -188,19 +188,19 @@ class Encoding:
 
 
 def _pieces(batch: Encoder, start: int, stop: int, position: int, marks: MarkBuilder) -> list[Piece]:
-    """Cut rows start..stop where they pass a multiple of PIECE_BYTES, each piece of at least one row."""
-    import numpy as np  # noqa: PLC0415 - whoever has a batch has loaded numpy and the kernels
+    """Cut rows start..stop where they cross a multiple of PIECE_BYTES; each piece has at least one row."""
+    import numpy as np  # noqa: PLC0415 - a caller with a batch has loaded numpy and the kernels
 
-    origin = position - batch.bytes_before(start)  # where row 0 would stand
+    origin = position - batch.bytes_before(start)  # position of a hypothetical row 0
     end = origin + batch.bytes_before(stop)
-    held_back = position + HEAD_BYTES - 1  # the first head is written last, so it must not lie in two blocks
+    held_back = position + HEAD_BYTES - 1  # the first head is written last, so it must not cross a block boundary
     limits = np.arange(held_back - held_back % PIECE_BYTES + PIECE_BYTES, end, PIECE_BYTES)
     cuts = batch.rows_taking(np.append(limits, end) - origin)
     pieces: list[Piece] = []
     begin, next_mark = position, marks.next_position
     for last, behind, last_begin in cuts.tolist():
         if last == start:
-            continue  # a record longer than PIECE_BYTES passes several
+            continue  # a record longer than PIECE_BYTES crosses several
         block = begin - begin % PIECE_BYTES if pieces else begin
         pieces.append(Piece(start, last, begin, behind + origin, block, next_mark))
         start, begin = last, behind + origin
@@ -212,9 +212,9 @@ def _pieces(batch: Encoder, start: int, stop: int, position: int, marks: MarkBui
 
 
 class Decoder(Protocol):
-    """Iterates over the validated batches of a stretch; `seglog.log.arrow_out.BatchDecoder` is one.
+    """Iterates over the validated batches of a stretch, as `seglog.log.arrow_out.BatchDecoder` does.
 
-    position, next_relative: behind the last batch; the least relative offset that can follow there.
+    position, next_relative: the position after the last batch; the lowest relative offset that can follow.
     """
 
     position: int
@@ -225,12 +225,12 @@ class Decoder(Protocol):
         ...
 
     def __next__(self) -> Any:
-        """Return the next batch; CorruptRecord in place of a record that is not valid."""
+        """Return the next batch; raise CorruptRecord at an invalid record."""
         ...
 
 
 class Stretch(NamedTuple):
-    """Records from relative offset `relative`, which stands at `position`, up to `stop`, which stands at `end`."""
+    """Records from relative offset `relative`, at `position`, up to `stop`, at position `end`."""
 
     relative: int
     position: int
@@ -239,22 +239,22 @@ class Stretch(NamedTuple):
 
 
 class Decode(Protocol):
-    """Makes a decoder of the records from `relative`, at `position`, up to `stop`: relative offsets."""
+    """Makes a decoder of the records from `relative`, at `position`, up to `stop`; both are relative offsets."""
 
     def __call__(self, *, relative: int, position: int, stop: int) -> Decoder:
-        """Return it; nothing is read yet."""
+        """Return the decoder; nothing is read yet."""
         ...
 
 
 def decode_ahead(
     reader: SegmentReader, decode: Decode, *, relative: int, position: int, stop: int, max_records: int
 ) -> Generator[Any, None, tuple[int, tuple[int, int]]]:
-    """Yield the batches of a segment from `relative`, at `position`, up to `stop`, the next ones decoded meanwhile.
+    """Yield the batches of a segment from `relative`, at `position`, up to `stop`, decoding the next ones meanwhile.
 
-    Where they begin is taken from the lookup, and believed only where the batch before has ended there: what comes out
-    is what one decoder would have given, in smaller batches perhaps. Errors come in their place.
+    Their start comes from the lookup, and is used only if the batch before ended there. So the result is that of one
+    decoder, perhaps in smaller batches, with errors at the same places.
 
-    Returns how many records that were, and (relative offset, position) behind the last one.
+    Returns the number of records, and (relative offset, position) after the last one.
     """
     passed = 0
     stretches, ahead = _stretches(reader, relative, position, stop, max_records), Ahead()
@@ -293,7 +293,7 @@ def _first_batch(decode: Decode, stretch: Stretch) -> tuple[Any, Decoder]:
 
 
 def _stretches(reader: SegmentReader, relative: int, position: int, stop: int, max_records: int) -> Iterator[Stretch]:
-    """Yield stretches that are one batch each, as far as the lookup tells where they end."""
+    """Yield stretches of one batch each, as far as the lookup knows where they end."""
     records, size = reader.next_offset - reader.base_offset, reader.size
     while relative < stop:
         average = max((size - position) // max(records - relative, 1), 1)

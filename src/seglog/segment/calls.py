@@ -1,5 +1,7 @@
-"""Calls made by several threads, their results taken in order: the kernels, pread and pwrite release the GIL, so that
-the processors share the work on one segment. Knows nothing of segments.
+"""Run calls on several threads and take their results in order.
+
+The kernels, pread and pwrite release the GIL, so the processors can share the work on one segment. Knows nothing of
+segments.
 """
 
 from __future__ import annotations
@@ -11,13 +13,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from typing import Any
 
-THREADS = max(1, min(3, (os.cpu_count() or 2) - 1))  # beside the caller's
+THREADS = max(1, min(3, (os.cpu_count() or 2) - 1))  # in addition to the caller's
 
 
 class Calls:
-    """Calls under way, their results taken in order. Whoever takes one works instead of waiting.
+    """Running calls whose results are taken in order. A thread that takes a result works instead of waiting.
 
-    Threads that only wait are put on one processor when they are woken, and stay there for milliseconds.
+    Threads that only wait are all woken on one processor, and stay there for milliseconds.
     """
 
     def __init__(self, pool: ThreadPoolExecutor) -> None:
@@ -29,12 +31,14 @@ class Calls:
 
     @property
     def orphaned(self) -> bool:
-        """Whether this is a forked child now, in which nobody works on them."""
+        """Whether this is a forked child, in which no thread runs the calls."""
         return False
 
     def launch(self, call: Callable[[], Any], *, here: bool = False) -> None:
-        """Have a call made by a thread that is free; with `here`, and where there is no thread to be had (neither a
-        forked child has one, nor a process about to end), by whoever takes it, which wakes nobody.
+        """Run a call on a free thread.
+
+        With `here`, or if there is no thread (in a forked child, or in a process that is about to exit), the thread
+        that takes the result runs it, which wakes no other thread.
         """
         future: Future[Any] = Future()
         self._calls.append((call, future))
@@ -43,34 +47,34 @@ class Calls:
                 self._pool.submit(_make, call, future)
 
     def take(self) -> Any:
-        """Return the result of the oldest call, or raise its error; until it is there, make calls nobody has begun."""
+        """Return the result of the oldest call, or raise its error; until it is done, run calls that have not begun."""
         while not self._calls[0][1].done() and self.work():
             pass
         return self._calls.popleft()[1].result()
 
     def work(self) -> bool:
-        """Make the oldest call that nobody has begun; return whether there was one."""
+        """Run the oldest call that has not begun; return whether there was one."""
         for number, (call, future) in enumerate(self._calls):
             if not future.done() and (future.cancel() or self.orphaned):
                 made: Future[Any] = Future()
                 _make(call, made)
-                self._calls[number] = call, made  # only now: who is interrupted waits for no call of his own
+                self._calls[number] = call, made  # only now: an interrupted thread must not wait for its own call
                 return True
         return False
 
     def finish(self) -> None:
-        """Return once no call is being made any more; results that were not taken are lost."""
+        """Return once no call is running; results that were not taken are lost."""
         wait([future for _, future in self._calls if not future.cancel()])
         self._calls.clear()
 
 
 def _make(call: Callable[[], Any], future: Future[Any]) -> None:
-    """Make a call here and now, unless somebody else has taken it; its error keeps its place in the order."""
+    """Run a call in this thread unless another one has begun it; its error keeps its place in the order."""
     if not future.set_running_or_notify_cancel():
         return
     try:
         result = call()
-    except BaseException as error:  # raised when it is taken, as the pool would
+    except BaseException as error:  # raised by `take`, as a pool does
         future.set_exception(error)
         if not isinstance(error, Exception):
             raise
@@ -79,13 +83,13 @@ def _make(call: Callable[[], Any], future: Future[Any]) -> None:
 
 
 class _Helpers:
-    """The threads that help; a forked child, which has none of its parent's threads, starts its own."""
+    """The helper threads; a forked child, which has none of its parent's threads, starts its own."""
 
     pool: ThreadPoolExecutor
 
     @classmethod
     def start(cls) -> None:
-        """Start with no thread; they come when first needed."""
+        """Begin without threads; they start at first use."""
         cls.pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="seglog-bulk")
 
 
@@ -94,17 +98,17 @@ os.register_at_fork(after_in_child=_Helpers.start)
 
 
 class Ahead(Calls):
-    """Calls under way on those threads."""
+    """Calls on the helper threads."""
 
     def __init__(self) -> None:
         super().__init__(_Helpers.pool)
 
     @property
     def orphaned(self) -> bool:
-        """Whether this is a forked child now, in which nobody works on them."""
+        """Whether this is a forked child, in which no thread runs the calls."""
         return self._pool is not _Helpers.pool
 
     def finish(self) -> None:
-        """Return once no call is being made any more; results that were not taken are lost."""
+        """Return once no call is running; results that were not taken are lost."""
         if not self.orphaned:
             super().finish()

@@ -1,4 +1,4 @@
-"""What a truncate leaves of segments: the one it cuts ends earlier than its store, others were compared with less."""
+"""The effect of a truncate on segments: one ends before the end of its store, others were compared with less."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from seglog.segment.survey import Tally, survey
 
 
 def cut_entry(entry: SegmentEntry, reader: SegmentReader, offset: int, now: int) -> SegmentEntry:
-    """Return the entry of `entry` with every record at or behind `offset` left out; its files stay as they are.
+    """Return an entry without the records at or after `offset`; the files stay unchanged.
 
-    Where a damaged record stands before the cut, figures behind it are those of the segment as it was.
+    If a damaged record precedes the cut, the figures after it are those of the segment before.
     """
     position, _ = reader.seek(offset)
     tally, reason = Tally(4096), None
@@ -49,10 +49,10 @@ def cut_entry(entry: SegmentEntry, reader: SegmentReader, offset: int, now: int)
 
 
 def compared_before(entry: SegmentEntry, offset: int) -> SegmentEntry:
-    """Return the entry of a segment whose log ends at `offset` now: nothing behind counts as compared with it any more.
+    """Return the entry of a segment whose log now ends at `offset`: no later record counts as compared with it.
 
-    Those offsets will be given again, to records of which this segment knows nothing. What was taken from it because of
-    the records that are cut off is gone all the same.
+    Those offsets will be assigned again, to records that this segment was not compared with. What was removed from it
+    because of records that are cut off now stays removed.
     """
     if entry.cleaned_to is None or entry.cleaned_to <= offset:
         return entry

@@ -1,6 +1,6 @@
-"""Following an active segment that another process appends to: new whole records appear, nothing is written or locked.
+"""Follow an active segment that another process appends to: whole new records appear; nothing is written or locked.
 
-With `durable` only what the writer has synced is shown: the count in its index, which is written after the sync.
+With `durable` only the records that the writer has synced are shown: the count in its index, written after the sync.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PENDING_MAX_BYTES = 64 * 1024
 
 
 class ActiveFollower:
-    """Sees an active segment grow; `refresh` looks for more, `reader` reads what was found."""
+    """An active segment that grows; `refresh` looks for new records, `reader` reads what was found."""
 
     def __init__(self, storage: Storage, entry: SegmentEntry, *, interval: int, durable: bool) -> None:
         self.entry = entry
@@ -43,7 +43,7 @@ class ActiveFollower:
         self._store = open_store(storage, entry)
         self._index_identity: object = None
         self._index: File | None = None
-        self._last: tuple[int, Place] | None = None  # the last record that was seen whole: offset, place
+        self._last: tuple[int, Place] | None = None  # the last record that was found whole: offset, place
         self._marks = MarkBuilder(interval)
         self._marked = (HEADER_BYTES, entry.base_offset)
         self._sparse_marks = MarkBuilder(interval)
@@ -59,7 +59,7 @@ class ActiveFollower:
             self._jump()
 
     def _open_index(self) -> File | None:
-        """Return the index file of now: a recovery puts another in its place."""
+        """Return the present index file: a recovery replaces it."""
         name = self.entry.name(filename.INDEX)
         identity = self._storage.identity(name)
         if self._index is None or identity != self._index_identity:
@@ -70,7 +70,7 @@ class ActiveFollower:
         return self._index
 
     def refresh(self) -> None:
-        """Take in the records that were appended since."""
+        """Find the records that were appended since the last call."""
         known = self.reader.next_offset
         self._extend()
         if known == self.reader.next_offset and self._rolled_back():
@@ -81,30 +81,31 @@ class ActiveFollower:
             self._walk_sparse()
         elif self._durable:
             self._jump()
-        elif not self._survey() and self._jump():  # behind damage, the index leads on
+        elif not self._survey() and self._jump():  # after damage, the index leads further
             self._survey()
 
     def _rolled_back(self) -> bool:
-        """Whether the writer undid what was seen here, which only unsynced records are exposed to."""
+        """Whether the writer rolled back records that were shown here, which can only happen to unsynced ones."""
         if self._durable or self._last is None or self._store.size() == self.reader.size:
             return False
         return not self._stands(*self._last)
 
     def _start_over(self) -> None:
-        """See the segment anew, in the same reader."""
+        """Follow the segment from its start again, with the same reader."""
         fresh = ActiveFollower(self._storage, self.entry, interval=self._marks.interval, durable=self._durable)
         fresh.refresh()
-        reader, anew = self.reader, fresh.reader
-        reader.next_offset = min(reader.next_offset, anew.next_offset)
-        reader.lookup, reader.size, reader.next_offset = anew.lookup, anew.size, anew.next_offset
-        reader.counted = anew.counted
+        reader, found = self.reader, fresh.reader
+        reader.next_offset = min(reader.next_offset, found.next_offset)
+        reader.lookup, reader.size, reader.next_offset = found.lookup, found.size, found.next_offset
+        reader.counted = found.counted
         self._last, self._sparse_marks = fresh._last, fresh._sparse_marks
         self._marks, self._marked = fresh._marks, fresh._marked
 
     def _jump(self) -> bool:
-        """Go as far as the index leads; return whether that is further than before.
+        """Advance as far as the index leads; return whether that is further than before.
 
-        What is only written must really be there; what the durable word counts exists, be its last record damaged.
+        Records that are only written must verify; records that the durable word counts exist even if the last is
+        damaged.
         """
         index = self._open_index()
         if index is None:
@@ -120,7 +121,7 @@ class ActiveFollower:
         return synced > known
 
     def _believe(self, synced: int) -> None:
-        """Show what the durable word counts, although the index does not lead to its last record."""
+        """Show the records that the durable word counts, although the index does not lead to the last one."""
         base = self.entry.base_offset
         entries = dense_entries(self._store, self._rules, end=self._store.size(), next_offset=base + synced)
         sound = [(base + number, place) for number, place in enumerate(DENSE_ENTRY.iter_unpack(entries)) if place[1]]
@@ -154,10 +155,10 @@ class ActiveFollower:
         self.reader.next_offset = next_offset
 
     def _survey(self) -> bool:
-        """Take in what follows; return whether that is all there is.
+        """Find the records that follow; return whether that is all there is.
 
-        A batch's first head is written last. Whoever has read it knows that all of the batch is in the store now,
-        not that it was when the store's size was taken: so the end is not shown before the size has stood still.
+        A batch's first head is written last. Reading it shows that all of the batch is in the store now, not that it
+        was when the store's size was taken. So the end is not shown before the size stops changing.
         """
         lookup, entries = self.reader.lookup, bytearray()
         assert isinstance(lookup, DenseLookup)  # noqa: S101 - dense segments have one
@@ -180,7 +181,7 @@ class ActiveFollower:
         return position >= size
 
     def _drop_pending(self, lookup: DenseLookup) -> None:
-        """Leave to the index file what it has by now, so that following for days does not fill the memory."""
+        """Drop entries that the index file has by now, so that following for days does not fill the memory."""
         index = self._open_index()
         if index is not None:
             last = index.pread(ENTRY_BYTES, entry_position(len(lookup) - 1))
@@ -188,7 +189,7 @@ class ActiveFollower:
                 lookup.move_pending(index)
 
     def _walk_sparse(self) -> None:
-        """As `_survey`, for a segment with gaps."""
+        """Do what `_survey` does for a segment with gaps."""
         reader, passed = self.reader, []
         limit = self.entry.base_offset + self._synced_records() if self._durable else None
         position, expected, end = reader.size, reader.next_offset, -1
@@ -222,7 +223,7 @@ class ActiveFollower:
         return decode_durable_records(header, self.entry.base_offset, self.entry.salt, dense=self.entry.dense) or 0
 
     def tally(self) -> Tally:
-        """Count the visible records anew; for figures, not for reading."""
+        """Count the visible records again; for figures, not for reading."""
         tally = Tally(self._marks.interval)
         blocks = survey(
             self._store,
@@ -237,7 +238,7 @@ class ActiveFollower:
         return tally
 
     def _all_marks(self) -> Sequence[Mark]:
-        """Return the time marks up to the present end; what the index let us jump over is surveyed now."""
+        """Return the time marks up to the present end; first survey what the index skipped."""
         position, expected = self._marked
         end = self.reader.size
         if position < end:

@@ -1,8 +1,8 @@
-"""Rows that were appended and wait to be written: encoded together, once they are.
+"""Encode buffered rows together when they are written.
 
-By the codec, or by the kernels, which take a fifth of the time, where the process has them already. They are not loaded
-for it: an append must not wait seconds for a compiler, and a child that was forked while another thread loads them
-would wait for the locks of its imports for ever.
+The codec encodes them, or the kernels, in a fifth of the time, if the process has loaded them already. They are not
+loaded for this: an append must not wait seconds for a compiler, and a child that was forked while another thread loads
+them would wait forever for the locks of its imports.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from seglog.segment.survey import Block, Tally
 
 Row = tuple[int, bytes | None, bytes | None, bytes]  # its cells: timestamp, key, value, packed headers
 
-CELLS = 4  # of a row; rows that wait are laid end to end, since a column of tuples takes long to gather
-HELD_MOST_BYTES = 1024 * 1024  # once encoded; more would gain nothing, and take several times the memory meanwhile
-KERNELS_FROM_ROWS = 64  # fewer are encoded before the kernels have begun
+CELLS = 4  # per row; buffered rows are laid end to end, because gathering a column from tuples is slow
+HELD_MOST_BYTES = 1024 * 1024  # once encoded; more gains nothing, and needs several times the memory
+KERNELS_FROM_ROWS = 64  # fewer rows are encoded before the kernels have begun
 
 
 class Place(NamedTuple):
-    """Where the first row goes: relative offset, store position; the store's salt."""
+    """Place of the first row: relative offset and position in the store, and the store's salt."""
 
     relative: int
     position: int
@@ -30,9 +30,9 @@ class Place(NamedTuple):
 
 
 def encode_rows(cells: list[Any], place: Place, marks: MarkBuilder) -> tuple[bytes | memoryview, Block]:
-    """Return the bytes of the rows and what they are; `marks` gives where marks go on from, and is not changed."""
+    """Return the encoded rows and their description. `marks` is the state to continue from; it is not changed."""
     if len(cells) >= CELLS * KERNELS_FROM_ROWS and loaded_kernel("encode", "encode"):
-        from seglog.segment.held_by_kernels import encode_by_kernels  # noqa: PLC0415 - it loads them
+        from seglog.segment.held_by_kernels import encode_by_kernels  # noqa: PLC0415 - it imports the kernels
 
         return encode_by_kernels(columns_of(cells), place, marks)
     return encode_by_codec(columns_of(cells), place, marks)

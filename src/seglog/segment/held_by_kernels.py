@@ -1,4 +1,4 @@
-"""Rows that wait to be written, encoded by the kernels: their cells become columns, as those of a batch."""
+"""Encode buffered rows with the kernels: their cells become columns, like those of a batch."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def encode_by_kernels(columns: list[list[Any]], place: Place, marks: MarkBuilder
 
 
 def _column(words: Array, *, stride: int = 8) -> Column:
-    """Describe a column by its address: the caller keeps it alive."""
+    """Describe a column by its address; the caller keeps it alive."""
     return Column(words.ctypes.data, stride)
 
 
 def _cells(parts: list[bytes | None], owners: list[Array]) -> Cells:
-    """Lay byte strings end to end, None is a null; `owners` takes what has to be kept alive."""
+    """Lay byte strings end to end, with None as null; add to `owners` what must be kept alive."""
     first = parts[0]
-    if not first and parts.count(first) == len(parts):  # as headers mostly are, and often keys
+    if not first and parts.count(first) == len(parts):  # the usual case of headers, often of keys
         return _all_null() if first is None else _all_empty()
     try:
-        lengths = sizes = np.fromiter(map(len, parts), np.int64, len(parts))  # type: ignore[arg-type] # a null is tried
+        lengths = sizes = np.fromiter(map(len, parts), np.int64, len(parts))  # type: ignore[arg-type] # None: TypeError
         joined = b"".join(parts)  # type: ignore[arg-type] # as above
     except TypeError:
         lengths = np.fromiter((-1 if part is None else len(part) for part in parts), np.int64, len(parts))

@@ -1,4 +1,4 @@
-"""Kernels that this process has loaded already: what must not wait for a compiler takes these or none."""
+"""Kernels that this process has already loaded, for callers that must not wait for a compiler."""
 
 from __future__ import annotations
 

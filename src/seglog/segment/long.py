@@ -1,6 +1,6 @@
-"""Reading one long record: verified as every other, without holding more of its value than was asked for.
+"""Read one long record: verified like any other, without keeping more of its value than requested.
 
-Knows where it stands and how long it is; finding it is the business of others.
+The caller provides its position and length.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from seglog.storage import File
 
 LONG_BYTES = 1024 * 1024
-"""A record up to here is read in one go."""
+"""Up to this size a record is read at once."""
 PIECE = 1024 * 1024
 
 _METADATA_LENGTH = struct.Struct("<I")
 
 
 def read_long(store: File, rules: Rules, *, position: int, length: int, keep: int | None) -> Framed:
-    """Return the record of `length` bytes at `position`, as a codec's `decode`; InvalidRecord likewise.
+    """Return the record of `length` bytes at `position`, with the result and errors of a codec's `decode`.
 
-    keep: bytes of the value to return, as a `Cut` where it has more; None: all of it. All of it is read and hashed.
+    keep: maximum bytes of the value to return, as a `Cut` if it has more; None: all. All of it is read and hashed.
     """
     head = _head(store, rules, position, length)
     value_start = position + length - head.value_bytes
@@ -62,6 +62,6 @@ def _exactly(store: File, length: int, position: int) -> bytes:
 
 def _hash(pieces: Iterable[bytes | memoryview]) -> int:
     hashed = xxh64()
-    for piece in pieces:  # others run between two of them
+    for piece in pieces:  # other threads run between two pieces
         hashed.update(piece)
     return hashed.intdigest()

@@ -1,6 +1,6 @@
-"""Where in a store does an offset stand? Dense lookups know every record, sparse ones a record every few KiB.
+"""Find the position of an offset in a store. Dense lookups know every record, sparse ones a record every few KiB.
 
-A lookup is derived from its store and may be wrong: whoever uses a position it gives checks the record found there.
+A lookup is derived from its store and may be wrong: callers verify the record at the position that it returns.
 """
 
 from __future__ import annotations
@@ -13,38 +13,40 @@ from seglog.format.index import DENSE_ENTRY, ENTRY_BYTES, entry_position
 from seglog.storage import File
 
 Place = tuple[int, int, int]
-"""A record's checksum, its length in bytes, its position."""
+"""A record's checksum, its length in bytes and its position."""
 
 
 class Lookup(Protocol):
     """Finds records of one segment by offsets relative to its base."""
 
     def exact(self, relative: int) -> Place | None:
-        """Return the place of exactly this record, None where this lookup cannot tell."""
+        """Return the place of exactly this record; None if this lookup does not know it."""
         ...
 
     def held(self, relative: int) -> bytes:
-        """Return the block of packed entries to which this record's belongs, as far as it is held in memory."""
+        """Return the block of packed entries that includes this record's, as far as it is in memory."""
         ...
 
     def floor(self, relative: int) -> tuple[int, int] | None:
-        """Return (relative offset, position) of the nearest known record at or before `relative`, if any."""
+        """Return (relative offset, position) of the nearest known record at or before `relative`; None if there is
+        none.
+        """
         ...
 
     def after(self, relative: int, position: int) -> tuple[int, int] | None:
-        """Return (relative offset, position) of the nearest known record behind both, if any: where to resume.
+        """Return (relative offset, position) of the nearest known record after both, to resume there; None if none.
 
-        A record of a later offset may be given at `position` itself.
+        The result may be a record of a later offset at `position` itself.
         """
         ...
 
 
-BLOCK_ENTRIES = 256  # a relative offset is a number of a block, and 8 bits within it
-BLOCKS_HELD = 8192  # of 4 KiB each: 32 MiB in a process
+BLOCK_ENTRIES = 256  # a relative offset is a block number and 8 bits within the block
+BLOCKS_HELD = 8192  # of 4 KiB each: 32 MiB per process
 
 
 class _HeldBlocks:
-    """Blocks of index files that were read, of all lookups in this process; when there is no room, all go."""
+    """Blocks read from index files, of all lookups in this process; when the limit is reached, all are dropped."""
 
     def __init__(self) -> None:
         self._blocks: dict[int, bytes] = {}
@@ -52,11 +54,11 @@ class _HeldBlocks:
         self.get = self._blocks.get
 
     def place(self) -> int:
-        """Return where the blocks of another lookup begin."""
+        """Return the first block number of another lookup."""
         return next(self._places) << 32
 
     def hold(self, number: int, block: bytes) -> None:
-        """Keep one."""
+        """Keep a block."""
         if len(self._blocks) >= BLOCKS_HELD:
             self._blocks.clear()
         self._blocks[number] = block
@@ -67,9 +69,9 @@ _held = _HELD.get
 
 
 class DenseLookup:
-    """One 16-byte entry a record: the first `flushed` in the index file, the rest in memory. O(1).
+    """One 16-byte entry per record: the first `flushed` in the index file, the rest in memory. O(1).
 
-    hold: whether what was read of the file may be kept, since no other process writes to it.
+    hold: whether entries read from the file may be kept in memory; not if another process writes to it.
     """
 
     __slots__ = ("_held", "_index", "_tail")
@@ -83,12 +85,12 @@ class DenseLookup:
 
     @property
     def flushed(self) -> int:
-        """How many entries stand in the index file."""
+        """Number of entries in the index file."""
         return self._tail[0]
 
     @property
     def pending(self) -> bytearray:
-        """The entries behind them; whoever appends records appends here."""
+        """The entries after them; a thread that appends records appends entries here."""
         return self._tail[1]
 
     def __len__(self) -> int:
@@ -96,12 +98,12 @@ class DenseLookup:
         return first + len(pending) // ENTRY_BYTES
 
     def move_pending(self, index: File | None = None) -> None:
-        """Note that what was pending now stands in the index file. One assignment, so that readers see either."""
+        """Note that the pending entries are in the index file now. One assignment: readers see the old or new state."""
         self._index = index or self._index
         self._tail = (len(self), bytearray())
 
     def add_flushed(self, records: int, index: File) -> None:
-        """Note that as many entries more were written to the index file, behind the others; none may be pending."""
+        """Note that `records` more entries were written to the index file; none may be pending."""
         self._index = index
         self._tail = (self._tail[0] + records, bytearray())
 
@@ -124,11 +126,11 @@ class DenseLookup:
         return DENSE_ENTRY.unpack_from(data, start) if len(data) >= start + ENTRY_BYTES else None
 
     def held(self, relative: int) -> bytes:
-        """Return a block that was read of the index file; empty where none was, or what is read is not kept."""
+        """Return a block that was read from the index file; empty if it was not read, or is not kept."""
         return b"" if self._held is None else _held(self._held + relative // BLOCK_ENTRIES, b"")
 
     def _read_block(self, number: int) -> bytes:
-        """Read a block of entries, as far as they are flushed (the last one grows), and hold it."""
+        """Read and keep a block of entries, as far as they are flushed (the last block grows)."""
         first = number * BLOCK_ENTRIES
         block = self.entries(first, min(first + BLOCK_ENTRIES, self.flushed))
         _HELD.hold((self._held or 0) + number, block)
@@ -140,7 +142,7 @@ class DenseLookup:
         return None if place is None else (relative, place[2])
 
     def after(self, relative: int, position: int) -> tuple[int, int] | None:
-        """Return the next record whose entry does not point back; what is damaged may have moved up over its place."""
+        """Return the next record whose entry does not point back; a damaged entry may point before it."""
         for following in range(relative + 1, len(self)):
             place = self.exact(following)
             if place is not None and place[2] >= position and place[1]:
@@ -157,7 +159,7 @@ class DenseLookup:
 
 
 class SparseLookup:
-    """A record every few KiB, in memory, ordered: O(log n) to the nearest one before."""
+    """A record every few KiB, in memory, sorted: O(log n) to the nearest one before."""
 
     __slots__ = ("_positions", "_relatives")
 
@@ -166,13 +168,13 @@ class SparseLookup:
         self._positions = [position for _, position in pairs]
 
     def extend(self, pairs: list[tuple[int, int]]) -> None:
-        """Add records behind the last."""
+        """Add records after the last one."""
         for relative, position in pairs:
             self._positions.append(position)
             self._relatives.append(relative)
 
     def exact(self, relative: int) -> Place | None:  # noqa: ARG002 - the protocol's name
-        """Never tell: a sparse lookup leads near."""
+        """Return None: a sparse lookup only leads near a record."""
         return None
 
     def held(self, relative: int) -> bytes:  # noqa: ARG002 - the protocol's name
@@ -180,12 +182,12 @@ class SparseLookup:
         return b""
 
     def floor(self, relative: int) -> tuple[int, int] | None:
-        """Return the greatest entry at or before."""
+        """Return the greatest entry at or before `relative`."""
         number = bisect_right(self._relatives, relative) - 1
         return None if number < 0 else (self._relatives[number], self._positions[number])
 
     def after(self, relative: int, position: int) -> tuple[int, int] | None:
-        """Return the next entry behind both."""
+        """Return the next entry after both."""
         for number in range(bisect_right(self._relatives, relative), len(self._relatives)):
             if self._positions[number] > position:
                 return self._relatives[number], self._positions[number]

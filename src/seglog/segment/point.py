@@ -1,7 +1,7 @@
-"""One record read by a kernel, where the process has it: in half of the time that the interpreter takes.
+"""Read one record with a kernel, if the process has loaded it, in half of the time of the interpreter.
 
-The kernel is not loaded for it: a read must not wait for a compiler (see `held`). Reading or writing batches loads it.
-What it does not find as it must be, whatever the reason, is left to the reader, who finds out why.
+The kernel is not loaded for this, because a read must not wait for a compiler (see `held`); batch calls load it. If the
+kernel does not find a valid record, for whatever reason, the reader finds out why.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from seglog.segment.scan import Rules
 from seglog.storage import File
 from seglog.storage.local_file import LocalFile
 
-BYTES_DATA = bytes.__basicsize__ - 1  # where the data of a bytes object begins: its last byte is the closing zero
+BYTES_DATA = bytes.__basicsize__ - 1  # where a bytes object's data begins; basicsize includes its final zero
 
 _kernel: Callable[..., Any] | None = None
-_made = tuple.__new__  # a named tuple of its fields, in half the time that the class takes
+_made = tuple.__new__  # makes a named tuple from its fields in half the time of its class
 
 
 def _loaded_kernel() -> Callable[..., Any] | None:
-    """Return the kernel once somebody has had it compiled, and note that for good."""
-    global _kernel  # noqa: PLW0603 - looked up once, not with each read
+    """Return the kernel if another call has loaded it, and remember it."""
+    global _kernel  # noqa: PLW0603 - looked up once, not at each read
     _kernel = loaded_kernel("point", "read_point")
     return _kernel
 
 
 class PointReader:
-    """Reads records of one store by their entries in a dense lookup: of a store that is a file of the system."""
+    """Reads records by their entries in a dense lookup, if the store is a file of the system."""
 
     __slots__ = ("_base", "_salt", "_store")
 
@@ -42,7 +42,7 @@ class PointReader:
         self._salt = rules.salt - (rules.salt >> 63 << 64)  # the same 64 bits with a sign, as kernels take them
 
     def read(self, lookup: Lookup, offset: int, size: int) -> Record | None:
-        """Return the record, verified, in the first `size` bytes of the store; None where that takes the long way."""
+        """Return the verified record in the first `size` bytes of the store; None if the reader has to find it."""
         kernel = _kernel or _loaded_kernel()
         if kernel is None or self._store is None:
             return None

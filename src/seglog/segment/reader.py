@@ -1,4 +1,4 @@
-"""Reading one segment: points, ranges, times. Every record is verified; a lookup is believed if its record agrees."""
+"""Read one segment: points, ranges, times. Every record is verified; a lookup is used only if its record matches."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ OnCorrupt = Callable[[CorruptRecord], None]
 class SegmentReader:
     """The records base_offset <= offset < next_offset, in the first `size` bytes of a store.
 
-    marks gives the time marks when first asked for; mend, once, another lookup in place of one that led astray.
-    Whoever appends to the segment, or follows another process that does, moves `size` and then `next_offset`
-    forward; reading is safe meanwhile. counted: the records of an active segment with gaps, moved last.
+    marks: returns the time marks at first use. mend: replaces, once, a lookup that was wrong. An appender, or a
+    follower of another process, advances `size` and then `next_offset`; reading is safe meanwhile. counted: number of
+    records of an active segment with gaps, updated last.
     """
 
     def __init__(
@@ -47,15 +47,15 @@ class SegmentReader:
         self.counted = 0
         self._marks = marks
         self._mend = mend
-        self._mending = threading.RLock()  # a signal handler may read while this thread mends
+        self._mending = threading.RLock()  # a signal handler may read while this thread replaces the lookup
         self._point = PointReader(store, rules)
         self._decode = rules.codec.decode
         self._salt = rules.salt
 
     def read(self, offset: int, keep: int | None = None) -> Record:
-        """Return the record; CorruptRecord where it is damaged, OffsetCompacted where none stands there.
+        """Return the record. CorruptRecord if it is damaged, OffsetCompacted if there is none.
 
-        keep: bytes to return of a long value, as a `Cut`; None: all.
+        keep: maximum bytes to return of a long value, as a `Cut`; None: all.
         """
         record = self._point.read(self.lookup, offset, self.size)
         if record is not None:
@@ -66,15 +66,16 @@ class SegmentReader:
             if record is not None:
                 return record
         record = self._search(offset, keep)
-        if place is not None:  # the store is sound, so its index lied: make another
+        if place is not None:  # the store is intact, so its index was wrong: rebuild it
             with self._mending:
                 if self._mend is not None:
                     self.lookup, self._mend = self._mend(), None
         return record
 
     def span_bytes(self, start: int, stop: int) -> int:
-        """Return how many bytes the records start <= offset < stop take, or a few KiB more; not more than its lookup
-        knows, which may be wrong. For whoever needs room before reading; reads no record.
+        """Return the size in bytes of the records start <= offset < stop, or a few KiB more, without reading a record.
+
+        For callers that reserve memory before reading. Not verified: the lookup may be wrong.
         """
         floor = self.lookup.floor(start - self.base_offset)
         position = self.rules.codec.header_bytes if floor is None else floor[1]
@@ -99,7 +100,7 @@ class SegmentReader:
         return record if record.offset == offset and found == length else None
 
     def _search(self, offset: int, keep: int | None) -> Record:
-        """Find a record that the lookup does not lead to: sparse segments, and dense ones whose index is damaged."""
+        """Find a record without a usable lookup entry: in sparse segments, and in dense ones with a damaged index."""
         failed: CorruptRecord | None = None
         for position, first in self._starts(offset):
             for walk in self._walks(position, first, offset, keep):
@@ -117,13 +118,13 @@ class SegmentReader:
                 if not self._breaks_off(walk, offset + 1):
                     if failed is None:
                         raise OffsetCompacted(offset, self.next_offset)
-                    break  # it may have been what is damaged
+                    break  # it may be the damaged record
                 failed = self._closest(failed, walk)
         assert failed is not None  # noqa: S101 - the store's start is always among the starts
         raise CorruptRecord(failed.path, offset, failed.position, failed.reason)
 
     def _behind_gap(self, offset: int, position: int, expected: int) -> Record | None:
-        """Return the record of `offset` if it stands behind one of a later offset; None where it is surely nowhere."""
+        """Return the record of `offset` if it follows one of a later offset; None if it is certainly absent."""
         try:
             self._check_gap(offset, position, expected)
         except CorruptRecord:
@@ -136,24 +137,26 @@ class SegmentReader:
         return None
 
     def check_range(self, stop: int, position: int, expected: int, *, lacking: int) -> None:
-        """Raise CorruptRecord unless it is sure that a range ends rightly where reading it has ended.
+        """Raise CorruptRecord unless it is certain that a range is complete where reading it ended.
 
-        position, expected: the first record not taken, and its least offset. lacking: offsets without a record.
+        position, expected: the first record that was not taken, and its lowest offset. lacking: offsets without a
+        record.
         """
         if lacking and not self.rules.dense and stop < self.next_offset:
             self._check_gap(stop - 1, position, expected)
 
     def check_gaps(self, stop: int, *, lacking: int) -> None:
-        """Raise CorruptRecord unless it is sure that `lacking` offsets before `stop` have no record in this segment."""
+        """Raise CorruptRecord unless it is certain that `lacking` offsets before `stop` have no record here."""
         if lacking and not self.rules.dense:
             position, expected = self.seek(stop)
             self._check_gap(stop - 1, position, expected)
 
     def _check_gap(self, offset: int, position: int, expected: int) -> None:
-        """Raise CorruptRecord unless the record at `position`, of offset `expected` or later, is next behind `offset`.
+        """Raise CorruptRecord unless the record at `position`, of offset `expected` or later, is the next after
+        `offset`.
 
-        A record that was moved or copied to a place before its own verifies there, and looks as if compaction had
-        taken those between. So the next place that the lookup knows has to be met, or else all of the store in order.
+        A record that was moved or copied before its place verifies there, and it looks as if compaction had removed
+        those in between. So the next place that the lookup knows must be met, or else the whole store must be in order.
         """
         mark = self.lookup.after(offset - self.base_offset, position - 1)
         if mark is not None and mark[1] >= self.size:  # of records that a truncate has cut off
@@ -179,9 +182,9 @@ class SegmentReader:
         return error if failed is None or failed.position < error.position else failed
 
     def _breaks_off(self, walk: StoreWalk, stop: int) -> bool:
-        """Whether a walk that is over has left out records before `stop`; a dense segment has one of every offset.
+        """Whether a finished walk has omitted records before `stop`; a dense segment has one for every offset.
 
-        With gaps only the last byte tells that nothing is left out of the last offsets.
+        With gaps, only reaching the last byte shows that none of the last offsets is omitted.
         """
         if walk.reason is None and self.rules.dense and walk.expected < stop:
             walk.reason = "the store ends before it"
@@ -192,7 +195,7 @@ class SegmentReader:
         return CorruptRecord(self.store.path, offset, walk.position, walk.reason or "")
 
     def _starts(self, offset: int) -> Iterator[tuple[int, int]]:
-        """Yield (position, first offset there) to walk from towards `offset`, the nearest first, the surest last."""
+        """Yield (position, first offset there) where a walk towards `offset` can begin: nearest first, safest last."""
         relative = offset - self.base_offset
         for near in (relative, relative - 1):
             floor = self.lookup.floor(near)
@@ -204,7 +207,7 @@ class SegmentReader:
         return StoreWalk(self.store, self.rules, position=position, end=self.size, expected=expected, keep=keep)
 
     def _walks(self, position: int, first: int, offset: int, keep: int | None = 0) -> Iterator[StoreWalk]:
-        """Yield a walk towards `offset`; with gaps in the offsets another behind every damage that ends before it."""
+        """Yield a walk towards `offset`; in a segment with gaps, another one after each damage before it."""
         while True:
             walk = self._walk(position, first, keep)
             yield walk
@@ -214,14 +217,14 @@ class SegmentReader:
             position, first = resume
 
     def _resume(self, walk: StoreWalk) -> tuple[int, int] | None:
-        """Return (position, offset) of a record behind damage: the next that the lookup knows, with gaps the next."""
+        """Return (position, offset) of a record after damage: by the lookup if dense, else the next valid record."""
         if not self.rules.dense:
             return find_record(self.store, self.rules, position=walk.position + 1, end=self.size, least=walk.expected)
         after = self.lookup.after(walk.expected - self.base_offset, walk.position)
         return None if after is None else (after[1], self.base_offset + after[0])
 
     def seek(self, offset: int) -> tuple[int, int]:
-        """Return (position, offset) of the first record at or behind `offset`, or of damage that stands before it."""
+        """Return (position, offset) of the first record at or after `offset`, or of damage before it."""
         place = self.lookup.exact(offset - self.base_offset)
         if place is not None and self._record_at(place, offset, keep=0) is not None:
             return place[2], offset
@@ -232,7 +235,7 @@ class SegmentReader:
         return (place[2], offset) if place is not None else found
 
     def _seek_from(self, position: int, first: int, offset: int) -> tuple[tuple[int, int], bool]:
-        """Return what `seek` does as seen from a place that the lookup gave, and whether that did not lead astray."""
+        """Seek from a place that the lookup returned; also return whether that place was right."""
         damage: tuple[int, int] | None = None
         for walk in self._walks(position, first, offset):
             met = _first_from(walk, offset)
@@ -246,16 +249,16 @@ class SegmentReader:
         return damage or (walk.position, walk.expected), proven and (walk.reason is None or walk.expected == offset)
 
     def _led_behind(self, start: int, met: int) -> bool:
-        """Whether the lookup lied: the record of a later offset stands at `met`, and it led there as to an earlier."""
+        """Whether the lookup was wrong: it led to `met` as to an earlier offset, but a later one is there."""
         return met == start > self.rules.codec.header_bytes
 
     def scan(
         self, start: int, stop: int, on_corrupt: OnCorrupt | None = None, keep: int | None = None
     ) -> Iterator[Record]:
-        """Yield the records start <= offset < stop. keep: as `read`.
+        """Yield the records start <= offset < stop. keep: as in `read`.
 
-        Stops at a damaged one with CorruptRecord; with `on_corrupt` that error is handed over instead, and reading
-        resumes at the next record that the lookup knows, or that stands there where offsets have gaps.
+        Raises CorruptRecord at a damaged record. With `on_corrupt` it passes that error instead and resumes at the next
+        record that the lookup knows, or, with gaps, at the next valid record.
         """
         position, expected = self.seek(start)
         passed = 0
@@ -284,7 +287,7 @@ class SegmentReader:
             _raise_or_tell(error, on_corrupt)
 
     def offset_at(self, timestamp: int) -> int | None:
-        """Return the first offset whose timestamp is `timestamp` or later, None where every record is older."""
+        """Return the first offset with a timestamp of `timestamp` or later; None if every record is older."""
         stop, mark = self.next_offset, floor_mark(self._marks(), timestamp)
         relative, position = (0, self.rules.codec.header_bytes) if mark is None else (mark.relative, mark.position)
         expected = self.base_offset + relative
@@ -301,7 +304,7 @@ class SegmentReader:
 
 
 def _first_from(walk: StoreWalk, offset: int) -> Framed | None:
-    """Return the first record of a walk that has this offset or a later one."""
+    """Return the first record of a walk with this offset or a later one."""
     return next((framed for framed in walk if framed[0].offset >= offset), None)
 
 

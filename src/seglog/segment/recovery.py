@@ -1,13 +1,13 @@
-"""Opening the active segment of a log that was not closed: what is kept, what is cut, what is only reported.
+"""Recover the active segment of a log that was not closed: what is kept, what is cut, what is only reported.
 
-1. The durable word of the index tells up to which offset records are known to be on the medium; it was written after
-   their sync, and its check is bound to the store's salt. Those records are never cut and their offsets never given out
-   again: where one no longer verifies, that is damage, and its neighbours stay.
-2. Behind them the first invalid record ends the log. The bytes cut are kept beside the store (`.torn`).
-3. What was accepted behind the durable records is written again in place and synced before it is served, because
-   after a failed fsync the page cache may hold what the medium does not.
+1. The durable word of the index counts the records that are known to be on the disk. It was written after their
+   sync, and its check is bound to the store's salt. These records are never cut, and their offsets are never assigned
+   again: if one does not verify, that is damage, and its neighbours stay.
+2. After them the first invalid record ends the log. The bytes cut are kept beside the store (`.torn`).
+3. Records accepted after the durable ones are written again in place and synced before they are served, because after
+   a failed fsync the page cache may hold what the disk does not.
 
-Running it twice, or again after a crash at any step, ends the same.
+Running it twice, or again after a crash at any step, has the same result.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from seglog.storage import File, Storage
 
 COPY_BYTES = 1024 * 1024
 SPREAD_FROM_BYTES = 64 * 1024 * 1024
-"""From here on several threads take stock of a store."""
+"""From this size on several threads survey a store."""
 SEARCH_BUDGET = 2 * 1024**3
-"""Bytes to hash at most, about a second, to tell damage from a tear; a torn value can look like heads all over."""
+"""Maximum bytes to hash, for about a second, to tell damage from a tear; a torn value may resemble heads everywhere."""
 
 
 class TailRecovery:
-    """The recovery of one active segment; `events` fills while it runs.
+    """The recovery of one active segment; `events` collects its reports.
 
-    unsynced: whether it met records, or bytes, that were not known to be synced. Readers may have seen more of them.
+    unsynced: whether it found records or bytes that were not known to be synced. Readers may have seen more of them.
     """
 
     def __init__(self, storage: Storage, entry: SegmentEntry, interval: int) -> None:
@@ -70,7 +70,7 @@ class TailRecovery:
     def run(self, buffer_bytes: int = 0, segment_bytes: int = MAX_STORE_BYTES) -> ActiveSegment:
         """Recover, and return the segment ready for appends."""
         if decode_header(self.store.pread(HEADER_BYTES, 0), self.store.path) is None:
-            detail = "the store's header is damaged; the manifest's identity is used instead"
+            detail = "the store's header is damaged; the identity in the manifest is used instead"
             self.events.append(RecoveryEvent(kind="header", path=self.store.path, detail=detail, position=0))
         entry = self.entry
         durable = decode_durable_records(self._old_index.header, entry.base_offset, entry.salt, dense=entry.dense) or 0
@@ -95,7 +95,7 @@ class TailRecovery:
         return record.offset == self.entry.base_offset + number
 
     def _survey(self) -> str | None:
-        """Admit valid records from `position` on; return why they end."""
+        """Accept valid records from `position` on; return why they end."""
         block: Block | None = None
         for block in self._blocks():
             self.tally.absorb(block)
@@ -107,18 +107,18 @@ class TailRecovery:
         stretch = {"position": self.position, "end": self.size, "expected": self.next_offset}
         if not self.rules.dense or self.size - self.position < SPREAD_FROM_BYTES:
             return survey(self.store, self.rules, **stretch, marks=self.tally.marks)
-        from seglog.segment.spread import survey_spread  # noqa: PLC0415 - short stretches load no compiler
+        from seglog.segment.spread import survey_spread  # noqa: PLC0415 - short stores load no compiler
 
         return survey_spread(self.store, self.rules, self._old_index, **stretch, marks=self.tally.marks)
 
     def _pass_damage(self, durable: int, reason: str) -> str | None:
-        """Leave a damaged durable record where it is and go on behind it; return why the records after it end.
+        """Leave a damaged durable record in place and continue after it; return why the records after it end.
 
-        The offsets of damaged records are never given out again.
+        The offsets of damaged records are never assigned again.
         """
-        self._report("damage", f"a record known to be on the medium is damaged ({reason}); it was left in place")
+        self._report("damage", f"a record known to be on the disk is damaged ({reason}); it was left in place")
         found = self._resume(durable)
-        if found is None:  # none of the rest can be found: all that is there stays, and so do its offsets
+        if found is None:  # no later record can be found: everything there stays, and so do its offsets
             self._give_up(self.entry.base_offset + durable, self.size)
             self.position = max(self.position, self.size)
             return None
@@ -127,10 +127,10 @@ class TailRecovery:
         return self._survey()
 
     def _give_up(self, next_offset: int, end: int) -> None:
-        """Pass over damaged records before `next_offset`, which stand before position `end`; what the old index says of
-        them stays if it can be, so that errors can name their place.
+        """Skip damaged records before `next_offset`, which are before position `end`; keep their entries of the old
+        index if possible, so that errors can name their position.
 
-        How late they were nobody knows: no search for a time may leave them out, once the segment is sealed either.
+        Their timestamps are unknown: no search by time may exclude them, not even once the segment is sealed.
         """
         self.tally.pass_damage()
         if self.entry.dense:
@@ -139,7 +139,7 @@ class TailRecovery:
             known = self._old_index.read(length, first).ljust(length, b"\0")
             kept = bytearray()
             for checksum, size, position in DENSE_ENTRY.iter_unpack(known):
-                between = self.position <= position and position + size <= end  # else it leads to what others are given
+                between = self.position <= position and position + size <= end  # else it overlaps other records
                 kept += DENSE_ENTRY.pack(checksum, size, position) if between else bytes(ENTRY_BYTES)
             self._index.extend(kept)
         self.next_offset = next_offset
@@ -153,7 +153,7 @@ class TailRecovery:
         return find_next(self.store, self.rules, position=self.position, end=self.size, least=self.next_offset + 1)
 
     def _rewrite_accepted(self, durable: int) -> None:
-        """Write the accepted but not known durable records again in place, and sync."""
+        """Write the accepted records that are not known to be durable again in place, and sync."""
         start = self._end_of(durable)
         if start >= self.position:
             return
@@ -162,14 +162,14 @@ class TailRecovery:
         self.store.datasync()
 
     def _end_of(self, records: int) -> int:
-        """Return where the first `records` records end; the store's start where that cannot be told."""
+        """Return the position after the first `records` records; the store's start if that is unknown."""
         if not records or not self.entry.dense:
             return HEADER_BYTES
         _, length, position = self._index.entry(records - 1)
         return min(position + length, self.position) if length else HEADER_BYTES
 
     def _cut_tail(self, reason: str) -> None:
-        """End the store behind its last valid record; keep what is cut, unless it is zeros."""
+        """End the store after its last valid record; keep what is cut, unless it is only zeros."""
         kind, detail = self._name_tail(reason)
         kept = self._keep_torn(kind)
         self.store.truncate(self.position)
@@ -178,7 +178,7 @@ class TailRecovery:
         self.size = self.position
 
     def _name_tail(self, reason: str) -> tuple[str, str]:
-        """Tell a tear (a write that was not finished) from damage (valid records behind an invalid one)."""
+        """Distinguish a tear (an unfinished write) from damage (valid records after an invalid one)."""
         head = self.store.pread(HEAD_BYTES, self.position)
         if head == ZERO_HEAD[: len(head)]:
             return "torn", "an unfinished write was cut: its head was never written"
@@ -190,11 +190,11 @@ class TailRecovery:
             return "torn", f"an unfinished write was cut ({reason})"
         return (
             "damage",
-            f"{reason}, yet offset {found.offset} follows at position {found.position}; it was cut",
+            f"{reason}, but a valid record of offset {found.offset} follows at position {found.position}; it was cut",
         )
 
     def _keep_torn(self, kind: str) -> str:
-        """Copy the tail beside the store; return what to say of it. Without space a tear is cut all the same."""
+        """Copy the tail beside the store; return how to report it. Without space for it a tear is cut all the same."""
         name = self._torn_name()
         try:
             if not self._copy_tail(name):
@@ -207,7 +207,7 @@ class TailRecovery:
         return f"; the bytes are kept in {name}"
 
     def _torn_name(self) -> str:
-        """Return a name not in use: what was cut at the same position before is evidence, too."""
+        """Return a name not in use: what was cut earlier at the same position is evidence, too."""
         number, name = 0, filename.torn_file(self.entry.name(), self.position)
         while self.storage.identity(name) is not None:
             number += 1
@@ -243,7 +243,7 @@ class TailRecovery:
         )
 
     def _active(self, buffer_bytes: int, segment_bytes: int) -> ActiveSegment:
-        """Write the index anew where it differs, and hand over."""
+        """Rewrite the index if it differs, and return the active segment."""
         entry, records = self.entry, self.next_offset - self.entry.base_offset
         self.tally.digest = self._index.digest
         header = encode_dense_header(entry.base_offset, min(records, DURABLE_MAX), entry.salt)

@@ -1,7 +1,7 @@
-"""The dense index of a segment as its recovery finds it anew, held against the index file that was there before.
+"""The dense index of a segment as its recovery rebuilds it, compared with the previous index file.
 
-Most often the two are equal, and may be long: so the old one is read piece by piece as the new entries come, and memory
-is taken only from where they differ.
+The two are usually equal, and may be long. So the old one is read piece by piece as new entries arrive, and entries are
+kept in memory only from the first difference on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COPY_BYTES = 1024 * 1024
 
 
 class OldIndex:
-    """An index file in whatever state, or none at all. `records`: how many entries it has."""
+    """An index file in any state, or none. `records`: number of its entries."""
 
     def __init__(self, storage: Storage, name: str) -> None:
         self._file = _opened(storage, name)
@@ -28,38 +28,38 @@ class OldIndex:
         self.header = self.read(DENSE_HEADER_BYTES, 0)
 
     def read(self, length: int, position: int) -> bytes:
-        """Return the bytes at `position`, fewer where it ends."""
+        """Return the bytes at `position`; fewer at the end of the file."""
         return self._file.pread(length, position) if self._file is not None else b""
 
     def entry(self, number: int) -> tuple[int, int, int] | None:
-        """Return (checksum, length, position) of the record of this number, None where it has no such entry."""
+        """Return (checksum, length, position) of the record with this number; None if there is no such entry."""
         data = self.read(ENTRY_BYTES, entry_position(number)) if number < self.records else b""
         return DENSE_ENTRY.unpack(data) if len(data) == ENTRY_BYTES else None
 
 
 class NewIndex:
-    """The entries of the records that are there. digest: of all of them. With gaps the file holds none, see format."""
+    """The entries of the recovered records. digest: of all of them. With gaps the file holds no entries, see format."""
 
     def __init__(self, old: OldIndex, *, dense: bool) -> None:
         self.digest = xxh64()
         self._old = old
         self._dense = dense
-        self._same = entry_position(0)  # up to here they are those of the old one
+        self._same = entry_position(0)  # the old file agrees up to here
         self._different = bytearray()
 
     def extend(self, entries: bytes | bytearray | memoryview) -> None:
-        """Add entries as packed in the file."""
+        """Add packed entries."""
         self.digest.update(entries)
         if not self._dense:
             return
-        entries = bytes(entries)  # Python compares views word by word, two bytes at memory speed
+        entries = bytes(entries)  # Python compares memoryviews item by item, but two bytes objects at memory speed
         if not self._different and self._old.read(len(entries), self._same) == entries:
             self._same += len(entries)
         else:
             self._different += entries
 
     def entry(self, number: int) -> tuple[int, int, int]:
-        """Return (checksum, length, position) of the record of this number, one that was added."""
+        """Return (checksum, length, position) of the record with this number, which must have been added."""
         start = entry_position(number) - self._same
         data = (
             self._different[start : start + ENTRY_BYTES]
@@ -69,7 +69,7 @@ class NewIndex:
         return DENSE_ENTRY.unpack(data)
 
     def write(self, storage: Storage, name: str, header: bytes) -> File:
-        """Return the file, open for writing: the old one where its entries are these, else a new one in its place."""
+        """Return the file, open for writing: the old one if its entries are the same, else a new one in its place."""
         if not self._different and self._old.size == self._same:
             index = storage.open(name, writable=True)
             if self._old.header != header:
@@ -82,7 +82,7 @@ class NewIndex:
         if self._different:
             index.pwrite(self._different, self._same)
         storage.rename(f"{filename.TMP}/{name}", name)
-        index.close()  # it knows its old name, under which it could not be opened again after a suspension
+        index.close()  # it keeps its temporary name, under which it could not be reopened after a suspension
         return storage.open(name, writable=True)
 
 

@@ -1,4 +1,4 @@
-"""What opening a log found and did: the words of recovery, kept apart so that every layer can speak them."""
+"""What opening a log found and did: the vocabulary of recovery, separate so that every layer can use it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class RecoveryEvent:
-    """One thing recovery met. kind: torn (unacknowledged bytes cut), damage (bad bytes that were, or may have
-    been, acknowledged), header (a store's header is damaged), manifest (rebuilt), orphan (a file set aside), cleanup.
+    """One finding of recovery.
 
-    path: the file; offset, position: where, if it is about a record; bytes: how many were cut or set aside.
+    Attributes:
+        kind: "torn" (unacknowledged bytes were cut), "damage" (bad bytes that were, or may have been, acknowledged),
+            "header" (a store's header is damaged), "manifest" (it was rebuilt), "orphan" (a file was set aside) or
+            "cleanup".
+        path: The file.
+        detail: Description as text.
+        offset: Offset of the record, if it is about one.
+        position: Its position in bytes.
+        bytes: Bytes that were cut or set aside.
     """
 
     kind: str
@@ -23,16 +30,16 @@ class RecoveryEvent:
 
 @dataclass(frozen=True)
 class RecoveryReport:
-    """All that recovery met when the log was opened. `clean`: nothing was damaged, cut or set aside."""
+    """Everything that recovery found when the log was opened. `clean`: nothing was damaged, cut or set aside."""
 
     events: tuple[RecoveryEvent, ...] = ()
 
     @property
     def clean(self) -> bool:
-        """Whether nothing had to be recovered."""
+        """Whether there was nothing to recover."""
         return not self.events
 
     @property
     def damaged(self) -> bool:
-        """Whether something that may have been acknowledged is gone or unreadable."""
+        """Whether something that may have been acknowledged is lost or unreadable."""
         return any(event.kind in ("damage", "header", "manifest") for event in self.events)

@@ -1,4 +1,4 @@
-"""Finding the next valid record behind damage, without trusting any lookup: what can still be saved of a store."""
+"""Find the next valid record after damage without using a lookup: what of a store can be saved."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from seglog.storage import File
 
 WINDOW = 1024 * 1024
 CANDIDATE_BYTES = 4096
-"""What trying one candidate costs besides hashing it, in bytes hashed meanwhile."""
+"""Cost of trying a candidate besides hashing it, as a number of bytes hashed in the same time."""
 
 CANDIDATES = 16
-"""Records to look at before the first one is taken although it stands too early."""
+"""Number of records to examine before one is accepted although its position is too early."""
 
 
 class Found(NamedTuple):
-    """A valid record behind damage."""
+    """A valid record after damage."""
 
     position: int
     offset: int
@@ -28,9 +28,9 @@ class Found(NamedTuple):
 def find_record(
     store: File, rules: Rules, *, position: int, end: int, least: int, budget: float = math.inf
 ) -> Found | None:
-    """Return the first valid record in position..end whose offset is `least` or greater, None where there is none.
+    """Return the first valid record in position..end with offset `least` or greater; None if there is none.
 
-    budget: bytes to hash at most before giving up with None; bytes that look like heads can ask for the square.
+    budget: maximum bytes to hash; None after that. Bytes that resemble heads can require the square of their number.
     """
     while position + HEAD_BYTES <= end:
         window = store.pread(min(WINDOW + HEAD_BYTES - 1, end - position), position)
@@ -50,10 +50,10 @@ def find_record(
 
 
 def find_next(store: File, rules: Rules, *, position: int, end: int, least: int) -> Found | None:
-    """Return the record to go on with behind damage at `position`; least: the first offset that it may have.
+    """Return the record to continue with after damage at `position`. least: the lowest offset that it may have.
 
-    Where offsets have no gaps, a record that was moved or copied to an earlier place (the damage itself, or too early
-    for all that must stand before it) is taken only if none of those that follow belongs before it.
+    In a dense segment, a record that was moved or copied to an earlier place (the damage itself, or too early for all
+    the records before it) is accepted only if none of the following records belongs before it.
     """
     first, start = None, position
     for _ in range(CANDIDATES):
@@ -69,7 +69,7 @@ def find_next(store: File, rules: Rules, *, position: int, end: int, least: int)
 
 
 def _plausible(window: bytes, left: int, least: int) -> Iterator[tuple[int, int]]:
-    """Yield where in the window a record could start, and its length: all that can be told without hashing fits."""
+    """Yield the possible starts of a record in the window, with its length: all checks passed that need no hashing."""
     import numpy as np  # noqa: PLC0415 - only damage needs it
 
     count = len(window) - HEAD_BYTES + 1
@@ -83,7 +83,7 @@ def _plausible(window: bytes, left: int, least: int) -> Iterator[tuple[int, int]
     lengths, headers = 12 + metadata + value, metadata - METADATA_FIXED - key
     fits = (headers >= 0) & (lengths <= left - starts) & (relative >= least)
     starts, lengths, headers, key = starts[fits], lengths[fits], headers[fits], key[fits]
-    at = starts + HEAD_BYTES + key  # the first header: what of it is in the window must fit, too
+    at = starts + HEAD_BYTES + key  # the first header: as far as it is in the window it must fit, too
     name = np.where(headers > 0, halves[np.minimum(at, len(halves) - 1)], 0)
     told = (headers > 0) & (at < len(halves))
     fits = ~told | (name + 6 <= headers)

@@ -1,4 +1,4 @@
-"""Walking a store forward, record by record, each one verified. Says where and why it stopped; never skips."""
+"""Walk a store forward, record by record, verifying each. Reports where and why it stopped; never skips."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_CHUNK = 1024 * 1024
 
 
 class Rules(NamedTuple):
-    """What a record of a store must obey besides its own bytes."""
+    """What a record of a store must satisfy besides its own checksum."""
 
     base_offset: int
     salt: int
@@ -23,10 +23,10 @@ class Rules(NamedTuple):
 
 
 class StoreWalk:
-    """Iterates over the records of `store` from `position` up to `end`, the first with offset `expected` or later.
+    """Iterate over the records of `store` from `position` up to `end`, the first with offset `expected` or later.
 
-    After the last one, `position` is where it ended, `expected` the next offset, and `reason` tells why the walk
-    stopped before `end` (None: it did not). keep: bytes to give of a long value, as a `Cut`; None: all.
+    After the last one, `position` is where the walk ended, `expected` the next offset, and `reason` why it stopped
+    before `end` (None if it did not). keep: maximum bytes to return of a long value, as a `Cut`; None: all.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class StoreWalk:
             yield framed
 
     def _long(self, length: int) -> Framed | None:
-        """Return a record that is too long for a chunk; None with `reason` where it is damaged."""
+        """Return a record that is too long for a chunk; None, with `reason` set, if it is damaged."""
         try:
             return read_long(self.store, self.rules, position=self.position, length=length, keep=self._keep)
         except InvalidRecord as error:
@@ -85,7 +85,7 @@ class StoreWalk:
             return None
 
     def _missing(self, data: bytes, start: int) -> int:
-        """Return how many bytes to read for the whole record at `start` if the chunk merely ends inside it, else 0."""
+        """Return the size of the record at `start` if the chunk only ends inside it, else 0."""
         seen = len(data) - start
         try:
             needed = self.rules.codec.length_at(data, start)

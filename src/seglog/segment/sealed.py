@@ -1,4 +1,4 @@
-"""Opening a sealed segment: its store is checked against the manifest, its lookups are read, or made anew."""
+"""Open a sealed segment: check its store against the manifest, read its lookups or rebuild them."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from seglog.storage import File, Storage
 
 
 def rules_of(entry: SegmentEntry) -> Rules:
-    """Return what a record of this segment must obey."""
+    """Return what a record of this segment must satisfy."""
     return Rules(entry.base_offset, entry.salt, entry.dense, NATIVE)
 
 
 def open_store(storage: Storage, entry: SegmentEntry, *, writable: bool = False) -> File:
-    """Open a store; CorruptLog where it is gone or another file stands in its place.
+    """Open a store. Raises CorruptLog if it is missing or another file has its name.
 
-    A damaged header is tolerated: the manifest's salt stands in for it (`verify` reports the damage).
+    A damaged header is accepted: the manifest's salt replaces it (`verify` reports the damage).
     """
     try:
         store = storage.open(entry.name(), writable=writable)
@@ -54,12 +54,15 @@ def open_store(storage: Storage, entry: SegmentEntry, *, writable: bool = False)
         ) from error
     header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
     if header is not None and header.salt != entry.salt:
-        raise CorruptLog(f"{store.path}: this is another file than the manifest names (its salt differs)")
+        raise CorruptLog(
+            f"{store.path}: this is not the file that the manifest names (its salt differs); restore that file, or run "
+            "`seglog repair` to go on without it"
+        )
     return store
 
 
 def open_sealed(storage: Storage, entry: SegmentEntry, *, interval: int, heal: bool) -> SegmentReader:
-    """Open a sealed segment for reading; lookups that are lost or damaged are made anew, and written if `heal`."""
+    """Open a sealed segment for reading; missing or damaged lookups are rebuilt, and written if `heal`."""
     store = open_store(storage, entry)
     files = _SealedFiles(storage, entry, store, rules_of(entry), interval, heal=heal)
     return SegmentReader(
@@ -74,7 +77,7 @@ def open_sealed(storage: Storage, entry: SegmentEntry, *, interval: int, heal: b
 
 
 def write_lookups(storage: Storage, entry: SegmentEntry, *, interval: int) -> None:
-    """Make every lookup file of a sealed segment anew from its store."""
+    """Rebuild every lookup file of a sealed segment from its store."""
     for kind in (filename.INDEX, filename.OFFSETS, filename.TIMES):
         storage.unlink(entry.name(kind))
     files = _SealedFiles(storage, entry, open_store(storage, entry), rules_of(entry), interval, heal=True)
@@ -86,7 +89,7 @@ def write_lookups(storage: Storage, entry: SegmentEntry, *, interval: int) -> No
 
 
 class _SealedFiles:
-    """The lookups of one sealed segment: read where they hold, made from the store where they do not."""
+    """The lookups of one sealed segment: read if valid, else rebuilt from the store."""
 
     def __init__(
         self, storage: Storage, entry: SegmentEntry, store: File, rules: Rules, interval: int, *, heal: bool
@@ -101,11 +104,11 @@ class _SealedFiles:
 
     @property
     def slots(self) -> int:
-        """How many offsets a dense index covers: one each, damaged or not."""
+        """Number of offsets that a dense index covers, including damaged ones."""
         return (self.entry.next_offset or self.entry.base_offset) - self.entry.base_offset
 
     def dense_lookup(self) -> Lookup:
-        """Return the index file's entries if it is whole."""
+        """Return the index file's entries if it is complete, else rebuilt ones."""
         entry, records = self.entry, self.slots
         try:
             index = self.storage.open(entry.name(filename.INDEX))
@@ -113,18 +116,18 @@ class _SealedFiles:
             if durable is not None and index.size() >= entry_position(records):
                 return DenseLookup(index, records, hold=True)
         except StorageError:
-            pass  # derived: made anew below
+            pass  # derived: rebuilt below
         return self.new_dense_lookup()
 
     def new_dense_lookup(self) -> Lookup:
-        """Return entries made from the store."""
+        """Return entries rebuilt from the store."""
         entries = dense_entries(self.store, self.rules, end=self.end, next_offset=self.entry.next_offset or 0)
         header = encode_dense_header(self.entry.base_offset, self.slots, self.entry.salt)
         self._write(filename.INDEX, header + entries)
         return DenseLookup(None, 0, entries)
 
     def sparse_lookup(self) -> Lookup:
-        """Return the pairs of the .offsets file if it is whole, else made from the store."""
+        """Return the pairs of the .offsets file if it is complete, else rebuilt from the store."""
         pairs = decode_offsets(read_whole(self.storage, self.entry.name(filename.OFFSETS)), self.entry.salt)
         if pairs is None:
             marks = survey_marks(self.store, self.rules, self.end, self.interval)
@@ -133,7 +136,7 @@ class _SealedFiles:
         return SparseLookup(pairs)
 
     def times(self) -> Sequence[Mark]:
-        """Return the marks of the .times file if it is whole, else made from the store."""
+        """Return the marks of the .times file if it is complete, else rebuilt from the store."""
         marks = decode_times(read_whole(self.storage, self.entry.name(filename.TIMES)), self.entry.salt)
         if marks is None:
             made = survey_marks(self.store, self.rules, self.end, self.interval)
@@ -147,7 +150,7 @@ class _SealedFiles:
 
 
 def dense_entries(store: File, rules: Rules, *, end: int, next_offset: int) -> bytes:
-    """Return the packed dense entries of a store; all zero for the records that are damaged."""
+    """Return the packed dense entries of a store; all zero for damaged records."""
     entries = bytearray()
     position, expected = rules.codec.header_bytes, rules.base_offset
     while expected < next_offset:
@@ -171,7 +174,7 @@ def survey_marks(store: File, rules: Rules, end: int, interval: int) -> MarkBuil
 
 
 def read_whole(storage: Storage, name: str, most: int | None = None) -> bytes:
-    """Return a lookup file's bytes (the first `most`), empty where there is none or it cannot be read."""
+    """Return a lookup file's bytes (the first `most`); empty if there is none or it cannot be read."""
     try:
         file = storage.open(name)
         return file.pread(file.size() if most is None else most, 0)
@@ -180,11 +183,11 @@ def read_whole(storage: Storage, name: str, most: int | None = None) -> bytes:
 
 
 def write_derived(storage: Storage, name: str, data: bytes) -> None:
-    """Write a lookup file anew, in one step for readers; unsynced, since it can always be made again."""
+    """Replace a lookup file atomically for readers; not synced, because it can be rebuilt."""
     try:
         file = storage.create(f"{filename.TMP}/{name}", replace=True)
         file.pwrite(data, 0)
         storage.rename(f"{filename.TMP}/{name}", name)
-    except StorageError:  # no space for a lookup is no reason to fail a read
+    except StorageError:  # a read must not fail because there is no space for a lookup
         with suppress(StorageError):
             storage.unlink(f"{filename.TMP}/{name}")

@@ -1,7 +1,7 @@
-"""Taking stock of a long stretch of a store on several threads, cut where an index says that records begin.
+"""Survey a long stretch of a store on several threads, cut at positions that an index gives as the start of records.
 
-The index may be old, damaged or of another store: a cut is believed only where the records before it have ended just
-there, and from the first that is not on one thread goes on alone. So what comes out never depends on the index.
+The index may be old, damaged or of another store. So a cut is used only if the records before it ended exactly there;
+from the first one that is wrong, one thread continues alone. The result therefore never depends on the index.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ STRETCH_BYTES = 16 * 1024 * 1024
 
 
 class Stretch(NamedTuple):
-    """Records from relative offset `relative`, which stands at `position`; next_mark: as `MarksState.next_position`;
-    records: how many, None up to the end.
+    """Records from relative offset `relative`, at `position`. next_mark: as `MarksState.next_position`; records: how
+    many, None up to the end.
     """
 
     relative: int
@@ -38,7 +38,7 @@ class Stretch(NamedTuple):
 def survey_spread(
     store: File, rules: Rules, index: OldIndex, *, position: int, end: int, expected: int, marks: MarkBuilder
 ) -> Iterator[Block]:
-    """As `survey`, of a dense segment. index: its index file, in whatever state."""
+    """Survey a dense segment as `survey` does. index: its index file, in any state."""
     begin = Stretch(expected - rules.base_offset, position, marks.next_position, None)
     rest = MarkBuilder(marks.interval)
     rest.extend(b"", marks.state)
@@ -52,7 +52,7 @@ def survey_spread(
 def _by_stretches(
     store: File, rules: Rules, stretches: Iterator[Stretch], end: int, marks: MarkBuilder
 ) -> Iterator[Block]:
-    """Yield the blocks of the stretches that follow on each other, as far as their records are valid."""
+    """Yield the blocks of adjacent stretches, as long as their records are valid."""
     mapped, newest, ahead = store.map(), marks.max_timestamp, Ahead()
     waiting: deque[Stretch] = deque()
 
@@ -69,11 +69,11 @@ def _by_stretches(
             launch(1)
             for chunk in chunks:
                 times = chunk.marks["max_timestamp"]
-                times.clip(min=newest, out=times)  # its marks knew only the times of its own stretch
+                times.clip(min=newest, out=times)  # the marks only cover the times of their own stretch
                 newest = max(newest, chunk.marks_state.max_timestamp)
                 begin = (chunk.next_relative, chunk.position, chunk.marks_state.next_position)
                 yield block_of(chunk, rules)._replace(marks_state=(begin[2], newest), reason=None)
-            if chunks[-1].reason is not None:  # told by whoever goes on from there
+            if chunks[-1].reason is not None:  # the caller continues there, and reports it
                 return
     finally:
         ahead.finish()
@@ -94,7 +94,7 @@ def _scan(mapped: memoryview, rules: Rules, stretch: Stretch, end: int, interval
 
 
 def _stretches(index: OldIndex, begin: Stretch, end: int, interval: int) -> Iterator[Stretch]:
-    """Yield stretches of about STRETCH_BYTES as far as the index has entries that may be of this store."""
+    """Yield stretches of about STRETCH_BYTES, as long as the index has entries that may belong to this store."""
     average = max((end - begin.position) // max(index.records - begin.relative, 1), 1)
     step = max(STRETCH_BYTES // average, 1)
     while begin.relative + step < index.records:

@@ -1,4 +1,4 @@
-"""A value that comes in pieces, on its way into a store: never held whole, hashed as it passes."""
+"""Write a value that comes in chunks into a store, hashing it on the way, without holding all of it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ STREAM_BUFFER = 256 * 1024
 
 
 def write_value(store: File, chunks: Iterable[bytes], position: int, limit: int) -> tuple[int, int]:
-    """Write the value's pieces from `position` on, small ones together; return its length and hash.
+    """Write the value's chunks from `position` on, small ones together; return its length and hash.
 
-    limit: bytes it may have; StreamOverflow where it has more. InvalidType for a piece that is no bytes.
+    limit: maximum bytes. Raises StreamOverflow if there are more, InvalidType for a chunk that is not bytes.
     """
     hasher, length, waiting = xxh64(), 0, bytearray()
     for chunk in chunks:

@@ -1,7 +1,7 @@
-"""Taking stock of a stretch of a store: how many valid records, what the lookups hold of them, where and why it ends.
+"""Survey a stretch of a store: how many valid records it has, what the lookups store of them, where and why it ends.
 
-Two speeds, one answer: short stretches are walked in plain Python, so that opening a small log loads no compiler;
-long ones go through the kernels.
+Two implementations with the same result: short stretches are walked in plain Python, so that opening a small log loads
+no compiler; long ones use the kernels.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 KERNEL_FROM_BYTES = 4 * 1024 * 1024
 WALK_RECORDS = 4096
 TIMES = (-(2**63), 2**63 - 1)
-"""Least and greatest timestamp that a record can have."""
+"""Lowest and highest possible timestamp of a record."""
 
 
 class Block(NamedTuple):
-    """A run of valid records. entries, marks: as packed in the lookup files (entries valid until
-    the next block is asked for); position and next_offset: behind the
-    last one; reason: why the next bytes are no record, None where there may be more or the stretch ended.
+    """A run of valid records.
+
+    entries, marks: as packed in the lookup files (entries are valid until the next block); position, next_offset: after
+    the last record; reason: why the next bytes are no record, None if there may be more or the stretch ended.
     """
 
     records: int
@@ -43,7 +44,7 @@ class Block(NamedTuple):
 
 
 class Tally:
-    """What is known of a segment's records after they passed by in order."""
+    """Figures of a segment's records, collected in their order."""
 
     def __init__(self, interval: int) -> None:
         self.records = 0
@@ -55,13 +56,13 @@ class Tally:
 
     @classmethod
     def going_on(cls, marks: MarkBuilder) -> Tally:
-        """Return an empty one whose marks go on from others."""
+        """Return an empty tally whose marks continue from others."""
         tally = cls(marks.interval)
         tally.marks.extend(b"", marks.state)
         return tally
 
     def add(self, timestamp: int, relative: int, position: int, tombstone: bool) -> bool:
-        """Pass one record by; its entry goes to `digest` apart. Return whether it got a mark."""
+        """Add one record, except for its entry in `digest`. Return whether it got a mark."""
         self.records += 1
         if tombstone:
             self.tombstones += 1
@@ -74,12 +75,14 @@ class Tally:
         return self.marks.add(timestamp, relative, position)
 
     def pass_damage(self) -> None:
-        """Pass a record by that cannot be read: nobody knows its time, so from now on the times may be any."""
+        """Add a record that cannot be read. Its timestamp is unknown, so from now on the limits are the widest
+        possible.
+        """
         self.min_timestamp, self.max_timestamp = TIMES
         self.marks.max_timestamp = TIMES[1]
 
     def absorb(self, block: Block) -> None:
-        """Pass a run of records by; its entries go to `digest` apart."""
+        """Add a run of records, except for their entries in `digest`."""
         if not block.records or block.min_timestamp is None or block.max_timestamp is None:
             return
         self.records += block.records
@@ -90,7 +93,7 @@ class Tally:
         self.marks.extend(block.marks, block.marks_state)
 
     def as_block(self, entries: bytearray, position: int, next_offset: int, reason: str | None = None) -> Block:
-        """Return what was passed by one at a time as a run of records; see Block."""
+        """Return the records that were added one by one as a Block."""
         return Block(
             self.records,
             position,
@@ -106,9 +109,9 @@ class Tally:
 
 
 def survey(store: File, rules: Rules, *, position: int, end: int, expected: int, marks: MarkBuilder) -> Iterator[Block]:
-    """Yield the valid records of a stretch in blocks; at least one, and only the last one has a reason.
+    """Yield the valid records of a stretch in blocks: at least one, and only the last one has a reason.
 
-    `marks` gives the interval and where marks go on from; it is not changed.
+    `marks` provides the interval and the state to continue from; it is not changed.
     """
     how = _by_kernel if end - position >= KERNEL_FROM_BYTES else _by_walk
     yield from how(store, rules, position, end, expected, marks)
@@ -161,7 +164,7 @@ def _by_kernel(
 
 
 def block_of(chunk: StoreScan, rules: Rules) -> Block:
-    """Return what a kernel found as a block."""
+    """Return the result of a kernel as a block."""
     return Block(
         chunk.records,
         chunk.position,
