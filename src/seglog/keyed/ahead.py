@@ -1,6 +1,6 @@
-"""Several threads for one pass: calls are made ahead of whoever takes their results.
+"""Several threads for one pass: calls are made before their results are requested.
 
-The kernels, pread and pwrite release the GIL, so that two cores share a pass.
+The kernels, pread and pwrite release the GIL, so two cores can share a pass.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from seglog.segment.calls import THREADS, Calls
 
 T = TypeVar("T")
 
-ROOMS = THREADS + 4  # places for results: one in use, the others made ahead
+ROOMS = THREADS + 4  # memory areas for results: one in use, the others filled ahead
 
 
 class Ahead:
-    """Makes calls ahead. A context manager; when it ends, nothing is under way any more.
+    """Makes calls ahead. A context manager; when it ends, no call is running.
 
-    Calls are handed out several at a time: a thread that sleeps costs more to wake than a small step takes.
+    Several calls are submitted at a time, because waking a thread costs more than a small step.
     """
 
     def __init__(self) -> None:
@@ -31,10 +31,10 @@ class Ahead:
         self._aside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="seglog-sync")
 
     def each(self, calls: Iterable[Callable[[], T]]) -> Iterator[T]:
-        """Yield what the calls return, in their order; several are made at a time. An error comes in its place.
+        """Yield the results of the calls in their order; several calls run at a time. An error comes in its place.
 
-        Whoever takes a result that is not there yet makes calls instead of waiting. One call in ROOMS may use the same
-        memory: fewer results are there or under way at a time, the one that was yielded last among them.
+        A thread that takes a result that is not ready makes calls instead of waiting. Every ROOMS-th call may use the
+        same memory: fewer results than that are pending or running, including the one yielded last.
         """
         more, under_way = iter(calls), self._under_way
         try:
@@ -49,9 +49,9 @@ class Ahead:
             under_way.finish()
 
     def steps(self, steps: Iterator[T]) -> Iterator[T]:
-        """Yield what `steps` yields, made one at a time, several ahead; as for `each`. None would end it.
+        """Yield what `steps` yields, made one at a time and several ahead, as in `each`. A step of None would end it.
 
-        Steps that need each other are nobody else's work: whoever waits for one makes calls of `each` meanwhile.
+        Dependent steps cannot be shared: a thread that waits for one makes calls of `each` meanwhile.
         """
         made, one_at_a_time, coming = SimpleQueue[T | BaseException | None](), threading.Lock(), 0
         batches: list[Future[None]] = []
@@ -61,7 +61,7 @@ class Ahead:
                 try:
                     for _ in range(count):
                         made.put(next(steps, None))
-                except BaseException as error:  # noqa: BLE001 - raised when it is taken
+                except BaseException as error:  # noqa: BLE001 - raised when the result is taken
                     made.put(error)
 
         try:
@@ -82,7 +82,7 @@ class Ahead:
             wait([batch for batch in batches if not batch.cancel()])
 
     def aside(self, call: Callable[[], None]) -> Future[None]:
-        """Have a call made that only waits, for a medium."""
+        """Submit a call that mostly waits for the disk."""
         return self._aside.submit(call)
 
     def __enter__(self) -> Ahead:

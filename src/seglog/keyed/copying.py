@@ -1,7 +1,7 @@
-"""Copies the survivors of neighbouring sources into outputs, each filled up to the size of a segment, then the next.
+"""Copy the survivors of adjacent sources into outputs, each filled up to the segment size.
 
-Stretches of the sources are verified and copied by several threads, and written in their order by one: what the search
-found out about where records begin is what lets a copy begin in the middle.
+Several threads verify and copy stretches of the sources; one writes them in order. A copy can begin in the middle of a
+source because the search has found where records begin.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Survivors(NamedTuple):
-    """What the kernel copied, how far it came, and the arrays it filled."""
+    """What the kernel copied, and the arrays that it filled."""
 
     copied: Copied
     out: Array
@@ -36,7 +36,7 @@ class Survivors(NamedTuple):
 
 
 class Room:
-    """What the survivors of a window are copied to; a record longer than a window gets memory of its own."""
+    """Memory for the survivors of a window; a record longer than a window gets its own memory."""
 
     def __init__(self) -> None:
         self._out = np.empty(WINDOW_BYTES, np.uint8)
@@ -44,9 +44,9 @@ class Room:
         self._newest = np.empty(ROWS, np.int64)
 
     def copy(self, window: Window, dead: Array, number: int, target: Target) -> Survivors:
-        """Copy what lives of a window from its cursor on, and move the cursor; see seglog.kernels.survivors.
+        """Copy the live records of a window from its cursor on, and advance the cursor; see seglog.kernels.survivors.
 
-        number: of the record at the cursor, in its store.
+        number: number in its store of the record at the cursor.
         """
         out = self._out if window.data.size <= WINDOW_BYTES else np.empty(window.data.size, np.uint8)
         entries, newest, at = self._entries, self._newest, window.cursor
@@ -57,8 +57,8 @@ class Room:
 
 
 def verify(source: SourceReader, pace: Pace) -> None:
-    """Raise CorruptRecord where a record of a source is damaged: a copy of which nothing is kept."""
-    all_dead = np.full((source.entry.bytes or 0) // (8 * HEAD_BYTES) + 1, 0xFF, np.uint8)  # of as many as can be
+    """Raise CorruptRecord if a record of a source is damaged, by making a copy that keeps nothing."""
+    all_dead = np.full((source.entry.bytes or 0) // (8 * HEAD_BYTES) + 1, 0xFF, np.uint8)  # as many as possible
     nowhere, room, number = Target(0, np.uint64(0), 0, 0), Room(), 0
 
     def take(window: Window) -> int:
@@ -72,7 +72,7 @@ def verify(source: SourceReader, pace: Pace) -> None:
 
 
 class Copying:
-    """The copy of one stretch: made for the output that was being filled when it began, which may be full by now."""
+    """The copy of one stretch, made for the output that was current when it began, which may be full by now."""
 
     def __init__(self, source: SourceReader, deaths: Deaths, piece: Piece, room: Room, output: Output) -> None:
         self.base_offset = deaths.entry.base_offset
@@ -84,7 +84,7 @@ class Copying:
         self._output = output
 
     def begin(self) -> Copying:
-        """Read the stretch and copy what lives of it; by any thread."""
+        """Read the stretch and copy its live records; called by any thread."""
         self._window = self.at_hand or self._source.window(self.stretch)
         self._survivors = self._anew(self._output)
         return self
@@ -95,14 +95,14 @@ class Copying:
         return self.go_on(output)
 
     def go_on(self, output: Output) -> Survivors:
-        """Copy to an output from where the copy stands."""
+        """Continue the copy into an output."""
         target = output.target(self.base_offset)
         survivors = self._room.copy(self._window, self._dead, self._number, target)
         self._number = survivors.copied.ordinal
         return survivors
 
     def survivors(self, output: Output) -> Survivors:
-        """Return what is to be written to `output` first."""
+        """Return what to write to `output` first."""
         if output is self._output and self._survivors.copied.blocked < 0 and output.has_room(self._survivors):
             return self._survivors
         return self._anew(output)
@@ -115,7 +115,7 @@ class Copying:
 
 
 class Desk:
-    """What a pass copies with: memory that is used again and again, the outputs it fills, its pace."""
+    """What a pass copies with: reused memory, the outputs, the pace."""
 
     def __init__(self, outputs: Outputs, pace: Pace) -> None:
         self.outputs = outputs
@@ -125,10 +125,10 @@ class Desk:
 
 
 class GroupCopy:
-    """The copy of one group of neighbours. `sealed`: the entries of what was written, once `run` is over."""
+    """The copy of one group of adjacent sources. `sealed`: the entries of what was written, after `run`."""
 
     def __init__(self, plan: CompactionPlan, after: Sequence[SegmentEntry], desk: Desk) -> None:
-        """after: the members' entries as the pass leaves them."""
+        """after: the entries of the members after the pass."""
         self._desk = desk
         self.sealed: list[SegmentEntry] = []
         self._end = after[-1].next_offset or 0
@@ -140,7 +140,7 @@ class GroupCopy:
         self._base_offset = after[0].base_offset
 
     def run(self, members: Sequence[tuple[SourceReader, Deaths, Iterator[Piece]]], ahead: Ahead) -> None:
-        """Copy the members, piece by piece. The outputs are waited for by whoever began them."""
+        """Copy the members piece by piece. The caller waits for the outputs."""
         self._begin(self._base_offset)
         for copying in ahead.each(self._copies(members)):
             self._take(copying)
@@ -149,7 +149,7 @@ class GroupCopy:
     def _copies(
         self, members: Sequence[tuple[SourceReader, Deaths, Iterator[Piece]]]
     ) -> Iterator[Callable[[], Copying]]:
-        """Yield the copies to make, each when somebody is free for it."""
+        """Yield the copies to make, each when a thread is free for it."""
         rooms = self._desk.rooms
         for source, deaths, pieces in members:
             for piece in pieces:
@@ -157,7 +157,7 @@ class GroupCopy:
                 yield Copying(source, deaths, piece, rooms[0], self._output).begin
 
     def _take(self, copying: Copying) -> None:
-        """Write what has been copied, and what a full output left of it to the next one."""
+        """Write a copy, and what exceeds a full output to the next one."""
         survivors = copying.survivors(self._output)
         self._write(survivors)
         while (blocked := survivors.copied.blocked) >= 0:
@@ -170,7 +170,7 @@ class GroupCopy:
         if copying.at_hand is None:
             self._desk.pace.step(size)
         else:
-            self._desk.pace.skip(size)  # it was read, and counted, with its keys
+            self._desk.pace.skip(size)  # it was read and counted with its keys
 
     def _write(self, survivors: Survivors) -> None:
         self._output.write(survivors, self._desk.marks)

@@ -1,7 +1,7 @@
-"""Which records died: the dirty keys are mapped, range by range, and what they supersede is noted, one bit a record.
+"""Find the records that died: map the dirty keys, range by range, and record what they supersede, one bit per record.
 
-A dirty record is found dead while its successor is mapped, a clean one when it is looked up: every clean record stands
-before every dirty one, so that one whose key is in the map at all is superseded.
+A dirty record is found dead while its successor is mapped, a clean one when it is looked up: every clean record
+precedes every dirty one, so it is superseded if its key is in the map at all.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NONE_DIED = np.empty(0, np.uint8)
 
 @dataclass
 class Toll:
-    """How many records died, and why."""
+    """Number of records that died, by cause."""
 
     superseded: int = 0
     tombstones: int = 0
@@ -40,9 +40,11 @@ class Toll:
 
 
 class Deaths:
-    """Which records of one source died. `bits`: one a record, little end first, empty where none can have.
-    `stretches`: where its records begin, as found in walking through it; empty where nobody did. `expected`: the share
-    that is taken to have died of a source that is looked up only while it is copied; None: it was looked up.
+    """The records of one source that died.
+
+    bits: one per record, least significant first; empty if none can have died. stretches: where its records begin, as
+    found by reading it; empty if it was not read. expected: the share assumed dead of a source that is looked up only
+    while it is copied; None: it was looked up.
     """
 
     def __init__(self, entry: SegmentEntry, bits: Array = NONE_DIED) -> None:
@@ -52,7 +54,7 @@ class Deaths:
         self.expected: float | None = None
 
     def add(self, first: int, dead: Array) -> int:
-        """Note the deaths (bool) among records number `first` and following; return how many were not noted before."""
+        """Record deaths (bool) among the records from number `first` on; return how many are new."""
         if not dead.any():
             return 0
         if not self.bits.size:
@@ -61,7 +63,7 @@ class Deaths:
 
     @property
     def measured(self) -> Measured:
-        """The source's figures; the bytes that live are an estimate by the number of records."""
+        """The source's figures; the live bytes are estimated from the number of records."""
         records, dead = self.entry.records or 0, int(np.bitwise_count(self.bits).sum(dtype=np.int64))
         if self.expected is not None:
             dead = max(int(records * self.expected), 1)
@@ -70,19 +72,19 @@ class Deaths:
 
 
 def bit_bytes(entry: SegmentEntry) -> int:
-    """Return the bytes that a bit for every record takes."""
+    """Return the size in bytes of one bit per record."""
     return ((entry.records or 0) + 7) // 8
 
 
 class Piece(NamedTuple):
-    """A stretch of a source that is to be copied, and its bytes if they are at hand."""
+    """A stretch of a source to copy, with its bytes if they are in memory."""
 
     stretch: Stretch
     window: Window | None = None
 
 
 class Search:
-    """Finds the deaths of one pass. deaths: of each source, in order; toll: of all; keys: mapped; rounds: ranges."""
+    """Finds the deaths of one pass. deaths: per source, in order; toll: of all; keys: mapped; rounds: ranges."""
 
     def __init__(
         self,
@@ -94,7 +96,7 @@ class Search:
         *,
         late: bool = False,
     ) -> None:
-        """late: a clean source that will be copied for sure, as far as can be told, is looked up while it is."""
+        """late: look up a clean source only while it is copied, if it is practically certain to be copied."""
         self.toll = Toll()
         self.keys = 0
         self.rounds = 0
@@ -129,7 +131,7 @@ class Search:
         return [*self._clean, *self._dirty]
 
     def run(self) -> None:
-        """Go over all ranges of keys; CorruptRecord where a source cannot be walked through."""
+        """Process all ranges of keys. Raises CorruptRecord if a source cannot be read."""
         while True:
             byte = 0
             for deaths in self._dirty:
@@ -147,7 +149,7 @@ class Search:
             self._pace.total += pass_bytes(self._plan)
 
     def _is_left(self, deaths: Deaths) -> bool:
-        """Whether a clean source is not looked up now: nothing can have died, or that is seen while it is copied."""
+        """Whether a clean source is not looked up now: nothing can have died, or it is looked up while it is copied."""
         entry, plan = deaths.entry, self._plan
         alive = not self._map.count and not has_due(entry, plan.made_at, self._limits[entry.file])
         sure = not alive and self._late and self._map.whole and is_sure(entry, plan.end, self._records)
@@ -159,19 +161,19 @@ class Search:
         return left
 
     def _dies(self, entry: SegmentEntry) -> bool:
-        """Whether anything died among the first records of a clean source."""
+        """Whether any of the first records of a clean source died."""
         first = next(self._reader.runs(SourceReader(self._storage, entry)), None)
         return first is not None and bool(self._map.holds(first.keys, self._known).any())
 
     def _looked_up(self, deaths: Deaths) -> Iterator[Piece]:
-        """Yield the pieces of a clean source, each once it is known who died there."""
+        """Yield the pieces of a clean source, each after its deaths are known."""
         for stretch, keys, window in self._runs(deaths):
             self.toll.superseded += deaths.add(stretch.number, self._map.holds(keys, self._known))
             self._note_others(deaths, stretch.number, keys)
             yield Piece(stretch, window)
 
     def pieces(self, deaths: Deaths) -> Iterator[Piece]:
-        """Yield the pieces that a source is copied by; after that it is known who died there, if it was not before."""
+        """Yield the pieces by which a source is copied; afterwards its deaths are known in any case."""
         if deaths.expected is not None:
             yield from self._looked_up(deaths)
             deaths.expected = None
@@ -184,21 +186,21 @@ class Search:
         source, stretches = SourceReader(self._storage, deaths.entry), []
         for run in self._ahead.steps(self._reader.runs(source)):
             if run.stretch.number + run.keys.kinds.size > (deaths.entry.records or 0):
-                raise CorruptRecord(source.path, None, HEADER_BYTES, "it holds more records than the manifest says")
+                raise CorruptRecord(source.path, None, HEADER_BYTES, "it holds more records than the manifest counts")
             stretches.append(run.stretch)
             yield run
             self._pace.step(run.stretch.end - run.stretch.position)
         deaths.stretches = stretches
 
     def _note_others(self, deaths: Deaths, number: int, keys: Keys) -> None:
-        """Note who dies of something else than a successor."""
+        """Record the deaths that have another cause than a successor."""
         if self._plan.config.retention.needs_keys:
             self.toll.unkeyed += deaths.add(number, keys.kinds == UNKEYED)
         if deaths.entry.horizons:
             self.toll.tombstones += deaths.add(number, self._expired(deaths.entry, keys))
 
     def _expired(self, entry: SegmentEntry, keys: Keys) -> Array:
-        """Return which records are tombstones whose time has come."""
+        """Return which records are tombstones whose horizon has passed."""
         ends = np.array([end for end, _ in entry.horizons], np.int64)
         due = np.array([horizon <= self._plan.made_at for _, horizon in entry.horizons] + [False])
         due_there = due[ends.searchsorted(keys.offsets, side="right")]
@@ -207,5 +209,5 @@ class Search:
 
 
 def pass_bytes(plan: CompactionPlan) -> int:
-    """Return how many bytes one range of keys makes a pass read."""
+    """Return how many bytes a pass reads for one range of keys."""
     return sum(record_bytes(source) for source in plan.considered)

@@ -1,8 +1,13 @@
 """The bounded map of one pass: key -> latest record, for one range of fingerprints at a time.
 
-24 bytes a slot (seglog.kernels.keymap), sized to the dirty keys and capped. When it is full, the range is halved and
-what no longer belongs to it leaves; the other half has its turn in a later round. So a map of any size considers every
-key, and a key that was considered is never lost.
+Invariant: every key of the dirty records is considered, whatever the memory limit, and a death once recorded is never
+lost.
+- A slot has 24 bytes (seglog.kernels.keymap). There is one for each dirty key, up to the limit.
+- When the map is full, the range of fingerprints is halved and keys outside of it are evicted. Deaths are recorded
+  outside of the map, so those that evicted keys caused remain.
+- The other half is processed in a later round, which reads all dirty records again: ranges are adjacent and together
+  cover all fingerprints.
+- Records are added in order of offset, so the latest record of a key replaces earlier ones, which are dead.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ import numpy as np
 from seglog.kernels.keymap import evict, insert, look_up
 
 SLOT_BYTES = 24
-MAX_LOAD = 0.9  # 26.7 bytes a key when full
+MAX_LOAD = 0.9  # 26.7 bytes per key when full
 LEAST_SLOTS = 16
 MOST_SLOTS = 2**32 - 1
 LAST = 2**64 - 1
@@ -32,10 +37,10 @@ class Keys(NamedTuple):
 
 
 class KeyMap:
-    """Maps the keys whose fingerprints begin with low..high. `count`: how many it holds, at most `limit`."""
+    """Maps the keys whose fingerprints begin with low..high. `count`: number of keys, up to `limit`."""
 
     def __init__(self, records: int, most_bytes: int) -> None:
-        """Make room for the keys of `records` records, of at most `most_bytes` bytes."""
+        """Allocate slots for the keys of `records` records, up to `most_bytes` bytes."""
         slots = min(ceil(records / MAX_LOAD) + 1, most_bytes // SLOT_BYTES, MOST_SLOTS)
         slots = max(slots, LEAST_SLOTS)
         self._fingerprints = np.zeros((slots, 2), np.uint64)
@@ -47,14 +52,14 @@ class KeyMap:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both arrays."""
+        """Size of both arrays in bytes."""
         return int(self._fingerprints.nbytes + self._numbers.nbytes)
 
     def add(self, keys: Keys, first: int, died: Array) -> int:
-        """Note the latest records of a run, the first of which has the number `first`, and whom they supersede.
+        """Add the latest records of a run, the first of which has number `first`, and record what they supersede.
 
-        Runs come in order. died: uint8, a bit for every number; returns how many were not set before. May narrow the
-        range: what is known of keys outside it is forgotten, not the deaths they brought.
+        Runs come in order. died: uint8, one bit per number; returns how many are new. May narrow the range: keys
+        outside of it are dropped, but not the deaths that they caused.
         """
         taken = dead = 0
         low = np.uint64(self.low)
@@ -78,12 +83,12 @@ class KeyMap:
         return dead
 
     def _narrow(self) -> None:
-        """Give up the upper half of the range, to make room."""
+        """Drop the upper half of the range to free slots."""
         self.high = self.low + (self.high - self.low) // 2
         self.count -= evict(self._fingerprints, self._numbers, np.uint64(self.high))
 
     def holds(self, keys: Keys, known: Array) -> Array:
-        """Return which records have a key that is in the map (bool, a row each); fills `known`."""
+        """Return which records have a key in the map (bool per row); fills `known`."""
         known = known[: keys.kinds.size]
         low, high = np.uint64(self.low), np.uint64(self.high)
         look_up(keys.fingerprints, keys.kinds, self._fingerprints, low, high, known)
@@ -95,7 +100,7 @@ class KeyMap:
         return self.low == 0 and self.high == LAST
 
     def next_range(self) -> bool:
-        """Begin the range behind this one, as wide as it; return False where there is none."""
+        """Begin the following range of the same width; return False if there is none."""
         if self.high == LAST:
             return False
         width = self.high - self.low + 1

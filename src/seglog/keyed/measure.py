@@ -1,7 +1,7 @@
-"""How much a pass would let go of, counted without copying anything: the search of a pass, and no more.
+"""Measure how much a pass would free without copying: only its search.
 
-Reads only, in any process that sees the files. Keys are read unverified here: a segment whose damage shows only in a
-checksum is measured all the same, though a compaction would find it out and leave it alone.
+Read only, in any process that sees the files. Keys are read unverified: a segment whose damage shows only in a checksum
+is measured, although a compaction would find the damage and skip the segment.
 """
 
 from __future__ import annotations
@@ -26,10 +26,19 @@ def measure(
     progress: Progress | None = None,
     abort: Callable[[], bool] | None = None,
 ) -> tuple[Measured, ...]:
-    """Return for every source of a plan how many of its records would go, exactly, and what bytes would live, about.
+    """Return for every source of a plan how many of its records would be removed, and about how many bytes would live.
 
-    A source that the plan passes over, or that cannot be walked through, keeps all it has. progress, abort: see Pace;
-    CompactionAborted where it was stopped, CorruptLog where a source is gone.
+    A source that the plan skips, or that cannot be read, keeps everything.
+
+    Args:
+        plan: The plan to measure.
+        sources: Storage of the log.
+        progress: Called with (bytes done, bytes in total).
+        abort: Called often; True ends the measurement.
+
+    Raises:
+        CompactionAborted: If `abort` returned True.
+        CorruptLog: If a source is missing.
     """
     while True:
         pace = Pace(pass_bytes(plan), progress=progress, abort=abort)

@@ -1,7 +1,7 @@
-"""Writes the segments that come of a pass: sparse, sealed, each at its final base offset.
+"""Write the segments that result from a pass: sparse, sealed, each at its final base offset.
 
-The header goes in last, since it says how many offsets a segment covers. A refused write or sync ends the pass with
-StorageError: nothing was promised of these files, so it does the log no harm.
+The header is written last, because it contains the number of offsets that a segment covers. A failed write or sync ends
+the pass with StorageError and does not affect the log: nothing was acknowledged for these files.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from seglog.storage import Storage
 if TYPE_CHECKING:
     from seglog.keyed.copying import Survivors
 
-SYNC_BYTES = 8 * 1024 * 1024  # a store is synced while it grows, so that little is left to wait for at its end
+SYNC_BYTES = 8 * 1024 * 1024  # a store is synced while it grows, so that the sync at its end is short
 
 Aside = Callable[[Callable[[], None]], "Future[None]"]
 
 
 class Output:
-    """One segment that is being written. `position`: where the next record goes."""
+    """One segment being written. `position`: of the next record."""
 
     def __init__(
         self,
@@ -60,16 +60,16 @@ class Output:
         self._syncs: list[Future[None]] = []
 
     def target(self, source_base: int) -> Target:
-        """Return where the survivors of a source go, as the kernel takes it."""
+        """Return the target of a source's survivors, for the kernel."""
         shift, salt = source_base - self.entry.base_offset, np.uint64(self.entry.salt)
         return Target(shift, salt, self._tally.records, self._limit - self.position)
 
     def has_room(self, survivors: Survivors) -> bool:
-        """Whether survivors that were copied for this segment, when it held fewer records perhaps, fit now."""
+        """Whether survivors that were copied for this segment, perhaps when it held fewer records, still fit."""
         return not self._tally.records or survivors.copied.length <= self._limit - self.position
 
     def write(self, survivors: Survivors, room: Any) -> None:
-        """Write records behind the others. room: int64[*, 2], for a mark each."""
+        """Append records. room: int64[*, 2], one row per mark."""
         copied, marks = survivors.copied, self._tally.marks
         if not copied.rows:
             return
@@ -78,7 +78,7 @@ class Output:
             self.position, survivors.out, survivors.entries, survivors.newest, state, room
         )
         self._store.pwrite(survivors.out.data, self.position)
-        self._tally.digest.update(survivors.entries.data)  # as a dense index would hold them
+        self._tally.digest.update(survivors.entries.data)  # the entries of a dense index
         self.position += copied.length
         self._tally.absorb(
             Block(
@@ -103,14 +103,15 @@ class Output:
         self._unsynced = 0
 
     def wait(self) -> None:
-        """Return once all of a sealed segment is on the medium; StorageError where a sync was refused."""
+        """Return once a sealed segment is on the disk. Raises StorageError if a sync failed."""
         for sync in self._syncs:
             sync.result()
 
     def seal(self, next_offset: int, *, sealed_at: int, cleaned_to: int | None, runs: Runs) -> SegmentEntry:
-        """End the segment before `next_offset`; return its entry, which is good once `wait` has returned.
+        """Seal the segment, which covers offsets before `next_offset`; return its entry, valid once `wait` has
+        returned.
 
-        sealed_at: of the newest source; runs: of the sources, cut to what this segment covers.
+        sealed_at: of the newest source; runs: those of the sources, cut to the range of this segment.
         """
         base, tally = self.entry.base_offset, self._tally
         header = StoreHeader(self.entry.salt, self._log_id, self.entry.created, next_offset - base)
@@ -139,7 +140,7 @@ class Output:
 
 
 class Outputs:
-    """The outputs of a pass, filled one after the other. One is being synced while the next is filled, none longer."""
+    """The outputs of a pass, filled one after another. Up to one is synced while the next is filled."""
 
     def __init__(self, plan: CompactionPlan, storage: Storage, aside: Aside) -> None:
         self._plan = plan
@@ -165,17 +166,17 @@ class Outputs:
         return self._filled
 
     def seal(self, next_offset: int, *, sealed_at: int, cleaned_to: int | None, runs: Runs) -> SegmentEntry:
-        """End the output that was begun last; see Output.seal. It is good once `wait` has returned."""
+        """Seal the current output; see Output.seal. Its entry is valid once `wait` has returned."""
         self.wait()
         self._sealed = self._filled
         return self._filled.seal(next_offset, sealed_at=sealed_at, cleaned_to=cleaned_to, runs=runs)
 
     def wait(self) -> None:
-        """Return once all that was sealed is on the medium, but for the names; StorageError where one was refused."""
+        """Return once everything sealed is on the disk, except for the names. Raises StorageError if a sync failed."""
         if self._sealed is not None:
             self._sealed.wait()
 
 
 def lookup_bytes(store_bytes: int, interval: int) -> int:
-    """Return about how many bytes the lookups of so many bytes of store take, rather too many than too few."""
+    """Estimate, rather too high, the size of the lookups for `store_bytes` bytes of store."""
     return (store_bytes // interval + 2) * (MARK.size + 8)

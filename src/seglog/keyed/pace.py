@@ -1,4 +1,4 @@
-"""The pace of a pass: tells how far it is, stops when asked to, and keeps to a rate."""
+"""The pace of a pass: reports progress, stops on request, and limits the rate."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable
 from seglog.errors import CompactionAborted
 
 Progress = Callable[[int, int], None]
-LONGEST_NAP = 0.05  # seconds between two looks at the abort flag
+LONGEST_NAP = 0.05  # seconds between two checks of the abort flag
 
 
 class Pace:
-    """Counts the bytes a pass reads and writes.
+    """Counts the bytes that a pass reads and writes.
 
-    progress(bytes done, bytes in all) is called with each step. abort() is asked as often, True ends the pass with
-    CompactionAborted; it may raise an error of its own. bytes_per_second: of reading and writing together.
+    progress(bytes done, bytes in total) is called at each step, and so is abort(): True ends the pass with
+    CompactionAborted; it may raise its own error. bytes_per_second limits reading and writing together.
     """
 
     def __init__(
@@ -35,18 +35,18 @@ class Pace:
         self._since = time.monotonic()
 
     def step(self, size: int) -> None:
-        """Note `size` more bytes read, as the progress counts them."""
+        """Count `size` more bytes that were read."""
         self.skip(size)
         self.move(size)
 
     def skip(self, size: int) -> None:
-        """Note bytes that need not be read after all."""
+        """Count bytes that need not be read."""
         self.done += size
         if self._progress is not None:
             self._progress(min(self.done, self.total), self.total)
 
     def move(self, size: int) -> None:
-        """Note bytes that went to or from the medium, and wait where that was faster than allowed."""
+        """Count bytes that were read or written, and wait if that was faster than allowed."""
         self._moved += size
         self._look()
         if self._rate is None:
@@ -57,4 +57,4 @@ class Pace:
 
     def _look(self) -> None:
         if self._abort is not None and self._abort():
-            raise CompactionAborted("the compaction was stopped before its end; the log is as it was")
+            raise CompactionAborted("the compaction was stopped before its end; the log is unchanged")

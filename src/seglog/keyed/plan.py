@@ -1,7 +1,7 @@
-"""What a compaction will do, decided before anything is read: pure functions of segment entries, config and time.
+"""Decide what a compaction will do, before it reads anything: pure functions of segment entries, config and time.
 
 The model is Kafka's proposal "Integrating keyed messages into Kafka" (a clean tail, a dirty head, recopying), with the
-clean end kept per segment: `cleaned_to`. Knows neither files nor logs.
+clean end stored per segment: `cleaned_to`. Knows neither files nor logs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from seglog.errors import InvalidArgument
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES
 
-NEVER = 2**63 - 1  # as a horizon: the run holds no tombstones any more
+NEVER = 2**63 - 1  # as a horizon: the run no longer holds tombstones
 
 Runs = tuple[tuple[int, int], ...]
 """Tombstone horizons: (end offset, us), ordered; see SegmentEntry."""
@@ -25,12 +25,18 @@ Runs = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class CompactionPlan:
-    """A pass over the oldest sealed segments of one log. Plain values: it can be sent to another process.
+    """A pass over the oldest sealed segments of one log. Plain values that can be sent to another process.
 
-    sources: consecutive sealed entries, the log's first ones, up to the cleanable end. passed: file numbers of those
-    that stay as they are. dirty_from: the keys of the others are compared with the records from this offset on.
-    pinned: tombstones from this offset on stay. made_at, in us, is the pass's time. version, epoch: the manifest's;
-    what counts when the outcome is swapped in is that the sources are still the log's.
+    Attributes:
+        log_id: Id of the log.
+        epoch: Epoch of the manifest.
+        version: Version of the manifest. The outcome is accepted if the sources are still part of the log.
+        made_at: Time of the pass in microseconds.
+        dirty_from: The keys of the considered sources are compared with the records from this offset on.
+        sources: Consecutive sealed entries from the start of the log to the cleanable end.
+        config: The log's config.
+        passed: File numbers of sources that stay unchanged.
+        pinned: Tombstones from this offset on stay.
     """
 
     log_id: int
@@ -45,32 +51,32 @@ class CompactionPlan:
 
     @property
     def end(self) -> int:
-        """The cleanable end: one behind the last offset considered."""
+        """The cleanable end: one after the last offset considered."""
         return self.sources[-1].next_offset or 0 if self.sources else self.dirty_from
 
     @cached_property
     def considered(self) -> tuple[SegmentEntry, ...]:
-        """The sources that are not passed over."""
+        """The sources that are not skipped."""
         return tuple(source for source in self.sources if source.file not in self.passed)
 
     @cached_property
     def dirty(self) -> tuple[SegmentEntry, ...]:
-        """The sources whose keys have to be mapped: all others stand before them."""
+        """The sources whose keys have to be mapped: all others precede them."""
         return tuple(source for source in self.considered if (source.next_offset or 0) > self.dirty_from)
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to do: every key was considered, and no tombstone's time has come."""
+        """Whether there is nothing to do: every key was considered, and no tombstone's horizon has passed."""
         limits = self.tombstone_limits
         due = (has_due(source, self.made_at, limits[source.file]) for source in self.considered)
         return not self.dirty and not any(due)
 
     @cached_property
     def tombstone_limits(self) -> dict[int, int]:
-        """For every source, by its file number: a tombstone there may go if its offset is less.
+        """For every source, by file number: only tombstones before this offset may be removed.
 
-        Else a pinned consumer has not passed it, or what it deletes may still stand in an older segment that this pass
-        does not look at, and would come to life again.
+        At or after it a pinned consumer has not read them, or an older segment that this pass skips may still hold a
+        record that they delete, which would become visible again.
         """
         limits: dict[int, int] = {}
         limit = self.pinned
@@ -81,7 +87,7 @@ class CompactionPlan:
         return limits
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, for a message to another process."""
+        """Return plain values for a message to another process."""
         return {
             "log_id": self.log_id,
             "epoch": self.epoch,
@@ -96,19 +102,19 @@ class CompactionPlan:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> CompactionPlan:
-        """Read what `to_json` gave."""
+        """Read what `to_json` returned."""
         sources = tuple(SegmentEntry.from_values(dict(source)) for source in values["sources"])
         config, passed = LogConfig.from_json(values["config"]), frozenset(values["passed"])
         return cls(**{**values, "sources": sources, "config": config, "passed": passed})
 
 
 def record_bytes(entry: SegmentEntry) -> int:
-    """Return the bytes of a sealed segment's records."""
+    """Return the size of a sealed segment's records in bytes."""
     return max((entry.bytes or 0) - HEADER_BYTES, 0)
 
 
 def considered_to(entry: SegmentEntry) -> int:
-    """Return up to where (exclusive) later records were compared with those of a segment; its base: none were."""
+    """Return up to where (exclusive) later records were compared with a segment's; its base offset: none were."""
     return entry.cleaned_to or entry.base_offset
 
 
@@ -122,14 +128,16 @@ def make_plan(
 ) -> CompactionPlan:
     """Return the plan for a log at time `now` (us).
 
-    durable: no segment with an offset at or behind it is touched; None: what is sealed is durable, as a roll sees to.
-    pinned: the least offset that a registered follower reads next. passed: segments to pass over; see keyed.schedule.
+    durable: consider no segment with an offset at or after it; None: sealed segments are durable, as a roll ensures.
+    pinned: lowest next offset of the registered followers. passed: segments to skip; see keyed.schedule.
     """
     sources = cleanable(manifest.segments[:-1], manifest.config, now, durable)
     compared = [considered_to(source) for source in sources if source.file not in passed]
     dirty_from = min(compared, default=(sources[-1].next_offset or 0) if sources else manifest.start)
     if any(source.file in passed and (source.next_offset or 0) > dirty_from for source in sources):
-        raise InvalidArgument(f"no segment with offsets from {dirty_from} on may be passed over: its keys are compared")
+        raise InvalidArgument(
+            f"a segment with offsets from {dirty_from} on cannot be skipped, because its keys are compared"
+        )
     return CompactionPlan(
         log_id=manifest.log_id,
         epoch=manifest.epoch,
@@ -146,7 +154,7 @@ def make_plan(
 def cleanable(
     sealed: Iterable[SegmentEntry], config: LogConfig, now: int, durable: int | None = None
 ) -> tuple[SegmentEntry, ...]:
-    """Return the sealed segments up to the first that is not durable, or was sealed less than the minimum lag ago."""
+    """Return the sealed segments before the first that is not durable, or was sealed within the minimum lag."""
     chosen: list[SegmentEntry] = []
     for entry in sealed:
         if is_fresh(entry, config, now) or (durable is not None and (entry.next_offset or 0) > durable):
@@ -156,7 +164,7 @@ def cleanable(
 
 
 def is_fresh(entry: SegmentEntry, config: LogConfig, now: int) -> bool:
-    """Whether a segment was sealed less than the minimum lag ago; not one from when the clock was ahead."""
+    """Whether a segment was sealed within the minimum lag; False if the clock was ahead then."""
     return entry.sealed_at is not None and 0 <= now - entry.sealed_at < config.retention.min_compaction_lag_us
 
 
@@ -164,9 +172,9 @@ def is_fresh(entry: SegmentEntry, config: LogConfig, now: int) -> bool:
 
 
 def has_due(entry: SegmentEntry, now: int, limit: int = NEVER, *, part: float = 0.0) -> bool:
-    """Whether a segment may hold tombstones before the offset `limit` whose time has come.
+    """Whether a segment may hold tombstones before the offset `limit` whose horizon has passed.
 
-    part: of the offsets of a run, that has to lie before the limit at least.
+    part: minimum fraction of a run's offsets that must be before the limit.
     """
     due = (
         start < limit and horizon <= now and min(limit, end) - start >= part * (end - start)
@@ -176,7 +184,7 @@ def has_due(entry: SegmentEntry, now: int, limit: int = NEVER, *, part: float = 
 
 
 def next_horizon(entries: Iterable[SegmentEntry], now: int) -> int | None:
-    """Return when (us, after `now`) the next tombstones may go, None where none waits: for a timer."""
+    """Return the time (us, after `now`) of the next horizon of tombstones; None without one. For a timer."""
     waiting = [horizon for entry in entries if entry.tombstones for _, horizon in entry.horizons if horizon != NEVER]
     return min((horizon for horizon in waiting if horizon > now), default=None)
 
@@ -188,10 +196,10 @@ def _runs_of(entry: SegmentEntry) -> list[tuple[int, int, int]]:
 
 
 def runs_after(entry: SegmentEntry, now: int, delete_retention: int, limit: int = NEVER) -> Runs:
-    """Return a segment's runs after a pass that saw all of it at `now`, and let no tombstone from `limit` on go.
+    """Return a segment's runs after a pass that saw all of it at `now`, and removed no tombstone from `limit` on.
 
-    The due ones have lost their tombstones, so their range falls to the run behind them; tombstones that had no time
-    yet get theirs: the clock starts at the first compaction that sees them.
+    A run whose horizon has passed has lost its tombstones, so its range joins the following run. Tombstones without a
+    horizon get one: the time counts from the first compaction that sees them.
     """
     end = entry.next_offset or entry.base_offset
     kept: list[tuple[int, int]] = []
@@ -206,7 +214,7 @@ def runs_after(entry: SegmentEntry, now: int, delete_retention: int, limit: int 
 
 
 def joined(runs: Iterable[tuple[int, int]]) -> Runs:
-    """Return runs in order with neighbours of one time made one."""
+    """Return runs in order, merging neighbours with the same horizon."""
     found: list[tuple[int, int]] = []
     for stop, horizon in runs:
         if found and found[-1][1] == horizon:
@@ -216,7 +224,7 @@ def joined(runs: Iterable[tuple[int, int]]) -> Runs:
 
 
 def runs_between(runs: Iterable[tuple[int, int]], start: int, stop: int) -> Runs:
-    """Return the runs as far as they cover start..stop."""
+    """Return the parts of the runs within start..stop."""
     inside: list[tuple[int, int]] = []
     for end, horizon in runs:
         if end > start:
@@ -226,12 +234,12 @@ def runs_between(runs: Iterable[tuple[int, int]], start: int, stop: int) -> Runs
     return tuple(inside)
 
 
-# --- what is rewritten together -------------------------------------------------------------------------------------
+# --- groups that are rewritten together -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """A source and what of it lives. live_bytes: of its records; dead: how many records are to go."""
+    """A source and what remains of it. live_bytes: of its records; dead: number of records to remove."""
 
     entry: SegmentEntry
     live_bytes: int
@@ -239,15 +247,15 @@ class Measured:
 
     @property
     def live(self) -> int:
-        """How many records live."""
+        """Number of live records."""
         return (self.entry.records or 0) - self.dead
 
 
 def group(measured: Sequence[Measured], segment_bytes: int) -> list[list[Measured]]:
-    """Return neighbours that become one run of outputs; a group of one in which nothing died stays as it is.
+    """Return groups of adjacent segments that become one run of outputs; a single segment without deaths stays.
 
-    A segment in which nothing died is taken along only where it fills at most half a segment, so that what has grown
-    is not copied again for each small neighbour.
+    A segment without deaths joins a group only if it fills up to half a segment, so that a grown segment is not copied
+    again for each small neighbour.
     """
     groups: list[list[Measured]] = []
     size = 0
@@ -267,13 +275,13 @@ def is_rewritten(members: Sequence[Measured]) -> bool:
 
 
 def after_pass(entry: SegmentEntry, plan: CompactionPlan, cleaned_to: int) -> SegmentEntry:
-    """Return a source's entry as it stands after a pass that considered every record before `cleaned_to`."""
-    if entry.file in plan.passed or cleaned_to <= entry.base_offset:  # of the latter nobody knows all that came before
+    """Return a source's entry after a pass that considered every record before `cleaned_to`."""
+    if entry.file in plan.passed or cleaned_to <= entry.base_offset:  # then not all earlier records were considered
         return entry
     retention, limit = plan.config.retention.delete_retention_us, plan.tombstone_limits[entry.file]
     return replace(
         entry,
-        cleaned_to=max(entry.cleaned_to or 0, cleaned_to),  # damage found since makes nothing unclean again
-        superseded_to=None if entry.dense else entry.taken_for,  # what was unknown stays so, though cleaned_to is set
+        cleaned_to=max(entry.cleaned_to or 0, cleaned_to),  # damage found later makes nothing dirty again
+        superseded_to=None if entry.dense else entry.taken_for,  # what was unknown stays so, although cleaned_to is set
         horizons=runs_after(entry, plan.made_at, retention, limit) if entry.tombstones else (),
     )

@@ -1,6 +1,6 @@
-"""A store read from its beginning to its end in windows of whole records, for the kernels.
+"""Read a store from beginning to end in windows of whole records, for the kernels.
 
-Reads with pread: a pass touches bytes nobody has looked at for a long time, and a read error must be an exception.
+Reads with pread: a pass reads bytes that were not read for a long time, and a read error must be an exception.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ from seglog.segment.sealed import open_store
 from seglog.storage import Storage
 
 WINDOW_BYTES = 2 * 1024 * 1024
-ROWS = WINDOW_BYTES // HEAD_BYTES  # no window of this size holds more records
+ROWS = WINDOW_BYTES // HEAD_BYTES  # a window of this size cannot hold more records
 
 Array = np.ndarray[Any, Any]
 
 
 class Stretch(NamedTuple):
-    """Whole records of a source, at positions position..end. number: of the first one in the store; expected: the
-    relative offset it must have, in a sparse segment the lowest it may have.
+    """Whole records of a source, at positions position..end.
+
+    number: of the first one in the store; expected: the relative offset that it must have, in a sparse segment the
+    lowest that it may have.
     """
 
     position: int
@@ -42,7 +44,7 @@ class Stretch(NamedTuple):
 
 
 class Window:
-    """A source's bytes from position `start` on; `cursor` stands at the first record that was not taken yet."""
+    """A source's bytes from position `start` on; `cursor` is at the first record that was not taken yet."""
 
     def __init__(self, data: Array, start: int, expected: int, entry: SegmentEntry) -> None:
         self.data = data
@@ -54,17 +56,17 @@ class Window:
         self._salt = np.uint64(entry.salt)
 
     def rewind(self, stretch: Stretch) -> None:
-        """Move the cursor back to where the stretch that the window holds begins, and end the window where it ends."""
+        """Move the cursor back to the start of the stretch in this window, and end the window at the stretch's end."""
         self.position, self.end, self.expected = stretch.position, stretch.end, stretch.expected
 
     @property
     def cursor(self) -> Cursor:
-        """Where reading stands, as the kernels take it; expected is relative to the segment's base."""
+        """The position of reading, for the kernels; expected is relative to the segment's base."""
         return Cursor(self.position, self.end, self.expected, self._dense, self._salt)
 
 
 class Run(NamedTuple):
-    """The records of a stretch: their keys, offsets absolute, and the bytes they were read from."""
+    """The records of a stretch: their keys, with absolute offsets, and the bytes that they were read from."""
 
     stretch: Stretch
     keys: Keys
@@ -72,7 +74,7 @@ class Run(NamedTuple):
 
 
 class SourceReader:
-    """Reads the records of one source. `path`: its store."""
+    """Reads the records of one source. `path`: of its store."""
 
     def __init__(self, storage: Storage, entry: SegmentEntry) -> None:
         self.entry = entry
@@ -81,9 +83,9 @@ class SourceReader:
         self.path = self._store.path
 
     def windows(self, take: Callable[[Window], int]) -> Iterator[int]:
-        """Hand every window to `take`, which moves its cursor and returns why no record stands there, as in layout.
+        """Pass every window to `take`, which advances its cursor and returns why there is no record, as in layout.
 
-        Yields the bytes passed with each. CorruptRecord where no valid record stands.
+        Yields the size of what was taken of each. Raises CorruptRecord at an invalid record.
         """
         position, expected, size = HEADER_BYTES, 0, WINDOW_BYTES
         while position < self._end:
@@ -96,10 +98,10 @@ class SourceReader:
             if window.position == position:
                 size = self._longer(window)
             passed, position, expected = window.position - position, window.position, window.expected
-            yield passed  # the window is whoever takes it, from here on
+            yield passed  # from here on the caller owns the window
 
     def _longer(self, window: Window) -> int:
-        """Return the length of a record that does not fit its window; CorruptRecord where it cannot be."""
+        """Return the length of a record that does not fit its window. CorruptRecord if that length is impossible."""
         left = self._end - window.position
         try:
             needed = NATIVE.length_at(bytes(window.data[:HEAD_BYTES]), 0)
@@ -110,7 +112,7 @@ class SourceReader:
         return needed
 
     def stretches(self) -> list[Stretch]:
-        """Return all of the source in stretches."""
+        """Return the whole source as stretches."""
         return [run.stretch for run in KeyReader((0, 0)).runs(self)]
 
     def window(self, stretch: Stretch) -> Window:
@@ -119,13 +121,13 @@ class SourceReader:
         return Window(data, stretch.position, stretch.expected, self.entry)
 
     def corrupt(self, window: Window, reason: str) -> CorruptRecord:
-        """Return the error that says why no valid record stands at a window's cursor."""
+        """Return the error for an invalid record at a window's cursor."""
         offset = self.entry.base_offset + window.expected if self.entry.dense else None
         return CorruptRecord(self.path, offset, window.position, reason)
 
 
 class KeyReader:
-    """Reads keys into sets of arrays by turns: what it yields is valid until ROOMS more were asked for."""
+    """Reads keys into ROOMS sets of arrays in turn: a result is valid until ROOMS more were requested."""
 
     def __init__(self, seed: tuple[int, int]) -> None:
         self._seed = np.uint64(seed[0]), np.uint64(seed[1])
@@ -144,10 +146,10 @@ class KeyReader:
         return int(reason)
 
     def runs(self, source: SourceReader) -> Iterator[Run]:
-        """Yield every run of records and their keys; offsets are absolute. No checksum is looked at."""
+        """Yield every run of records with its keys; offsets are absolute. Does not verify checksums."""
         position, number, expected = HEADER_BYTES, 0, 0
         for passed in source.windows(self._take):
-            if not passed:  # a long record, which comes next
+            if not passed:  # a long record, which comes in the next window
                 continue
             keys = Keys(*(array[: self._rows] for array in self._rooms[0]))
             self._rooms.rotate()

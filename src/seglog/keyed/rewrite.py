@@ -1,9 +1,9 @@
-"""One pass: from a plan to the segments that would take the sources' place. Reads the log's files, changes none.
+"""One pass: from a plan to the segments that replace its sources. Reads the log's files, changes none.
 
-Works in any process that sees the files, beside the log's writer and its readers. Every source record that decides
-anything is verified before the pass ends: those of a segment that is copied while they are copied, those of a dirty
-segment that is not copied on their own. A source with a damaged record is left out, as it is, and the pass begins anew
-without it: nothing before it is then taken for considered by what stands in it or behind.
+Works in any process that sees the files, beside the log's writer and its readers. Every source record that affects the
+result is verified before the pass ends: when its segment is copied, or, for a dirty segment that is not copied,
+separately. A source with a damaged record is skipped, and the pass starts again without it: earlier records then do not
+count as compared with the records in it or after it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from seglog.storage import Storage
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """What becomes of neighbouring sources. sources: their file numbers; entries: what takes their place.
+    """What becomes of adjacent sources. sources: their file numbers; entries: what replaces them.
 
-    staged: whether the entries are new segments, named below the output storage; else they are the sources themselves
-    with other figures.
+    staged: whether the entries are new segments, named relative to the output storage; else they are the sources with
+    other figures.
     """
 
     sources: tuple[int, ...]
@@ -48,16 +48,23 @@ class Part:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Part:
-        """Read what `to_json` gave."""
+        """Read what `to_json` returned."""
         entries = tuple(SegmentEntry.from_values(dict(entry)) for entry in values["entries"])
         return cls(sources=tuple(values["sources"]), entries=entries, staged=values["staged"])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a pass came to. parts: in order, every source in one of them. superseded, tombstones, unkeyed: records that
-    are gone, and why; keys: different ones among the dirty records; rounds: over how many ranges of them.
-    damaged: errors of the sources that were left as they are.
+    """The result of a pass.
+
+    Attributes:
+        parts: In order; every source is in one of them.
+        superseded: Records removed because a later one has their key.
+        tombstones: Tombstones removed after their horizon.
+        unkeyed: Records removed because they have no key.
+        keys: Distinct keys of the dirty records.
+        rounds: Ranges of keys that were processed.
+        damaged: Errors of the sources that stay unchanged.
     """
 
     parts: tuple[Part, ...]
@@ -69,14 +76,14 @@ class Outcome:
     damaged: tuple[CorruptRecord, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, for a message to another process."""
+        """Return plain values for a message to another process."""
         damaged = [[error.path, error.offset, error.position, error.reason] for error in self.damaged]
         counts = {name: getattr(self, name) for name in ("superseded", "tombstones", "unkeyed", "keys", "rounds")}
         return {**counts, "parts": [part.to_json() for part in self.parts], "damaged": damaged}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Outcome:
-        """Read what `to_json` gave."""
+        """Read what `to_json` returned."""
         parts = tuple(Part.from_json(part) for part in values["parts"])
         damaged = tuple(CorruptRecord(*fields) for fields in values["damaged"])
         return cls(**{**values, "parts": parts, "damaged": damaged})
@@ -91,11 +98,21 @@ def rewrite(
     abort: Callable[[], bool] | None = None,
     bytes_per_second: float | None = None,
 ) -> Outcome:
-    """Carry out a plan: read the sources of the log in `sources`, write what replaces them into `output`.
+    """Execute a plan: read its sources, write their replacements. After an error the caller clears `output`.
 
-    output: empty, made, for this pass alone; its directory is synced when this returns. progress, abort and
-    bytes_per_second: see Pace. CompactionAborted; StorageError, with ENOSPC before anything is written where the space
-    does not suffice; CorruptLog where a source is gone. After an error the caller removes what stands in `output`.
+    Args:
+        plan: The plan.
+        sources: Storage of the log.
+        output: An existing empty directory for this pass alone; it is synced when this returns.
+        progress: Called with (bytes done, bytes in total).
+        abort: Called often; True ends the pass.
+        bytes_per_second: Limit for reading and writing together.
+
+    Raises:
+        CompactionAborted: If `abort` returned True.
+        StorageError: If reading or writing fails; with ENOSPC, before anything is written, if there is too little
+            space.
+        CorruptLog: If a source is missing.
     """
     damaged: dict[str, CorruptRecord] = {}
     while True:
@@ -117,7 +134,7 @@ def _path(storage: Storage, entry: SegmentEntry) -> str:
 
 
 def _first_damage(plan: CompactionPlan, sources: Storage, error: CorruptRecord, pace: Pace) -> CorruptRecord:
-    """Return the first damage of an error's source: keys are read unverified, so that it may tell of a later one."""
+    """Return the first damage of an error's source: keys are read unverified, so the error may be of a later one."""
     source = next(one for one in plan.sources if _path(sources, one) == error.path)
     try:
         verify(SourceReader(sources, source), pace)
@@ -127,7 +144,7 @@ def _first_damage(plan: CompactionPlan, sources: Storage, error: CorruptRecord, 
 
 
 class _Pass:
-    """One pass over the sources that are sound."""
+    """One pass over the sources without known damage."""
 
     def __init__(
         self,
@@ -146,13 +163,13 @@ class _Pass:
         self._ahead = ahead
         self._outputs = Outputs(plan, output, ahead.aside)
         self._desk = Desk(self._outputs, pace)
-        self._believed = {source.file for source in sound.dirty}  # their keys were, and have to be verified
+        self._believed = {source.file for source in sound.dirty}  # their keys are used and must be verified
         self._records = sum(source.records or 0 for source in plan.sources)
         unread = [source.base_offset for source in plan.dirty if source.file in sound.passed]
-        self._cleaned_to = min(unread, default=plan.end)  # with what stands behind it, nothing was compared for sure
+        self._cleaned_to = min(unread, default=plan.end)  # with what follows, not every record was compared
 
     def run(self, damaged: tuple[CorruptRecord, ...]) -> Outcome:
-        """Find what died, copy what lives where something did."""
+        """Find what died, then copy the live records of sources with deaths."""
         seed = secrets.randbits(64), secrets.randbits(64)
         search = Search(self._sources, self._sound, seed, self._pace, self._ahead, late=True)
         search.run()
@@ -172,7 +189,7 @@ class _Pass:
         )
 
     def _groups(self, found: Sequence[Deaths]) -> list[list[Deaths]]:
-        """Return the sources in groups that are copied together; one that was left out parts its neighbours."""
+        """Return the sources in groups that are copied together; a skipped one separates its neighbours."""
         deaths = {one.entry.file: one for one in found}
         groups: list[list[Deaths]] = []
         stretch: list[Measured] = []
@@ -188,7 +205,7 @@ class _Pass:
         return groups
 
     def _check_space(self, groups: Sequence[Sequence[Deaths]]) -> None:
-        """Raise ENOSPC where what would be written, as estimated, does not fit."""
+        """Raise ENOSPC if the estimated output does not fit."""
         interval, needed = self._plan.config.index_interval_bytes, 0
         for members in groups:
             if _is_copied(members):
@@ -196,7 +213,7 @@ class _Pass:
                 needed += size + lookup_bytes(size, interval)
         free = self._output.free_bytes() if needed else 0
         if needed > free:
-            message = f"a compaction would write {needed} bytes, {free} are free; make room or raise min_dirty_ratio"
+            message = f"a compaction would write {needed} bytes, {free} are free; free space or raise min_dirty_ratio"
             raise StorageError(errno.ENOSPC, message, self._output.path)
 
     def _parts(self, members: Sequence[Deaths], search: Search) -> Iterator[Part]:
@@ -211,14 +228,14 @@ class _Pass:
             yield self._kept(one)
 
     def _kept(self, deaths: Deaths) -> Part:
-        """Return the part of a source that stays as it is."""
+        """Return the part of a source that stays."""
         entry = self._after(deaths.entry)
         if entry.file not in self._sound.passed:
             entry = replace(entry, decay=self._decay(deaths))
         return Part(sources=(entry.file,), entries=(entry,), staged=False)
 
     def _after(self, entry: SegmentEntry) -> SegmentEntry:
-        """Return the entry of a source as the pass leaves it, before its dead are gone."""
+        """Return the entry of a source after the pass, before its dead records are removed."""
         return after_pass(entry, self._sound, self._cleaned_to)
 
     def _decay(self, deaths: Deaths) -> float | None:
@@ -235,7 +252,7 @@ class _Pass:
 
 
 def _most_bytes(deaths: Deaths) -> int:
-    """Return the bytes that a source may leave: of one that was not looked up yet, all it has."""
+    """Return the maximum bytes that a source may leave: all, if it was not looked up yet."""
     return deaths.measured.live_bytes if deaths.expected is None else record_bytes(deaths.entry)
 
 

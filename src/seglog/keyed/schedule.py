@@ -1,14 +1,15 @@
-"""When a log is compacted, and which of its segments are looked at: pure functions of the manifest's figures.
+"""Decide when a log is compacted, and which segments are considered: pure functions of the manifest's figures.
 
-The rule is Kafka's: a log is due when its dirty share passes a ratio, a record has waited for the maximum lag, or a
-tombstone's time has come. What is looked at then is generational ("Generational Compaction" in Kafka's proposal of
-keyed messages): every pass notes how fast the records of a segment die (`decay`), and a clean segment is passed over
-until it is expected to hold garbage that is worth the copying. So what has survived for long is copied seldom.
+The rule is Kafka's: a log is due when its dirty share exceeds a ratio, a record has waited for the maximum lag, or
+tombstones have reached their horizon. Which segments are then considered is generational ("Generational Compaction" in
+Kafka's proposal of keyed messages): every pass records how fast the records of a segment die (`decay`), and a clean
+segment is skipped until enough garbage is expected for a copy to pay off. So records that have survived for long are
+rarely copied.
 
-Hysteresis: a segment's turn comes from a quarter of garbage on, not with every record that died; a choice takes a good
-part of all garbage that there is, and is better than looking at everything by more than a guess may err; and after a
-pass nothing is dirty, so that the next one waits for as much again.
-`python -m benchmarks.generations` draws what that saves.
+Hysteresis: a segment is considered from a quarter of garbage on, not after every death; a choice must take a good part
+of all garbage, and must be better than considering everything by more than the error of the estimates; and after a
+pass nothing is dirty, so that the next one waits as long again.
+`python -m benchmarks.generations` plots the savings.
 """
 
 from __future__ import annotations
@@ -30,22 +31,30 @@ from seglog.keyed.plan import (
     next_horizon,
 )
 
-LEAST_GARBAGE = 0.25  # expected share from which on a clean segment is looked at
-SEEN_TO_DIE = 0.2  # of the decay that all segments have if every key is updated alike
-LEAST_PART = 0.4  # of all expected garbage, that a choice takes at least
-LEAST_ADVANTAGE = 0.05  # by which passing segments over must be better than looking at all
-MOST_STARTS = 16  # offsets to compare from, of which the best is taken
-CONFIDENCE = 0.1  # of the log's records: when so many were appended, what was seen counts as much as what was known
+LEAST_GARBAGE = 0.25  # expected share from which a clean segment is considered
+SEEN_TO_DIE = 0.2  # fraction of the decay that every segment has if all keys are updated alike
+LEAST_PART = 0.4  # fraction of all expected garbage that a choice must take
+LEAST_ADVANTAGE = 0.05  # by which skipping segments must be better than considering all
+MOST_STARTS = 16  # offsets to compare from; the best is chosen
+CONFIDENCE = 0.1  # fraction of the log's records: after that many appends, observation and prior count alike
 
 Reason = Literal["dirty", "lag", "tombstones"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentStanding:
-    """Where a segment stands. state: active; fresh (sealed less than the minimum lag ago, or behind one that was);
-    dirty (never compacted); clean. cleaned_to: records before it were compared with this segment's (None: none were).
-    expected_garbage: share of its bytes that a compaction would free, 0 to 1, as far as the past tells; None where
-    nothing will go.
+    """The state of a segment.
+
+    Attributes:
+        base_offset: First offset.
+        next_offset: First offset after it; None for the active segment.
+        file: File number.
+        bytes: Size of its store.
+        state: "active"; "fresh" (sealed within the minimum lag, or after such a segment); "dirty" (never compacted);
+            "clean".
+        cleaned_to: Records before this offset were compared with this segment's; None: none were.
+        expected_garbage: Share of its bytes, 0 to 1, that a compaction is expected to free; None if it is not
+            considered.
     """
 
     base_offset: int
@@ -59,12 +68,17 @@ class SegmentStanding:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """Where a log stands with compaction by key.
+    """The state of a log's compaction by key.
 
-    due: why it should be compacted now: "dirty" (ratio > min_dirty_ratio), "lag" (max_compaction_lag has passed),
-    "tombstones" (the time of some has come), or None. dirty_bytes: of segments never compacted; total_bytes: of all
-    that may be compacted; ratio: their quotient. next_at: when (us) time alone may make something due, None: never.
-    pinned: tombstones from this offset on stay for a registered follower, None: there is none.
+    Attributes:
+        due: Why it is due: "dirty" (ratio > min_dirty_ratio), "lag" (max_compaction_lag has passed), "tombstones" (some
+            have reached their horizon), or None.
+        dirty_bytes: Size of the segments that were never compacted.
+        total_bytes: Size of all segments that may be compacted.
+        ratio: dirty_bytes / total_bytes.
+        next_at: Time (us) at which time alone may make something due; None: never.
+        pinned: Tombstones from this offset on stay for a registered follower; None without one.
+        segments: The state of each segment.
     """
 
     due: Reason | None
@@ -77,7 +91,7 @@ class Standing:
 
 
 def least_pin(pins: Mapping[str, int]) -> int:
-    """Return the offset that the slowest registered follower reads next, NEVER without any."""
+    """Return the lowest next offset of the registered followers; NEVER without any."""
     return min(pins.values(), default=NEVER)
 
 
@@ -90,7 +104,7 @@ def standing(
     active_records: int = 0,
     pins: Mapping[str, int] | None = None,
 ) -> Standing:
-    """Return where a log stands at `now` (us). durable: see `make_plan`; pins: follower -> the offset it reads next."""
+    """Return the state of a log at `now` (us). durable: see `make_plan`; pins: follower -> next offset to read."""
     config, pinned = manifest.config, least_pin(pins or {})
     keyed = config.retention.compact
     sources = cleanable(manifest.segments[:-1], config, now, durable) if keyed else ()
@@ -112,13 +126,13 @@ def _due(sources: Sequence[SegmentEntry], config: LogConfig, now: int, pinned: i
         return "dirty"
     most = config.retention.max_compaction_lag_us
     waited = (now - source.created for source in sources if source.cleaned_to is None)
-    if most is not None and any(not 0 <= time < most for time in waited):  # less: made while the clock was ahead
+    if most is not None and any(not 0 <= time < most for time in waited):  # negative: created while the clock was ahead
         return "lag"
     return "tombstones" if any(has_due(source, now, pinned, part=LEAST_GARBAGE) for source in sources) else None
 
 
 def _next_at(manifest: Manifest, sources: Sequence[SegmentEntry], now: int, active_records: int) -> int | None:
-    """Return the next moment behind `now` at which time alone changes what is due."""
+    """Return the next time after `now` at which time alone changes what is due."""
     config, sealed = manifest.config, manifest.segments[:-1]
     most, roll = config.retention.max_compaction_lag_us, config.roll_age_us
     moments = [next_horizon(sources, now)]
@@ -154,7 +168,7 @@ def _segments(manifest: Manifest, sources: Sequence[SegmentEntry], active_bytes:
 
 
 def scheduled_plan(manifest: Manifest, now: int, *, durable: int | None = None, pinned: int = NEVER) -> CompactionPlan:
-    """Return the plan of a pass that looks only at what is expected to yield enough; arguments as of `make_plan`."""
+    """Return the plan of a pass over segments that are expected to yield enough; arguments as in `make_plan`."""
     sources = cleanable(manifest.segments[:-1], manifest.config, now, durable)
     passed = choose_passed(sources, manifest.config, now, pinned)
     return make_plan(manifest, now, durable=durable, pinned=pinned, passed=passed)
@@ -169,9 +183,9 @@ def expected_garbage(entry: SegmentEntry, end: int, records: int) -> float:
 
 
 def is_sure(entry: SegmentEntry, end: int, records: int) -> bool:
-    """Whether a clean segment is taken to hold enough garbage without a look at all of its keys, as it was seen to die.
+    """Whether a clean segment is assumed to hold enough garbage, from observed deaths, without reading all its keys.
 
-    What was never seen to has a decay of less than a part of what it would have if all keys were updated alike.
+    A segment without observed deaths has less than SEEN_TO_DIE of the decay if all keys were updated alike.
     """
     seen = entry.decay is not None and entry.decay * records >= SEEN_TO_DIE
     return seen and expected_garbage(entry, end, records) > LEAST_GARBAGE
@@ -180,30 +194,30 @@ def is_sure(entry: SegmentEntry, end: int, records: int) -> bool:
 def observed_decay(entry: SegmentEntry, live: int, end: int, records: int) -> float | None:
     """Return the decay of a segment after a pass up to `end` that left `live` of its records.
 
-    records: of the log. What the pass saw counts by how much was appended meanwhile, beside what was known before: a
-    segment that has met few later records tells little.
+    records: of the log. The observation is weighted by the number of records appended meanwhile against the prior: a
+    segment that was compared with few later records yields little information.
     """
     appended, known = max(end - _compared_to(entry), 0.0), CONFIDENCE * records
     if not entry.records:
         return entry.decay
-    died = math.log(entry.records / max(live, 0.5))  # half a record, so that it stays finite where none is left
+    died = math.log(entry.records / max(live, 0.5))  # half a record keeps it finite if none is left
     return (died + known * _decay(entry, records)) / max(appended + known, 1.0)
 
 
 def joint_decay(parts: Iterable[tuple[float | None, int]]) -> float | None:
-    """Return the decay of what segments have become together, from the decay and live records of each."""
+    """Return the decay of merged segments, from the decay and live records of each."""
     known = [(decay, live) for decay, live in parts if decay is not None]
     records = sum(live for _, live in known)
     return sum(decay * live for decay, live in known) / records if records else None
 
 
 def _decay(entry: SegmentEntry, records: int) -> float:
-    """Return the decay; before the first pass any record of the log is as likely to be superseded as another."""
+    """Return the decay; before the first pass every record of the log is equally likely to be superseded."""
     return 1 / max(records, 1) if entry.decay is None else entry.decay
 
 
 def _compared_to(entry: SegmentEntry) -> float:
-    """Return the offset from which on the records of a segment, on average, have met no later one yet."""
+    """Return the average offset from which on a segment's records were not compared with later ones yet."""
     if entry.cleaned_to is not None:
         return entry.cleaned_to
     return (entry.base_offset + (entry.next_offset or entry.base_offset)) / 2
@@ -211,7 +225,7 @@ def _compared_to(entry: SegmentEntry) -> float:
 
 @dataclass(frozen=True)
 class _Prospect:
-    """What a pass may expect of a segment. start: considered_to; garbage: bytes; needed: it has to look at it."""
+    """What a pass may expect of a segment. start: considered_to; garbage: bytes; needed: it must be considered."""
 
     file: int
     size: int
@@ -222,21 +236,21 @@ class _Prospect:
     needed: bool
 
     def is_chosen(self, start: int, segment_bytes: int) -> bool:
-        """Whether a pass that compares from `start` on looks at it: it must, or reads its keys in any case, or it is
-        worth it, for its garbage or to be merged.
+        """Whether a pass that compares from `start` on considers it: it must, or reads its keys in any case, or it is
+        worth it, for its garbage or for merging.
         """
         worth = self.garbage > LEAST_GARBAGE * self.size or 2 * self.size <= segment_bytes
         return self.needed or self.end > start or (self.start >= start and worth)
 
     def moved(self, start: int) -> float:
-        """Return the bytes read and written of it: its keys first, unless it is copied without a look at them."""
+        """Return the bytes read and written for it; its keys are read first unless it is copied directly."""
         keys = self.size if self.end > start or not self.sure else 0
         return keys + 2 * self.size - self.garbage
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """A pass that could be made. files: looked at; gain: bytes expected to be freed; moved: read and written."""
+    """A possible pass. files: considered; gain: bytes expected to be freed; moved: bytes read and written."""
 
     files: frozenset[int]
     gain: float
@@ -244,21 +258,21 @@ class _Choice:
 
     @classmethod
     def of(cls, prospects: Sequence[_Prospect], start: int) -> _Choice:
-        """Return the choice of some segments, with the records from `start` on compared."""
+        """Return the choice of some segments, comparing the records from `start` on."""
         files = frozenset(one.file for one in prospects)
         return cls(files, sum(one.garbage for one in prospects), sum(one.moved(start) for one in prospects))
 
     @property
     def worth(self) -> float:
-        """Bytes freed for each byte moved; one more, so that where nothing is freed the least is moved."""
+        """Bytes freed per byte moved; plus one, so that without gain the least is moved."""
         return (self.gain + 1) / max(self.moved, 1.0)
 
 
 def choose_passed(sources: Sequence[SegmentEntry], config: LogConfig, now: int, pinned: int = NEVER) -> frozenset[int]:
-    """Return the file numbers of the clean segments that a pass over `sources` should leave alone.
+    """Return the file numbers of the clean segments that a pass over `sources` should skip.
 
-    Of the offsets to compare from, the one is taken that frees most bytes for each byte read and written; all segments
-    are looked at where that is hardly worse.
+    Of the offsets to compare from, the one is chosen that frees most bytes per byte read and written; all segments are
+    considered if that is hardly worse.
     """
     prospects = _prospects(sources, now, pinned)
     latest = min((one.start for one in prospects if one.needed), default=_end(sources))
@@ -274,15 +288,15 @@ def choose_passed(sources: Sequence[SegmentEntry], config: LogConfig, now: int, 
 
 
 def _some(starts: Sequence[int]) -> Sequence[int]:
-    """Return MOST_STARTS of the offsets at most, from the first to the last: of 10,000 segments each has its own."""
+    """Return up to MOST_STARTS of the offsets, including first and last: each of 10,000 segments may have its own."""
     if len(starts) <= MOST_STARTS:
         return starts
     return [starts[number * (len(starts) - 1) // (MOST_STARTS - 1)] for number in range(MOST_STARTS)]
 
 
 def _prospects(sources: Sequence[SegmentEntry], now: int, pinned: int) -> list[_Prospect]:
-    """Return what to expect of the sources. Needed is what is dirty, and where tombstones are to go, those and what is
-    older and was not compared with them.
+    """Return the prospects of the sources. Needed are dirty ones, and, if tombstones are to be removed, theirs and
+    older ones that were not compared with them.
     """
     end, records = _end(sources), _records(sources)
     due = {number for number, one in enumerate(sources) if has_due(one, now, pinned, part=LEAST_GARBAGE)}
