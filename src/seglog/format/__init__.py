@@ -1,1 +1,1 @@
-"""Pure functions between bytes and values: what stands in the files of a log. No I/O happens here."""
+"""Pure functions between bytes and values: the content of a log's files. Performs no I/O."""

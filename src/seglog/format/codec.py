@@ -1,4 +1,4 @@
-"""The record codec: how one record's metadata, value and checksum lie in a store. No I/O.
+"""The record codec: the layout of one record's metadata, value and checksum in a store. No I/O.
 
      0 checksum     u64   XXH64(bytes 8 .. 12+metadata_len, seed = salt XOR XXH64(value, 0))
      8 metadata_len u32   20 + key + headers
@@ -9,8 +9,8 @@
     32 key | headers | value              length of a record = 12 + metadata_len + value_len
 
 Headers: repeated `key_len u16 | key (UTF-8) | value_len u32 (0xFFFFFFFF: null) | value`, filling metadata_len.
-The layout `metadata_len | metadata | value` comes from laminarmq (its blog, "Store"); why the checksum stands in
-front and binds everything is told in docs/format.md.
+The layout `metadata_len | metadata | value` comes from laminarmq (its blog, "Store"). docs/format.md explains why the
+checksum comes first and covers everything.
 """
 
 from __future__ import annotations
@@ -37,34 +37,34 @@ _U32 = struct.Struct("<I")
 
 
 class InvalidRecord(Exception):
-    """The bytes at a position are not a valid record; the message says why."""
+    """The bytes at a position are not a valid record; the message gives the reason."""
 
 
 Framed = tuple[Record, int, int]
-"""A record, its checksum and its length in bytes. Plain tuples here and below: they are made once a record."""
+"""A record, its checksum and its length in bytes. Plain tuples here and below, because one is made for every record."""
 
 Encoded = tuple[tuple[bytes, bytes], int, int]
-"""What stands before the value and the value; the checksum; the length of both in bytes."""
+"""The bytes before the value, and the value; the checksum; the length of both in bytes."""
 
 
 class RecordCodec(Protocol):
-    """One record layout. An implementation is stateless; `salt` is the store's identity (0 where it has none).
+    """One record layout. An implementation is stateless; `salt` is the store's identity (0 if it has none).
 
-    Obligations: `decode` accepts exactly the bytes that `encode` made for the same salt, and raises InvalidRecord
-    for anything else, reading nothing outside `data[start:end]`. It never raises another error for bad bytes.
+    Obligations: `decode` accepts exactly the bytes that `encode` made with the same salt, and raises InvalidRecord for
+    anything else. It reads nothing outside of `data[start:end]`, and raises no other error for invalid bytes.
     """
 
-    header_bytes: int  # what stands in a store before its first record
-    head_bytes: int  # the least that `length_at` needs
+    header_bytes: int  # bytes in a store before its first record
+    head_bytes: int  # minimum that `length_at` needs
 
     def encode(
         self, relative: int, timestamp: int, key: bytes | None, value: bytes | None, headers: bytes, salt: int
     ) -> Encoded:
-        """Lay out one record whose value is at hand."""
+        """Encode one record."""
         ...
 
     def length_at(self, data: bytes, start: int) -> int:
-        """Return the length in bytes that the record starting at `start` claims; InvalidRecord if it cannot be."""
+        """Return the length in bytes in the head of the record at `start`; InvalidRecord if it is impossible."""
         ...
 
     def decode(self, data: bytes, start: int, end: int, base_offset: int, salt: int) -> Framed:
@@ -73,15 +73,15 @@ class RecordCodec(Protocol):
 
 
 def encode_headers(headers: Headers) -> bytes:
-    """Return the headers' bytes; InvalidArgument for a key that is not UTF-8 or beyond 65,535 bytes of it."""
+    """Return the headers' bytes. InvalidArgument for a key that cannot be UTF-8 or exceeds 65,535 bytes."""
     pieces = []
     for name, value in headers:
         try:
             encoded = name.encode()
         except UnicodeEncodeError as error:
-            raise InvalidArgument(f"a header's key cannot be written as UTF-8: {name!r}") from error
+            raise InvalidArgument(f"a header's key cannot be encoded as UTF-8: {name!r}") from error
         if len(encoded) > 0xFFFF:
-            raise InvalidArgument(f"a header's key of {len(encoded)} bytes: 65535 is the most")
+            raise InvalidArgument(f"a header's key has {len(encoded)} bytes; the maximum is 65535")
         pieces += [
             _U16.pack(len(encoded)),
             encoded,
@@ -92,7 +92,7 @@ def encode_headers(headers: Headers) -> bytes:
 
 
 def decode_headers(data: bytes, start: int, end: int) -> Headers:
-    """Return the headers in `data[start:end]`; InvalidRecord where they do not fill it exactly."""
+    """Return the headers in `data[start:end]`; InvalidRecord unless they fill it exactly."""
     headers: list[tuple[str, bytes | None]] = []
     try:
         while start < end:
@@ -120,7 +120,7 @@ def seal_head(
     value_hash: int,
     salt: int,
 ) -> tuple[bytes, int]:
-    """Return everything before the value, and the checksum: the end of a streamed append, whose value came first."""
+    """Return the bytes before the value, and the checksum. Ends a streamed append, whose value is written first."""
     if key is None:
         body = _BODY.pack(METADATA_FIXED + len(headers), value_len, relative, NULL, timestamp) + headers
     else:
@@ -132,20 +132,20 @@ def seal_head(
 
 
 class Head(NamedTuple):
-    """All that stands before a value. record: with no value, or an empty one; value_bytes: of the value to come."""
+    """The bytes before a value. record: with an empty value or None; value_bytes: size of the value that follows."""
 
     record: Record
     value_bytes: int
     checksum: int
-    sealed: bytes  # what the checksum is of, beside the value
+    sealed: bytes  # covered by the checksum, together with the value
 
     def is_sealed(self, value_hash: int, salt: int) -> bool:
-        """Whether the checksum holds with a value of this hash."""
+        """Whether the checksum matches a value with this hash."""
         return self.checksum == xxh64_intdigest(self.sealed, salt ^ value_hash)
 
 
 def decode_head(data: bytes, base_offset: int) -> Head:
-    """Return what the bytes before a value say, all of them and no more; InvalidRecord where they cannot be that."""
+    """Decode exactly the bytes before a value; InvalidRecord if they cannot be that."""
     checksum, metadata_len, value_len, relative, key_len, timestamp = _HEAD.unpack_from(data)
     headers_start = HEAD_BYTES + (0 if key_len == NULL else key_len)
     if len(data) != 12 + metadata_len or headers_start > len(data):
@@ -157,12 +157,12 @@ def decode_head(data: bytes, base_offset: int) -> Head:
 
 
 def record_length(key: bytes | None, headers: bytes, value: bytes | None) -> int:
-    """Return the bytes that a record takes in a store."""
+    """Return the size of a record in a store."""
     return HEAD_BYTES + len(key or b"") + len(headers) + len(value or b"")
 
 
 _HASH_OF_NOTHING = xxh64_intdigest(b"")
-_made = tuple.__new__  # a named tuple of its fields, in half the time that the class takes
+_made = tuple.__new__  # makes a named tuple from its fields in half the time of its class
 
 
 class NativeCodec:
@@ -174,7 +174,7 @@ class NativeCodec:
     def encode(
         self, relative: int, timestamp: int, key: bytes | None, value: bytes | None, headers: bytes, salt: int
     ) -> Encoded:
-        """Lay out one record whose value is at hand."""
+        """Encode one record."""
         if value is None:
             head, checksum = seal_head(relative, timestamp, key, headers, NULL, _HASH_OF_NOTHING, salt)
             return (head, b""), checksum, len(head)
@@ -183,7 +183,7 @@ class NativeCodec:
         return (head, value), checksum, len(head) + length
 
     def length_at(self, data: bytes, start: int) -> int:
-        """Return the length in bytes that the record starting at `start` claims; InvalidRecord if it cannot be."""
+        """Return the length in bytes in the head of the record at `start`; InvalidRecord if it is impossible."""
         if len(data) - start < HEAD_BYTES:
             raise InvalidRecord("its head is cut short")
         metadata_len, value_len = _LENGTHS.unpack_from(data, start + 8)

@@ -1,8 +1,8 @@
-"""Which records of a log were replaced by others, and when: the epochs of its offsets. Pure.
+"""Record where and when records of a log were replaced by others: the epochs of its offsets. Pure.
 
 Each cut (a truncate, or an opening that could not be sure of the records after some offset) begins a new epoch: from
-that offset on the log holds other records than before. So two readers that saw the record before an offset saw the same
-one exactly if the offset was of the same epoch for both.
+that offset on the log may hold other records than before. So two readers have seen the same record before an offset
+exactly if the offset had the same epoch for both.
 """
 
 from __future__ import annotations
@@ -13,40 +13,39 @@ from itertools import pairwise
 from typing import Any
 
 MOST = 64
-"""Cuts that a manifest keeps. A cut replaces those at or after its offset, so few logs have many."""
+"""Maximum number of cuts in a manifest. A cut replaces those at or after its offset, so few logs have many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """The cuts of a log. entries: (epoch, offset), both growing. base: the epoch of all offsets before the first one.
+    """The cuts of a log. entries: (epoch, offset), both ascending. base: the epoch of all offsets before the first one.
 
-    A base other than 0 means that the log was cut by a version of seglog that did not note where.
+    A base other than 0 means that a version of seglog cut the log without recording the offset.
     """
 
     base: int = 0
     entries: tuple[tuple[int, int], ...] = ()
 
     def epoch_at(self, offset: int) -> int:
-        """Return the epoch of an offset: since when the record before it is what it is."""
+        """Return the epoch of an offset: that since which the record before it is the same."""
         number = self._before(offset)
         return self.entries[number - 1][0] if number else self.base
 
     def is_known_at(self, offset: int) -> bool:
-        """Whether a cut that is noted here set the epoch of this offset."""
+        """Whether a recorded cut set the epoch of this offset."""
         return self._before(offset) > 0
 
     def first_since(self, epoch: int) -> int | None:
-        """Return the lowest offset that was cut after an epoch, None where none is known."""
+        """Return the lowest offset that was cut after an epoch; None if unknown."""
         return next((offset for number, offset in self.entries if number > epoch), None)
 
     def _before(self, offset: int) -> int:
         return bisect_left(self.entries, offset, key=lambda entry: entry[1])
 
     def with_cut(self, epoch: int, offset: int) -> Cuts:
-        """Return these and a new one, with which a new epoch begins.
+        """Return these cuts and a new one, which begins a new epoch.
 
-        Where there are too many, the two oldest become one: no cut is missed, but a position from between them counts
-        as cut.
+        If there are too many, the two oldest are merged: no cut is missed, but a position between them counts as cut.
         """
         entries = (*(entry for entry in self.entries if entry[1] < offset), (epoch, offset))
         if len(entries) > MOST:
@@ -54,12 +53,12 @@ class Cuts:
         return Cuts(self.base, entries)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields of a manifest's header."""
+        """Return the fields for a manifest's header."""
         return {"cuts_from": self.base, "cuts": [list(entry) for entry in self.entries]}
 
     @classmethod
     def from_json(cls, values: dict[str, Any], epoch: int) -> Cuts:
-        """Read them; of a manifest without: the present epoch for all offsets. ValueError, TypeError for nonsense."""
+        """Read the fields; without them all offsets have the present epoch. ValueError or TypeError if invalid."""
         if "cuts" not in values:
             return cls(epoch)
         entries = tuple((_number(number), _number(offset)) for number, offset in values["cuts"])
@@ -70,5 +69,5 @@ class Cuts:
 
 def _number(value: Any) -> int:
     if type(value) is not int or value < 0:
-        raise TypeError(f"{value!r} where a number belongs")
+        raise TypeError(f"{value!r} instead of a number")
     return value

@@ -1,4 +1,4 @@
-"""Every file name of a log, made and read in one place."""
+"""The names of all files of a log: building and parsing them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TORN_FILE = re.compile(_SEGMENT_FILE.pattern + r"\.[0-9]+(-[0-9]+)?\.torn")
 
 
 class SegmentFile(NamedTuple):
-    """What a segment file's name says."""
+    """The parts of a segment file's name."""
 
     base_offset: int
     number: int
@@ -42,7 +42,7 @@ def segment_file(base_offset: int, number: int, kind: str) -> str:
 
 
 def parse_segment_file(name: str) -> SegmentFile | None:
-    """Return the parts of a segment file's name, None for any other name: one that no log writes is a stranger's."""
+    """Return the parts of a segment file's name; None for any other name, which is not a log's file."""
     match = _SEGMENT_FILE.fullmatch(name)
     if match is None or int(match[1]) > MAX_OFFSET:
         return None
@@ -50,12 +50,12 @@ def parse_segment_file(name: str) -> SegmentFile | None:
 
 
 def number_within(name: str) -> str:
-    """Return what stands where a segment file's name has its number, unparsed: quick, for the sieving of many names."""
+    """Return the file number in a segment file's name without validation: fast, to filter many names."""
     return name[21 : name.find(".")]
 
 
 def torn_file(store: str, position: int, number: int = 0) -> str:
-    """Return the name under which the bytes cut from `store` at `position` are kept; number: earlier ones there."""
+    """Return the file name for the bytes cut from `store` at `position`; number: of earlier ones there."""
     return f"{store}.{position}-{number}{TORN}" if number else f"{store}.{position}{TORN}"
 
 
@@ -70,6 +70,6 @@ def pin_file(name: str) -> str:
 
 
 def belongs_to_log(name: str) -> bool:
-    """Whether a name at the top of a directory is one that a log may have put there."""
+    """Whether a name in a log's directory may belong to the log."""
     known = (MANIFEST, MANIFEST_PREVIOUS, LOCK, PINS, *DIRECTORIES)
     return name in known or parse_segment_file(name) is not None or _TORN_FILE.fullmatch(name) is not None

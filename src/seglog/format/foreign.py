@@ -1,10 +1,10 @@
-"""What comes from outside as JSON, and may be of any shape: what taking it for our values may raise. Pure.
+"""The errors that reading foreign JSON may raise, whatever its shape. Pure.
 
-One list for all who read such values, because each of its lines was once missing somewhere: JSON nests as deep as it
-likes (RecursionError), and its numbers may be 1e999, which is infinite and no int (OverflowError).
+One list for all readers, because each entry was once missing somewhere: JSON may be nested to any depth
+(RecursionError), and a number may be 1e999, which is infinite (OverflowError as an int).
 """
 
 from __future__ import annotations
 
 UNREADABLE = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
-"""What reading JSON, and looking up, counting and unpacking what it says, may raise where it is not as it should be."""
+"""What reading JSON, and looking up, counting and unpacking its values, may raise if it is invalid."""

@@ -1,13 +1,13 @@
-"""The lookup files: dense `.index`, sparse `.offsets` and `.times`. All are derived from a store. No I/O here.
+"""The lookup files: dense `.index`, sparse `.offsets` and `.times`. All are derived from a store. No I/O.
 
 Dense:   0 base_offset u64 | 8 durable_records u32 | 12 check u32, then 16-byte entries, entry i = base_offset + i:
          checksum u64 | length u32 | position u32 (as in laminarmq, whose second word is padding).
-         Of a segment with gaps that is active the header alone: durable_records counts offsets, gaps included.
+         For an active segment with gaps only the header: durable_records counts offsets, gaps included.
 Sparse: 16-byte header (magic 4 B, version u16, reserved u16, interval u32, entries u32), entries, XXH64 of it all,
-         seeded with the store's salt, so that no other store's file is believed (older files: seed 0):
+         seeded with the store's salt, so that no other store's file is accepted (older files: seed 0):
          .offsets: relative offset u32 | position u32
          .times:   max timestamp before this record i64 | relative offset u32 | position u32
-An entry stands for the first record that starts at or after each k * interval, k >= 1 (Kafka's proposal, "Offset
+An entry is for the first record that starts at or after each k * interval, k >= 1 (Kafka's proposal, "Offset
 Change": an index need not contain an entry for every message).
 """
 
@@ -42,7 +42,7 @@ _VERSION = 1
 
 
 class Mark(NamedTuple):
-    """One entry of a sparse lookup: the greatest timestamp before a record, its relative offset, its position."""
+    """One entry of a sparse lookup: the maximum timestamp before a record, its relative offset, its position."""
 
     max_timestamp_before: int
     relative: int
@@ -54,14 +54,14 @@ def _durable_check(base_offset: int, records: int, salt: int) -> int:
 
 
 def encode_dense_header(base_offset: int, durable_records: int, salt: int) -> bytes:
-    """Return the 16 bytes that say how many offsets of the store, at most DURABLE_MAX, are known to be on disk."""
+    """Return the 16-byte header with the number of offsets, up to DURABLE_MAX, known to be on the disk."""
     return _DENSE_HEADER.pack(base_offset, durable_records, _durable_check(base_offset, durable_records, salt))
 
 
 def decode_durable_records(data: bytes, base_offset: int, salt: int, *, dense: bool = False) -> int | None:
-    """Return the durable record count in a dense header, None where the header does not verify.
+    """Return the durable record count of a dense header; None if the header does not verify.
 
-    dense: whether the store's offsets have no gaps; then None for more than a store has room for, too.
+    dense: whether the offsets have no gaps; then a count beyond the capacity of a store is also invalid.
     """
     if len(data) < DENSE_HEADER_BYTES:
         return None
@@ -82,7 +82,7 @@ def encode_times(marks: bytes, interval: int, salt: int = 0) -> bytes:
 
 
 def encode_offsets(marks: bytes, interval: int, salt: int = 0) -> bytes:
-    """Return an `.offsets` file of the same packed marks, bound likewise."""
+    """Return an `.offsets` file of the same packed marks, bound to the store of this salt."""
     entries = memoryview(marks).cast("Q")[1::2].tobytes()  # relative offset and position of each: its second 8 bytes
     return _encode_sparse(OFFSETS_MAGIC, interval, len(marks) // MARK.size, entries, salt)
 
@@ -93,13 +93,13 @@ def _encode_sparse(magic: bytes, interval: int, count: int, entries: bytes, salt
 
 
 def decode_times(data: bytes, salt: int = 0) -> list[Mark] | None:
-    """Return the marks of a `.times` file, None where it is damaged or another store's."""
+    """Return the marks of a `.times` file; None if it is damaged or of another store."""
     entries = _decode_sparse(data, TIMES_MAGIC, MARK.size, salt)
     return None if entries is None else unpack_marks(entries)
 
 
 def decode_offsets(data: bytes, salt: int = 0) -> list[tuple[int, int]] | None:
-    """Return (relative offset, position) pairs of an `.offsets` file, None where it is damaged or another store's."""
+    """Return the (relative offset, position) pairs of an `.offsets` file; None if it is damaged or of another store."""
     entries = _decode_sparse(data, OFFSETS_MAGIC, _OFFSET_ENTRY.size, salt)
     return None if entries is None else list(_OFFSET_ENTRY.iter_unpack(entries))
 
@@ -117,7 +117,7 @@ def _decode_sparse(data: bytes, magic: bytes, size: int, salt: int) -> bytes | N
 
 
 def is_bound(data: bytes, salt: int) -> bool:
-    """Whether a sparse lookup file is whole and the one of the store with this salt."""
+    """Whether a sparse lookup file is complete and belongs to the store with this salt."""
     body = data[: -_CHECK.size]
     return len(body) >= _SPARSE_HEADER.size and data[-_CHECK.size :] == _CHECK.pack(xxh64_intdigest(body, salt))
 
@@ -128,7 +128,7 @@ def unpack_marks(marks: bytes | bytearray) -> list[Mark]:
 
 
 class MarkBuilder:
-    """Collects marks while records pass by in order; the one place that knows which record gets a mark."""
+    """Collects marks while records are added in order; the only code that decides which record gets a mark."""
 
     __slots__ = ("interval", "marks", "max_timestamp", "next_position")
 
@@ -139,7 +139,7 @@ class MarkBuilder:
         self.marks = bytearray()
 
     def add(self, timestamp: int, relative: int, position: int) -> bool:
-        """Pass one record by; return whether it got a mark."""
+        """Add one record; return whether it got a mark."""
         marked = position >= self.next_position
         if marked:
             self.marks += MARK.pack(self.max_timestamp, relative, position)
@@ -150,17 +150,17 @@ class MarkBuilder:
 
     @property
     def state(self) -> tuple[int, int]:
-        """What a kernel needs to go on: the next marked position and the greatest timestamp so far."""
+        """The state for a kernel: the next marked position and the maximum timestamp so far."""
         return self.next_position, self.max_timestamp
 
     def extend(self, marks: bytes, state: tuple[int, int]) -> None:
-        """Take over marks that a kernel made from `state` on, and the state it ended in."""
+        """Add marks that a kernel made from `state` on, and set the state in which it ended."""
         self.marks += marks
         self.next_position, self.max_timestamp = state
 
 
 def floor_mark(marks: Sequence[Mark], timestamp: int) -> Mark | None:
-    """Return the last mark before which every record is older than `timestamp`, None for the segment's start."""
+    """Return the last mark before which every record is older than `timestamp`; None for the segment's start."""
     low, high = 0, len(marks)
     while low < high:
         middle = (low + high) // 2

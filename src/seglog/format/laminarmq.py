@@ -1,4 +1,4 @@
-"""laminarmq's files, as its version 0.0.5 writes them: pure reading, nothing is ever written in this format.
+"""The files of laminarmq 0.0.5: only read, never written.
 
     <base>.store   records end to end, <base> decimal without leading zeros:
          0 metadata_len u32 | metadata | value
@@ -8,12 +8,12 @@
         16 entries, entry i = base offset + i:
            0 checksum u64: CRC-32 of the record's bytes, metadata_len first | 8 length u32 | 12 position u32
 
-Integers are little-endian. The framing and the checksums stand in the index alone; the offset stands in the record as
-well, so an entry that points to another record is known for it. A length is never 0.
+Integers are little-endian. Framing and checksums are only in the index. The offset is in the record as well, so an
+entry that points to another record is detected. A length is never 0.
 
-What a truncate to the base of a segment leaves: laminarmq then writes the base a second time, where entry 0 belongs.
-The records behind it keep offset = base + i - 1 until the segment rolls or the log is opened again; laminarmq counts
-the second base for a record from then on, leaves one offset out and goes on with base + i.
+After a truncate to the base of a segment, laminarmq writes the base a second time, in place of entry 0. The records
+after it have offset = base + i - 1 until the segment rolls or the log is opened again; from then on it counts the
+second base as a record, skips one offset and continues with base + i.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ _SOME = 1
 
 
 class SegmentFile(NamedTuple):
-    """What a file's name says."""
+    """The parts of a file's name."""
 
     base_offset: int
     kind: str
 
 
 class Index(NamedTuple):
-    """What an index holds. entries: array of ENTRY, without a second base; repeated: whether there was one.
+    """The content of an index. entries: array of ENTRY, without a second base; repeated: whether there was one.
 
-    cut_bytes: bytes at its end that are no entry: part of one, or zeros that were never written.
+    cut_bytes: bytes at its end that are no entry: a part of one, or zeros that were never written.
     """
 
     entries: Entries
@@ -65,7 +65,7 @@ def segment_file(base_offset: int, kind: str) -> str:
 
 
 def parse_segment_file(name: str) -> SegmentFile | None:
-    """Return the parts of a file's name, None for a name that laminarmq does not give."""
+    """Return the parts of a file's name; None for a name that laminarmq does not use."""
     match = _SEGMENT_FILE.fullmatch(name)
     if match is None or int(match[1]) > MAX_OFFSET:
         return None
@@ -73,12 +73,12 @@ def parse_segment_file(name: str) -> SegmentFile | None:
 
 
 def decode_index(data: bytes, base_offset: int) -> Index:
-    """Return what an index holds; InvalidRecord where it says another base than its name."""
+    """Return the content of an index; InvalidRecord if its base differs from that of its name."""
     if len(data) < BASE_BYTES:
         return Index(np.empty(0, ENTRY), False, len(data))
     (base,) = _BASE.unpack_from(data)
     if base != base_offset:
-        raise InvalidRecord(f"the index begins with the base {base}, not with that of its name")
+        raise InvalidRecord(f"the index begins with base {base}, which is not that of its name")
     entries = np.frombuffer(data, ENTRY, (len(data) - BASE_BYTES) // ENTRY.itemsize, BASE_BYTES)
     repeated = bool(entries.size) and tuple(entries[0].tolist()) == (base_offset, 0, 0)
     entries = entries[1:] if repeated else entries
@@ -90,24 +90,24 @@ def decode_index(data: bytes, base_offset: int) -> Index:
 
 
 def split_record(data: bytes, offset: int) -> tuple[bytes, bytes]:
-    """Return the user's metadata and the value of a record, whose checksum is not looked at here.
+    """Return the user's metadata and the value of a record, without checking its checksum.
 
-    InvalidRecord where the lengths contradict one another, or where the record says that it has another offset.
+    InvalidRecord if the lengths contradict one another, or the record contains another offset.
     """
     if len(data) < _METADATA_LEN.size:
         raise InvalidRecord("it is too short for a record")
     end = _METADATA_LEN.size + _METADATA_LEN.unpack_from(data)[0]
     if end > len(data):
         raise InvalidRecord("its metadata is longer than the record")
-    for layout in _OFFSETS:  # no bytes fit both: the offset would be 0 and one of its bytes 1
+    for layout in _OFFSETS:  # no bytes match both: the offset would be 0 and one of its bytes 1
         start = end - layout.size
         if start >= _METADATA_LEN.size and layout.unpack_from(data, start) == (_SOME, offset):
             return data[_METADATA_LEN.size : start], data[end:]
-    raise InvalidRecord("it says that it has another offset")
+    raise InvalidRecord("it contains another offset")
 
 
 def decode_record(data: bytes, checksum: int, offset: int) -> tuple[bytes, bytes]:
-    """Return the user's metadata and the value of a record; InvalidRecord where the checksum or the offset differs."""
+    """Return the user's metadata and the value of a record; InvalidRecord if the checksum or the offset differs."""
     if crc32(data) != checksum:
         raise InvalidRecord("its CRC-32 is not the one in the index")
     return split_record(data, offset)

@@ -1,8 +1,8 @@
-"""NDJSON and delimited lines: pure functions between records and bytes, line by line.
+"""NDJSON and delimited lines: pure functions between records and lines of bytes.
 
 One record a line: {"offset": 0, "timestamp": 1714564800000000, "key": "k", "value": "text", "headers": []}.
-The timestamp is in microseconds since the epoch. Bytes that are UTF-8 stand as text, all others as
-{"base64": "..."}, null as null, a header as {"key": "name", "value": bytes}: a record comes back unchanged.
+The timestamp is in microseconds since the epoch. UTF-8 bytes are written as text, others as {"base64": "..."}, null as
+null, a header as {"key": "name", "value": bytes}: a record survives the round trip unchanged.
 Knows no files and no log; errors name the line.
 """
 
@@ -28,7 +28,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Entry(NamedTuple):
-    """What a line says of a record to come: its offset is the log's business, no timestamp means now."""
+    """A record to append, from a line: the log assigns its offset; a timestamp of None means now."""
 
     timestamp: int | None
     key: bytes | None
@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 
 
 def encode_bytes(data: bytes | None) -> str | dict[str, str] | None:
-    """Return text where the bytes are UTF-8, {"base64": ...} where they are not, None for None."""
+    """Return text for UTF-8 bytes, {"base64": ...} for others, None for None."""
     if data is None:
         return None
     try:
@@ -47,7 +47,7 @@ def encode_bytes(data: bytes | None) -> str | dict[str, str] | None:
 
 
 def decode_bytes(value: object, what: str) -> bytes | None:
-    """Return what `encode_bytes` was given; InvalidArgument naming `what` for anything it does not write."""
+    """Return the bytes that `encode_bytes` encoded; InvalidArgument naming `what` for anything else."""
     if value is None:
         return None
     try:
@@ -55,13 +55,13 @@ def decode_bytes(value: object, what: str) -> bytes | None:
             return value.encode()
         if isinstance(value, dict) and list(value) == ["base64"] and isinstance(value["base64"], str):
             return base64.b64decode(value["base64"], validate=True)
-    except ValueError as error:  # a lone surrogate, or what base64 does not know
+    except ValueError as error:  # a lone surrogate, or invalid base64
         raise InvalidArgument(f"{what}: {error}") from None
     raise InvalidArgument(f'{what} must be text, {{"base64": "..."}} or null')
 
 
 def encode_record(record: Record) -> bytes:
-    """Return a record as one line of NDJSON, newline and all."""
+    """Return a record as one line of NDJSON with its newline."""
     headers = [{"key": name, "value": encode_bytes(value)} for name, value in record.headers]
     line = {
         "offset": record.offset,
@@ -74,9 +74,9 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(line: bytes, number: int) -> Entry:
-    """Return a line of NDJSON as an entry; InvalidArgument with the line's number where it cannot be one.
+    """Decode a line of NDJSON; InvalidArgument with the line's number if it is invalid.
 
-    `value` must be there (null is a tombstone); `timestamp`, `key`, `headers` may be missing.
+    `value` is required (null is a tombstone); `timestamp`, `key`, `headers` are optional.
     """
     where = f"line {number}"
     try:
@@ -88,7 +88,7 @@ def decode_record(line: bytes, number: int) -> Entry:
     if unknown := fields.keys() - _FIELDS:
         raise InvalidArgument(f"{where} has unknown fields {_named(unknown)}; known are {sorted(_FIELDS)}")
     if "value" not in fields:
-        raise InvalidArgument(f'{where} has no "value"; a tombstone says null')
+        raise InvalidArgument(f'{where} has no "value"; for a tombstone write null')
     timestamp = fields.get("timestamp")
     try:
         timestamp = None if timestamp is None else checked_timestamp(timestamp)
@@ -103,7 +103,7 @@ def decode_record(line: bytes, number: int) -> Entry:
 
 
 def _named(fields: set[str]) -> str:
-    """Name the first few fields, each cut, however many there are and whatever they are called."""
+    """List the first few fields, each shortened, however many there are."""
     shown = [name[:NAME_CHARACTERS] for name in sorted(fields)[:NAMES_SHOWN]]
     return f"{shown}" if len(fields) <= NAMES_SHOWN else f"{shown} and {len(fields) - NAMES_SHOWN} more"
 
@@ -115,7 +115,7 @@ def _decode_headers(headers: Any, where: str) -> Headers:
     for header in headers:
         if not isinstance(header, dict) or header.keys() != {"key", "value"} or not isinstance(header["key"], str):
             raise InvalidArgument(f'{where}: a header must be {{"key": text, "value": ...}}')
-        decode_bytes(header["key"], f"{where}: a header's key")  # refuses what UTF-8 cannot hold
+        decode_bytes(header["key"], f"{where}: a header's key")  # rejects a lone surrogate
         decoded.append(
             (header["key"], decode_bytes(header["value"], f"{where}: header {header['key'][:NAME_CHARACTERS]!r}"))
         )
@@ -123,7 +123,7 @@ def _decode_headers(headers: Any, where: str) -> Headers:
 
 
 def decode_line(line: bytes, number: int, separator: bytes | None) -> Entry:
-    """Return a delimited line as an entry: its value, or key and value around the first `separator`."""
+    """Decode a delimited line: a value, or key and value around the first `separator`."""
     if separator is None:
         return Entry(None, None, line)
     key, found, value = line.partition(separator)
@@ -133,14 +133,14 @@ def decode_line(line: bytes, number: int, separator: bytes | None) -> Entry:
 
 
 def split(stream: BinaryIO, delimiter: bytes) -> Iterator[bytes]:
-    """Yield what stands between delimiters; a last piece without one counts, an empty last one does not.
+    """Yield the pieces between delimiters; the last one needs no delimiter, and is omitted if empty.
 
-    Holds one piece at a time. Pieces are given as soon as they are complete, however the stream is fed.
+    Holds one piece at a time, and yields it as soon as it is complete.
     """
     read = getattr(stream, "read1", stream.read)
     held = bytearray()
     while chunk := read(CHUNK_BYTES):
-        unseen = max(0, len(held) - len(delimiter) + 1)  # a delimiter may lie across two chunks
+        unseen = max(0, len(held) - len(delimiter) + 1)  # a delimiter may cross two chunks
         held += chunk
         if held.find(delimiter, unseen) >= 0:
             *pieces, rest = bytes(held).split(delimiter)

@@ -1,8 +1,8 @@
-"""The manifest: which segments are live, and the config. Text that a person can read; replaced whole. No I/O here.
+"""The manifest: the live segments and the config, as readable text that is replaced as a whole. No I/O.
 
 JSON lines: the header; one segment a line, ordered by base offset, the active one last; at the end
-`{"check": "<XXH64 of all before it>"}`. Lines are kept ready-made, one by one and in blocks, so that an install with
-10,000 segments costs milliseconds; and whoever reads a manifest again decodes only the lines that are new.
+`{"check": "<XXH64 of all before it>"}`. Encoded lines are kept, single and in blocks, so that an install with 10,000
+segments costs milliseconds. Reading a manifest again decodes only the lines that are new.
 """
 
 from __future__ import annotations
@@ -26,24 +26,35 @@ from seglog.format.cuts import Cuts
 from seglog.format.foreign import UNREADABLE
 
 VERSION = 1
-BLOCK_SEGMENTS = 256  # whose lines are kept joined
-ANYTHING = 2**63 - 1  # as superseded_to: behind every offset, so nothing is known of what superseded
+BLOCK_SEGMENTS = 256  # number of segments whose lines are kept joined
+ANYTHING = 2**63 - 1  # as superseded_to: it is unknown what superseded
 
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentEntry:
     """One live segment. The fields after `created` are None while the segment is active.
 
-    base_offset <= offsets < next_offset; bytes: the store's valid size (the file may be longer after a truncate);
-    salt and digest: u64; timestamps in us; sealed_at by the log's own clock; digest: XXH64 over what the dense
-    index of the segment holds; dense: offsets have no gaps.
-
-    Compaction: cleaned_to: no record here is superseded by a record before this offset (None: never compacted).
-    superseded_to: what superseded the records that were taken from here stands before this offset (None: as
-    cleaned_to); a pass that leaves a damaged segment out compares with records behind it but cleans only up to it.
-    decay: share of its records that die per record appended to the log, as the passes saw it (None: there was none).
-    horizons: runs (end offset, time in us), ordered by offset: from then on the tombstones of a run may go; those
-    behind the last run have no time yet.
+    Attributes:
+        base_offset: First offset.
+        file: File number.
+        salt: Identity of the store, u64.
+        created: Time of creation in us.
+        dense: Whether the offsets have no gaps.
+        next_offset: First offset after the segment.
+        bytes: Valid size of the store; after a truncate the file may be longer.
+        records: Number of records.
+        tombstones: Number of tombstones.
+        min_timestamp: Lowest timestamp in us.
+        max_timestamp: Highest timestamp in us.
+        sealed_at: Time of sealing in us, by the log's clock.
+        digest: XXH64 over the entries of the segment's dense index, u64.
+        cleaned_to: No record here is superseded by a record before this offset. None: never compacted.
+        superseded_to: What superseded records removed from here is before this offset; None: same as cleaned_to. A pass
+            that skips a damaged segment compares with records after it, but cleans only up to it.
+        decay: Share of the segment's records that die per record appended to the log, as observed by compactions; None:
+            not observed.
+        horizons: Runs (end offset, time in us), ordered by offset: from that time on the tombstones of a run may be
+            removed. Those after the last run have no time yet.
     """
 
     base_offset: int
@@ -66,12 +77,12 @@ class SegmentEntry:
 
     @property
     def sealed(self) -> bool:
-        """Whether the segment has ended."""
+        """Whether the segment is sealed."""
         return self.sealed_at is not None
 
     @property
     def taken_for(self) -> int:
-        """Records here gave way only to ones before this offset: 0 where none did, ANYTHING where nobody knows."""
+        """Records here were superseded only by records before this offset: 0 if none was, ANYTHING if unknown."""
         if self.dense:
             return 0
         known = self.cleaned_to if self.superseded_to is None else self.superseded_to
@@ -83,7 +94,7 @@ class SegmentEntry:
 
     @cached_property
     def line(self) -> builtins.bytes:
-        """The segment's line in the manifest, made once, or kept as it was read."""
+        """The segment's line in the manifest, encoded once, or kept as it was read."""
         values = {name: value for name in _KINDS if (value := self.__dict__[name]) not in (None, ())}
         values["salt"] = f"{self.salt:016x}"
         if self.digest is not None:
@@ -92,7 +103,7 @@ class SegmentEntry:
 
     @classmethod
     def from_values(cls, values: dict[str, Any]) -> SegmentEntry:
-        """Read the values of one line; ValueError, KeyError, TypeError or AttributeError where they are none."""
+        """Decode the values of one line; ValueError, KeyError, TypeError or AttributeError if they are invalid."""
         values["salt"] = int(values["salt"], 16)
         if "digest" in values:
             values["digest"] = int(values["digest"], 16)
@@ -106,7 +117,7 @@ class SegmentEntry:
             raise TypeError(f"{wrong} is {values.get(wrong, 'missing')!r}")
         entry = object.__new__(
             cls
-        )  # as __init__ would: a frozen one sets field by field, which takes three times as long
+        )  # instead of __init__, which sets a frozen dataclass field by field and takes three times as long
         entry.__dict__.update(_DEFAULTS)
         entry.__dict__.update(values)
         return entry
@@ -122,9 +133,9 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 @cache
 def _wrong_field(names: tuple[str, ...], kinds: tuple[type, ...]) -> str | None:
-    """Return the first field of a segment's entry that is none, is never of that type, or is missing; else None.
+    """Return the first field that does not exist, has a type that is always wrong, or is missing; else None.
 
-    Only this module sees what JSON can hold. Few pairs ever come.
+    Cached: only few combinations of names and types occur.
     """
     for name, kind in zip(names, kinds, strict=True):
         if kind not in _KINDS.get(name, ()):
@@ -145,11 +156,21 @@ class Retired:
 class Manifest:
     """One state of a log's structure.
 
-    version grows by one with each install; epoch grows with each cut, and cuts are where; start is the lowest offset;
-    next_file the number of the next file; rebuilt says that it was rebuilt from the stores and awaits an operator.
-    boot: what the operating system called its present run when the manifest was installed, "" where it is not known.
-    home: topic id and number of the partition that the log was created as, None for a log alone.
-    backup: a backup installed it, and no writer has had the log since.
+    Attributes:
+        log_id: Id of the log, u64.
+        version: Increases by one with each install.
+        epoch: Increases by one with each cut.
+        next_file: Number of the next file.
+        start: Lowest offset.
+        config: Config of the log.
+        segments: Live segments, the active one last.
+        retired: Files to unlink.
+        published: Last published batch of each query.
+        rebuilt: It was rebuilt from the stores, and an operator has not accepted it yet.
+        cuts: Where the log was cut.
+        boot: Identifier of the system's run in which it was installed; "" if unknown.
+        home: Topic id and number of the partition that the log was created as; None for a log without a topic.
+        backup: A backup installed it, and no writer has opened the log since.
     """
 
     log_id: int
@@ -168,17 +189,17 @@ class Manifest:
     backup: bool = False
 
     def after_cut(self, offset: int) -> dict[str, Any]:
-        """Return the fields that change when the records from `offset` on are no longer those that were there."""
+        """Return the fields that change when the records from `offset` on may be replaced."""
         return {"epoch": self.epoch + 1, "cuts": self.cuts.with_cut(self.epoch + 1, offset)}
 
     @cached_property
     def bases(self) -> list[int]:
-        """The base offsets, ordered, for bisection."""
+        """The base offsets, sorted, for bisection."""
         return [segment.base_offset for segment in self.segments]
 
     @cached_property
     def records_before(self) -> list[int]:
-        """For each segment, the active one too, how many records the segments before it hold."""
+        """For each segment, including the active one, the number of records before it."""
         return [0, *accumulate(segment.records or 0 for segment in self.segments[:-1])]
 
     @property
@@ -188,11 +209,11 @@ class Manifest:
 
     @cached_property
     def blocks(self) -> list[bytes]:
-        """The lines of every BLOCK_SEGMENTS segments, joined; not of those at the end that make no whole block."""
+        """The lines of every BLOCK_SEGMENTS segments, joined, without an incomplete block at the end."""
         return self._blocks_behind([])
 
     def take_blocks(self, earlier: Manifest) -> None:
-        """Have the blocks of an earlier state wherever they are of the same segments: joining them costs the most."""
+        """Reuse the blocks of an earlier state if they have the same segments: joining them is the main cost."""
         apart = compress(count(), map(is_not, self.segments, earlier.segments))
         same = next(apart, min(len(self.segments), len(earlier.segments)))
         self.__dict__["blocks"] = self._blocks_behind(earlier.blocks[: same // BLOCK_SEGMENTS])
@@ -206,7 +227,7 @@ class Manifest:
         return b"".join(self.encoded_parts())
 
     def encoded_parts(self) -> list[bytes]:
-        """Return the same in parts: one where there are few segments, else blocks of them between the ends."""
+        """Return the manifest's bytes in parts: one if there are few segments, else with blocks between the ends."""
         first = json.dumps(self._header()).encode() + b"\n"
         rest = _joined(self.segments[len(self.blocks) * BLOCK_SEGMENTS :])
         check = xxh64(first)
@@ -240,18 +261,18 @@ def _joined(segments: Iterable[SegmentEntry]) -> bytes:
 
 
 def _body_if_sound(data: bytes) -> bytes | None:
-    """Return what stands before the check, None where it does not hold."""
+    """Return what precedes the check; None if the check fails."""
     end = data.rfind(b"\n", 0, -1) + 1
     body = data[:end]
     return body if data[end:] == b'{"check":"%016x"}\n' % xxh64_intdigest(body) else None
 
 
 def _check_version(data: bytes, path: str) -> None:
-    """Refuse a newer version, whatever its check is like; but not where only the version was damaged."""
+    """Raise FormatVersionError for a newer version, whatever its check; but not if only the version is damaged."""
     try:
         version = json.loads(data.partition(b"\n")[0])["format"]
     except UNREADABLE:
-        return  # not readable at all: damage, found by the check
+        return  # not readable at all: damage, which the check detects
     if not isinstance(version, int) or version <= VERSION:
         return
     ours = data.replace(b'"format": %a' % version, b'"format": %d' % VERSION, 1)
@@ -266,9 +287,9 @@ T = TypeVar("T")
 
 
 def _of_kind(kind: type[T], value: Any) -> T:
-    """Return a value of exactly this type, TypeError for any other: JSON's true would pass for 1."""
+    """Return a value of exactly this type; TypeError for any other, because JSON's true equals 1."""
     if type(value) is not kind:
-        raise TypeError(f"{value!r} where {kind.__name__} belongs")
+        raise TypeError(f"{value!r} instead of {kind.__name__}")
     return value
 
 
@@ -280,7 +301,7 @@ def _home(value: Any) -> tuple[str, int] | None:
 
 
 def _entries(lines: list[bytes], like: Manifest | None) -> tuple[SegmentEntry, ...]:
-    """Decode the segments' lines; errors as `SegmentEntry.from_values`. What an equal line was decoded to, it is."""
+    """Decode the segments' lines, reusing entries with equal lines. Errors as in `SegmentEntry.from_values`."""
     if like is not None and lines == [entry.line for entry in like.segments]:
         return like.segments
     known = {} if like is None else {entry.line: entry for entry in like.segments}
@@ -292,9 +313,9 @@ def _entries(lines: list[bytes], like: Manifest | None) -> tuple[SegmentEntry, .
 
 
 def decode(data: bytes, path: str, like: Manifest | None = None) -> Manifest:
-    """Read a manifest; CorruptLog where it is damaged, FormatVersionError where it is of a newer version.
+    """Decode a manifest. CorruptLog if it is damaged, FormatVersionError if a newer version wrote it.
 
-    like: an earlier state of the same log, whose entries are taken where their lines are the same: 8 times as fast.
+    like: an earlier state of the same log; entries with equal lines are reused, which is 8 times as fast.
     """
     _check_version(data, path)
     body = _body_if_sound(data)
@@ -329,8 +350,8 @@ def decode(data: bytes, path: str, like: Manifest | None = None) -> Manifest:
             backup=_of_kind(bool, header.get("backup", False)),
         )
     except UNREADABLE as error:
-        # the check holds: somebody meant what stands there
+        # the check is valid, so another version wrote this intentionally
         raise FormatVersionError(
-            f"{path}: the manifest holds what this version of seglog does not know ({error}). "
+            f"{path}: the manifest contains what this version of seglog does not know ({error}). "
             "Install a newer seglog; nothing was changed"
         ) from error

@@ -1,4 +1,4 @@
-r"""The store's file header, 64 bytes, and the layout of a record. See docs/format.md; nothing here does I/O.
+r"""The store's file header, 64 bytes. See docs/format.md. No I/O.
 
 0 magic      8 B  "SEGLOG\r\n"            24 log_id   u64
 8 version    u16  1                       32 created  i64  us since the epoch, UTC
@@ -27,7 +27,7 @@ _CHECK = struct.Struct("<Q")
 
 @dataclass(frozen=True, slots=True)
 class StoreHeader:
-    """The first 64 bytes of a store: which file this is and which log it belongs to."""
+    """The first 64 bytes of a store: the identity of the file and of its log."""
 
     salt: int
     log_id: int
@@ -41,7 +41,7 @@ class StoreHeader:
 
 
 def decode_header(data: bytes, path: str) -> StoreHeader | None:
-    """Return the header in `data`, None where it is damaged; FormatVersionError where it is of a newer version."""
+    """Return the header in `data`; None if it is damaged. FormatVersionError if a newer version wrote it."""
     if len(data) < HEADER_BYTES:
         return None
     magic, version, header_len, flags, salt, log_id, created, span, _reserved = _HEADER.unpack_from(data)

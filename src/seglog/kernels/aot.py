@@ -1,8 +1,8 @@
-"""Compiles the kernels ahead of time: `python -m seglog.kernels.aot` writes the libraries that `native` loads.
+"""Compile the kernels ahead of time: `python -m seglog.kernels.aot` writes the libraries that `native` loads.
 
-Needs numba, and a linker. For every level of processor one process compiles all kernels, since numba takes the
-processor from the environment. What is linked has no other dependencies than CPython and the C library, by names that
-all of their versions have: one library serves every version of Python.
+Needs numba and a linker. For every level of processor one process compiles all kernels, because numba takes the
+processor from the environment. A library depends only on CPython and the C library, and only on symbols that all their
+versions have, so one library serves every version of Python.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from seglog.errors import MissingExtra
 from seglog.kernels.native import DIRECTORY, levels, path_of
 from seglog.kernels.sources import HERE, source_hash
 
-FEATURES = {"x86-64": "", "x86-64-v3": "", "x86-64-v4": "+avx512dq,+avx512vl"}  # named for `lanes`, implied anyway
+FEATURES = {"x86-64": "", "x86-64-v3": "", "x86-64-v4": "+avx512dq,+avx512vl"}  # `lanes` checks them; v4 implies them
 LINKERS = (("cc", "-nostdlib"), ("gcc", "-nostdlib"), ("clang", "-nostdlib"), ("ld",), ("ld.lld",))
 
 
 def main(arguments: list[str]) -> None:
-    """Write the library for this processor into the package; with --all those for every processor of this kind."""
+    """Write the library for this processor into the package; with --all, those for every processor of this kind."""
     parser = argparse.ArgumentParser(prog="python -m seglog.kernels.aot", description=main.__doc__)
     parser.add_argument("--all", action="store_true", help="for every processor of this kind, as in a wheel")
-    parser.add_argument("directory", nargs="?", type=Path, default=DIRECTORY, help="by default that of the package")
+    parser.add_argument("directory", nargs="?", type=Path, default=DIRECTORY, help="default: that of the package")
     options = parser.parse_args(arguments)
     try:
         compile_levels(levels_of_machine() if options.all else levels()[:1], options.directory)
     except MissingExtra as error:
-        print(f"seglog: {error}; numba will compile the kernels when they are first used", file=sys.stderr)
+        print(f"seglog: {error}; numba will compile the kernels at their first use", file=sys.stderr)
 
 
 def levels_of_machine() -> list[str]:
-    """Return the levels that a wheel for this kind of machine holds libraries for."""
+    """Return the levels for which a wheel for this kind of machine has libraries."""
     machine = platform.machine().lower()
     return list(FEATURES) if machine in ("x86_64", "amd64") else [machine]
 
 
 def compile_levels(wanted: list[str], directory: Path) -> list[Path]:
-    """Compile the libraries for these levels, side by side; return their paths.
+    """Compile the libraries for these levels in parallel; return their paths.
 
-    What the directory has already is kept, and what was compiled from other sources removed. MissingExtra where there
-    is no linker; RuntimeError, with the compiler's output, where compiling fails.
+    Keeps libraries that exist already, and removes those of other sources. Raises MissingExtra if there is no linker,
+    RuntimeError with the compiler's output if compiling fails.
     """
     _linker()
     directory.mkdir(parents=True, exist_ok=True)
@@ -77,8 +77,8 @@ def _start(level: str, directory: Path) -> subprocess.Popen[str]:
 
 
 def compile_one(level: str, directory: str) -> None:
-    """Compile the library for the processors of a level: those that the environment names to numba."""
-    from seglog.kernels import jit  # noqa: PLC0415 - numba: only here
+    """Compile the library for one level, whose processor numba takes from the environment."""
+    from seglog.kernels import jit  # noqa: PLC0415 - needs numba, which only this function uses
     from seglog.kernels.entry import Linked  # noqa: PLC0415 - as above
     from seglog.kernels.memory import KERNELS  # noqa: PLC0415 - as above
 
@@ -97,7 +97,7 @@ def compile_one(level: str, directory: str) -> None:
         options: Any = ["-shared", "-o", str(library), str(part)]
         subprocess.run([*_linker(), *options], check=True)  # noqa: S603 - as above
         library.chmod(0o755)
-        library.rename(target)  # no process finds half of it
+        library.rename(target)  # atomic: no process loads an incomplete file
 
 
 def _linker() -> list[str]:

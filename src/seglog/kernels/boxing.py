@@ -1,4 +1,4 @@
-"""What `point` returns: a record in memory, and how it becomes a tuple of Python. For numba: loaded only to compile."""
+"""The type that `point` returns: a record in memory, converted to a Python tuple. For numba: loaded only to compile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIELDS = ("memory", "offset", "timestamp", "key", "key_size", "value", "value_si
 
 
 class _Found(types.Type):
-    """A record in memory that malloc gave, which boxing gives back. memory 0: there is none. A size of -1: null."""
+    """A record in malloc'ed memory, which boxing frees. memory 0: none. A size of -1: null."""
 
 
 _FOUND = _Found("Found")
@@ -31,7 +31,7 @@ class _FoundModel(models.StructModel):  # type: ignore[misc] # numba is untyped
 
 @intrinsic
 def found(_typing: Any, _fields: Any) -> Any:
-    """Make it of its fields, a tuple (in the order of FIELDS)."""
+    """Make a Found from its fields, a tuple in the order of FIELDS."""
 
     def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         made = cgutils.create_struct_proxy(_FOUND)(context, builder)
@@ -44,7 +44,7 @@ def found(_typing: Any, _fields: Any) -> Any:
 
 @box(_Found)
 def _as_tuple(kind: Any, value: Any, c: Any) -> Any:
-    """Make the tuple that `read_point` returns, and give the memory back."""
+    """Make the tuple that `read_point` returns, and free the memory."""
     found = cgutils.create_struct_proxy(kind)(c.context, c.builder, value=value)
     result = cgutils.alloca_once(c.builder, c.pyapi.pyobj)
     nothing = c.builder.icmp_signed("==", found.memory, ir.IntType(64)(0))
@@ -65,7 +65,7 @@ def _as_tuple(kind: Any, value: Any, c: Any) -> Any:
 
 
 def _bytes(c: Any, address: Any, size: Any, otherwise: Any) -> Any:
-    """Make bytes of memory; `otherwise` makes what stands for a size of -1."""
+    """Make a bytes object from memory; `otherwise` makes the value for a size of -1."""
     result = cgutils.alloca_once(c.builder, c.pyapi.pyobj)
     is_null = c.builder.icmp_signed("<", size, ir.IntType(64)(0))
     with c.builder.if_else(is_null) as (null, there):
@@ -78,7 +78,7 @@ def _bytes(c: Any, address: Any, size: Any, otherwise: Any) -> Any:
 
 
 def _pack(c: Any, cells: list[Any], result: Any) -> None:
-    """Make a tuple of the cells; null where one of them is: there was no memory for it, and MemoryError is set."""
+    """Make a tuple of the cells; null if a cell is null: memory ran out, and MemoryError is set."""
     c.builder.store(cgutils.get_null_value(c.pyapi.pyobj), result)
     made = c.builder.not_(cgutils.is_null(c.builder, cells[0]))
     for cell in cells[1:]:
@@ -86,7 +86,7 @@ def _pack(c: Any, cells: list[Any], result: Any) -> None:
     with c.builder.if_then(made):
         c.builder.store(c.pyapi.tuple_pack(cells), result)
     for cell in cells:
-        c.pyapi.decref(cell)  # of null, nothing
+        c.pyapi.decref(cell)  # does nothing for null
 
 
 def _call(c: Any, name: str, result: Any, arguments: list[Any]) -> Any:

@@ -28,7 +28,7 @@ def _merge(digest: Any, lane: Any) -> Any:
 
 @inlined
 def stripes_in_turn(address: int, last: int, seed: Any) -> Any:
-    """`stripes_side_by_side`, lane by lane, for every processor."""
+    """Compute `stripes_side_by_side` lane by lane, for every processor."""
     lane1, lane2, lane3, lane4 = seed + P1 + P2, seed + P2, seed, seed - P1
     while address <= last:
         lane1 = _round(lane1, load_u64(address))
@@ -46,7 +46,7 @@ stripes = lanes.stripes_side_by_side if lanes.SIDE_BY_SIDE else stripes_in_turn
 
 @inlined
 def xxh64_at(address: int, length: int, seed: Any) -> Any:
-    """XXH64 of `length` bytes at `address`; seed and result uint64."""
+    """Return XXH64 of `length` bytes at `address`; seed and result are uint64."""
     end = address + length
     if length >= STRIPE_BYTES:
         digest = stripes(address, end - STRIPE_BYTES, seed)
@@ -74,7 +74,7 @@ def _finish(digest: Any, address: int, end: int) -> Any:
 
 @kernel
 def xxh64(buffer: Input, start: int, stop: int, seed: Word) -> Any:
-    """XXH64 of buffer[start:stop], a contiguous uint8 array; `seed` is a np.uint64.
+    """Return XXH64 of buffer[start:stop], a contiguous uint8 array; `seed` is a np.uint64.
 
     The caller guarantees 0 <= start <= stop <= len(buffer).
     """
@@ -83,7 +83,7 @@ def xxh64(buffer: Input, start: int, stop: int, seed: Word) -> Any:
 
 @kernel
 def xxh64_rows(addresses: Int64s, lengths: Int64s, out: Uint64s) -> None:
-    """Fill `out` (uint64) with the XXH64, seed 0, of each row of a column (`columns`), 0 for a null."""
+    """Fill `out` (uint64) with the XXH64, seed 0, of each row of a column (`columns`); 0 for a null."""
     for row in range(addresses.size):
         out[row] = np.uint64(0)
         if lengths[row] >= 0:

@@ -1,7 +1,7 @@
-"""Columns of byte strings, one form for all layouts: per row an int64 address and an int64 length (-1: null).
+"""Columns of byte strings in one form for all layouts: per row an int64 address and an int64 length (-1: null).
 
-So a chunked, sliced or dictionary column reaches the encoder without its data being copied. The caller keeps the memory
-behind the addresses alive. Every function that reads offsets or views from outside checks them against their buffers.
+So a chunked, sliced or dictionary column reaches the encoder without a copy of its data. The caller keeps the memory at
+the addresses alive. Every function that reads offsets or views from outside checks them against their buffers.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import numpy as np
 from seglog.kernels.memory import copy_short, inlined, int32s_at, kernel, load_i64, load_u8, load_u32, load_u64
 from seglog.kernels.parameters import Int32s, Int64s, Uint8s
 
-INLINE_BYTES = 12  # the longest string an Arrow view holds in itself
+INLINE_BYTES = 12  # the longest string that an Arrow view contains itself
 
 
 @inlined
 def _never_fall(offsets: Any) -> bool:
-    """Whether int32 offsets never fall; without a branch a row, so that many are compared at once."""
+    """Whether int32 offsets never decrease; without a branch per row, so that many are compared at once."""
     signs = 0
     for row in range(offsets.size - 1):
         signs |= offsets[row + 1] - offsets[row]  # int64, so that no difference wraps
@@ -27,7 +27,7 @@ def _never_fall(offsets: Any) -> bool:
 
 @kernel
 def fault_of_offsets(offsets: int, width: int, rows: int, size: int) -> int:
-    """Return -1, or the first row whose Arrow offsets, `width` (4 or 8) bytes each, leave `size` bytes of data."""
+    """Return -1, or the first row whose Arrow offsets, `width` (4 or 8) bytes each, exceed `size` bytes of data."""
     if width == 4:
         array = int32s_at(offsets, rows + 1)
         if _never_fall(array) and array[0] >= 0 and array[rows] <= size:
@@ -44,9 +44,9 @@ def fault_of_offsets(offsets: int, width: int, rows: int, size: int) -> int:
 
 @kernel
 def rows_from_offsets(offsets: int, width: int, data: int, addresses: Int64s, lengths: Int64s) -> None:
-    """Fill rows from Arrow offsets at address `offsets`, `width` (4 or 8) bytes each, into what begins at `data`.
+    """Fill rows from Arrow offsets at address `offsets`, `width` (4 or 8) bytes each, into the data at address `data`.
 
-    The caller has found no `fault_of_offsets`.
+    The caller has checked them with `fault_of_offsets`.
     """
     start = load_u32(offsets) if width == 4 else load_i64(offsets)
     for row in range(addresses.size):
@@ -63,8 +63,8 @@ def rows_from_views(
 ) -> int:
     """Fill rows from 16-byte Arrow views at address `views`.
 
-    valid: uint8 per row, empty when no row is null; buffers, sizes: int64 address and size of each data buffer.
-    Returns -1, or the first row whose view leaves its buffer.
+    valid: uint8 per row, empty if no row is null; buffers, sizes: int64 address and size of each data buffer.
+    Returns -1, or the first row whose view exceeds its buffer.
     """
     for row in range(addresses.size):
         view = views + 16 * row
@@ -98,7 +98,7 @@ def gather(addresses: Int64s, lengths: Int64s, offsets: Int32s, target: int) -> 
 def view_words(address: int, length: int, position: int, limit: int) -> Any:
     """Return the two uint64 words of an Arrow view of `length` bytes at `address`, at `position` of data buffer 0.
 
-    Memory is readable up to `limit`, so a short string near it is read byte by byte.
+    Memory is readable up to `limit`; a short string close to it is read byte by byte.
     """
     if length > INLINE_BYTES:
         return np.uint64(length | (load_u32(address) << 32)), np.uint64(position << 32)

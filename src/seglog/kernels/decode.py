@@ -10,12 +10,12 @@ from seglog.kernels.memory import address_of, inlined, kernel, load_i64, load_u3
 from seglog.kernels.parameters import Input
 from seglog.kernels.validate import Cursor, check, frame, local_hashes, local_spans
 
-WIDE = 7  # a reason beside layout's: the record is valid, but Arrow's 32-bit offsets do not reach its end
+WIDE = 7  # in addition to layout's reasons: the record is valid, but its end exceeds Arrow's 32-bit offsets
 MAX_VIEW = 2**31 - 1
 
 
 class Wanted(NamedTuple):
-    """Which records a batch takes: relative offsets first..stop, at most max_bytes from its first record to its end."""
+    """The records of a batch: relative offsets first..stop, up to max_bytes from its first record to its end."""
 
     first: int
     stop: int
@@ -24,7 +24,7 @@ class Wanted(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Addresses of the room for one batch, arrays of `rows` elements (see rows.Rows for why addresses).
+    """Addresses of the memory for one batch, arrays of `rows` elements (rows.Rows explains why addresses).
 
     offsets, timestamps, positions: int64. keys, values: 16-byte Arrow views into the store from the batch's `start`.
     key_valid, value_valid: uint8.
@@ -41,10 +41,10 @@ class Columns(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What `decode` found.
+    """The result of `decode`.
 
-    rows: rows filled; headers: how many they have together; start: where the views count from; position, expected:
-    where reading stands now; reason: OK (full, `stop`, or the end), a reason of layout, or WIDE; stopped: `stop` was
+    rows: rows filled; headers: number of their headers; start: position that the views count from; position, expected:
+    where to continue; reason: OK (full, `stop`, or the end), a reason of layout, or WIDE; stopped: whether `stop` was
     reached.
     """
 
@@ -59,7 +59,7 @@ class Batch(NamedTuple):
 
 @inlined
 def _fill(columns: Columns, row: int, record: int, key_len: int, span: Any, at: int, limit: int) -> None:
-    """Fill one row from the record at address `record`, which stands `at` bytes behind the batch's start."""
+    """Fill one row from the record at address `record`, `at` bytes after the batch's start."""
     value = VALUE_BASE + span[0]
     value_len = span[1] - value
     store_i64(columns.timestamps + 8 * row, load_i64(record + 24))
@@ -75,9 +75,9 @@ def _fill(columns: Columns, row: int, record: int, key_len: int, span: Any, at: 
 
 @kernel
 def decode(source: Input, cursor: Cursor, wanted: Wanted, columns: Columns) -> Any:
-    """Validate records from the cursor on and fill `columns` until something stops it; return the fields of a Batch.
+    """Validate records from the cursor on and fill `columns` as far as possible; return the fields of a Batch.
 
-    source: uint8, the store from position 0, up to cursor.end at least. Records outside `wanted` are validated too.
+    source: uint8, the store from position 0, at least up to cursor.end. Records outside of `wanted` are validated, too.
     """
     base = address_of(source)
     position, expected, start = cursor.position, cursor.expected, cursor.position
@@ -109,5 +109,5 @@ def decode(source: Input, cursor: Cursor, wanted: Wanted, columns: Columns) -> A
         else:
             reason = after if rows < columns.rows else OK
             if framed == 0:
-                break  # the next record passes max_bytes, or is none
+                break  # the next record exceeds max_bytes, or is not valid
     return rows, headers, start, position, expected, reason, stopped

@@ -1,4 +1,4 @@
-"""Rows -> records end to end, with their dense entries and marks. The caller has checked the rows (columns, extent)."""
+"""Rows -> records in sequence, with their dense entries and marks. The caller has checked them (columns, extent)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ local_hashes = local_array(np.uint64, GROUP)
 
 
 class Place(NamedTuple):
-    """Where the first row goes: relative offset, store position, and the store's salt (np.uint64)."""
+    """Place of the first row: relative offset, position in the store, and the store's salt (np.uint64)."""
 
     relative: int
     position: int
@@ -36,9 +36,9 @@ class Place(NamedTuple):
 
 @inlined
 def _write_body(record: int, row: int, rows: Rows, offset: int) -> Any:
-    """Write one record, but for its checksum, at address `record`; return its length and the hash of its value.
+    """Write one record without its checksum at address `record`; return its length and the hash of its value.
 
-    The fields go out in words, as they will be hashed: a word put together of two stores is slow to load.
+    Fields are stored in the words in which they are hashed: loading a word that two stores wrote is slow.
     """
     key, key_len = span_of(rows.keys, row)
     headers, headers_len = span_of(rows.headers, row)
@@ -58,7 +58,7 @@ def _write_body(record: int, row: int, rows: Rows, offset: int) -> Any:
 
 @inlined
 def seal(record: int, value_hash: Any, salt: Any) -> Any:
-    """Write and return the checksum of a record whose body stands at address `record`."""
+    """Write and return the checksum of a record whose body is at address `record`."""
     metadata_len = load_u32(record + 8)
     checksum = xxh64_at(record + CHECKED_FROM, VALUE_BASE - CHECKED_FROM + metadata_len, salt ^ value_hash)
     store_u64(record, checksum)
@@ -67,9 +67,9 @@ def seal(record: int, value_hash: Any, salt: Any) -> Any:
 
 @inlined
 def _write_group(record: int, start: int, stop: int, rows: Rows, place: Place, entries: Any, hashes: Any) -> int:
-    """Write rows start..stop, at most GROUP, from address `record` on, and their entries; return their length.
+    """Write rows start..stop, up to GROUP, from address `record` on, and their entries; return their length.
 
-    First all bodies, then all checksums: see validate for why records are taken in groups.
+    First all bodies, then all checksums: `validate` explains why records are processed in groups.
     """
     first, position = record, place.position
     for row in range(start, stop):
@@ -100,8 +100,8 @@ def encode(
 ) -> Any:
     """Encode rows start..stop into `out` (uint8); return (bytes, marks written, fields of MarksState, of Summary).
 
-    ends: what `measure` filled. entries: uint64[rows, 2], filled as dense index entries; found: int64[*, 2], filled as
-    marks, room for one per row. Nothing is written if the rows take more than `room` bytes.
+    ends: as `measure` filled it. entries: uint64[rows, 2], filled as dense index entries; found: int64[*, 2], filled as
+    marks, with space for one per row. Nothing is written if the rows need more than `room` bytes.
     """
     target, hashes = address_of(out), local_hashes()
     position, offset = place.position, place.relative

@@ -1,8 +1,8 @@
-"""Compiled kernels as functions of CPython, in one object file. Part of `aot`, and the only module that writes them.
+"""Compiled kernels as CPython functions, in one object file. Part of `aot`, the only module that writes them.
 
-Each entry takes its arguments from CPython's own objects (METH_FASTCALL), lets go of the GIL, calls the kernel and
-makes an object of what it returns. Arrays come by the buffer protocol, which is asked for the element type, the number
-of dimensions and C order: an array of another kind raises, it is never read as what it is not.
+Each entry takes its arguments from CPython objects (METH_FASTCALL), releases the GIL, calls the kernel and converts its
+result to an object. Arrays are passed by the buffer protocol, which reports element type, number of dimensions and C
+order: an array of another kind raises TypeError; it is never misread.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ BUF, NDIM, FORMAT, SHAPE = 0, 5, 6, 7
 PYBUF_WRITABLE, PYBUF_FORMAT, PYBUF_ND = 1, 4, 8
 
 FORMATS = {"bool": "?", "uint8": "B", "int32": "i", "int64": "lq", "uint64": "LQ"}
-types: Any = numba_types  # mypy knows half of its names
-OUTSIDE = ("Py", "_Py", "llvm.", "memcpy", "memmove", "memset", "malloc", "free", "pread")  # what a library may need
+types: Any = numba_types  # mypy knows only half of its names
+OUTSIDE = ("Py", "_Py", "llvm.", "memcpy", "memmove", "memset", "malloc", "free", "pread")  # symbols a library may use
 
 
 def numba_type(annotation: Any) -> Any:
-    """Return the type that a parameter's annotation stands for; see `parameters`."""
+    """Return the numba type of a parameter's annotation; see `parameters`."""
     if get_origin(annotation) is Annotated:
         (meaning,) = annotation.__metadata__
         if not isinstance(meaning, ArrayOf):
@@ -82,7 +82,7 @@ class Linked:
         self._module.link_in(part)
 
     def object_code(self) -> bytes:
-        """Return the object file: what no entry needs is left out."""
+        """Return the object file, without anything that no entry needs."""
         triple = llvm.get_process_triple()
         machine = llvm.Target.from_triple(triple).create_target_machine(
             cpu=config.CPU_NAME, features=config.CPU_FEATURES, opt=3, reloc="pic", codemodel="default"
@@ -101,7 +101,7 @@ class Linked:
 
 
 class _Entry:
-    """The function of CPython that calls one kernel."""
+    """The CPython function that calls one kernel."""
 
     def __init__(self, function: Callable[..., Any], kinds: tuple[Any, ...], result: Any) -> None:
         context = self._context = cpu_target.target_context
@@ -124,7 +124,7 @@ class _Entry:
         state = self._python.save_thread()
         status, returned = context.call_conv.call_function(builder, called, restype, kinds, values)
         self._python.restore_thread(state)
-        self._require(status.is_ok, f"{function.__name__} failed: this is an error of seglog")
+        self._require(status.is_ok, f"{function.__name__} failed: this is a bug in seglog")
         self._release()
         builder.ret(self._python.from_native_return(restype, returned, None))
         builder.position_at_end(self._failed)
@@ -136,20 +136,20 @@ class _Entry:
         return self._builder.call(cgutils.get_or_insert_function(self.module, kind, name), arguments)
 
     def _go_on_if(self, good: Any) -> None:
-        """Leave for the failed end unless `good`; an error of Python is set."""
+        """Continue if `good`, else go to the failure exit; a Python error is set."""
         following = self._builder.append_basic_block("following")
         self._builder.cbranch(good, following, self._failed)
         self._builder.position_at_end(following)
 
     def _require(self, good: Any, message: str) -> None:
         with self._builder.if_then(self._builder.not_(good), likely=False):
-            kind = self._builder.load(self._type_error)  # numba's own way takes the variable for what it points to
+            kind = self._builder.load(self._type_error)  # numba's own helper does not load the variable
             text = self._builder.bitcast(self._context.insert_const_string(self.module, message), POINTER)
             self._call("PyErr_SetString", ir.VoidType(), kind, text)
         self._go_on_if(good)
 
     def _release(self) -> None:
-        """Give all buffers back; what was not asked for yet holds none."""
+        """Release all buffers; one that was not requested yet is empty."""
         for buffer in self._buffers:
             self._call("PyBuffer_Release", ir.VoidType(), self._builder.bitcast(buffer, POINTER))
 

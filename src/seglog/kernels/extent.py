@@ -1,6 +1,6 @@
-"""How many bytes the rows of a batch take once encoded, and which row stands where; without an int64 for each.
+"""The encoded size of a batch's rows, and the position of each row, without an int64 per row.
 
-`ends` holds the bytes before every STEP-th row and behind the last one; what is between is counted when asked for.
+`ends` has the size before every STEP-th row and after the last one; sizes in between are computed on request.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _add_differences(offsets: Any, sizes: Any) -> None:
 
 @inlined
 def _add_lengths(cells: Cells, first: int, sizes: Any) -> None:
-    """Add the lengths of the rows from `first` on to `sizes`; a column at a time, so that its layout is asked once."""
+    """Add the lengths of the rows from `first` on to `sizes`, by column, so that each layout is checked once."""
     offsets = cells.starts + cells.width * first
     if cells.width == 4:
         _add_differences(int32s_at(offsets, sizes.size + 1), sizes)
@@ -41,7 +41,7 @@ def _add_lengths(cells: Cells, first: int, sizes: Any) -> None:
 
 @inlined
 def _fill_sizes(rows: Rows, first: int, sizes: Any) -> None:
-    """Fill `sizes` (int64) with the encoded bytes of the rows from `first` on."""
+    """Fill `sizes` (int64) with the encoded sizes of the rows from `first` on."""
     sizes[:] = HEAD_BYTES
     for cells in (rows.keys, rows.headers, rows.values):
         _add_lengths(cells, first, sizes)
@@ -57,8 +57,8 @@ def _sum_and_most(sizes: Any) -> Any:
 
 @kernel
 def measure(rows: Rows, count: int, ends: Int64s) -> Any:
-    """Fill `ends` (int64, one longer than the steps) for so many rows; return the first row that takes most bytes, and
-    how many.
+    """Fill `ends` (int64, one longer than the steps) for `count` rows; return the first row of maximum size, and that
+    size.
     """
     room = local_sizes()
     widest: Any = 0
@@ -77,7 +77,7 @@ def measure(rows: Rows, count: int, ends: Int64s) -> Any:
 
 @kernel
 def bytes_before(rows: Rows, ends: Int64s, row: int) -> int:
-    """Return how many bytes the rows before `row` take."""
+    """Return the size of the rows before `row`."""
     step, room = row // STEP, local_sizes()
     sizes = room[: row - step * STEP]
     _fill_sizes(rows, step * STEP, sizes)
@@ -86,10 +86,10 @@ def bytes_before(rows: Rows, ends: Int64s, row: int) -> int:
 
 @kernel
 def find_rows(rows: Rows, count: int, ends: Int64s, limits: Int64s, found: Int64Rows) -> None:
-    """For each number of bytes say which rows take as many.
+    """For each number of bytes find the smallest number of leading rows that take at least that many.
 
-    limits: int64. found: int64[limits, 3], filled with the least number of first rows that take so many bytes, what
-    they take, and where the last of them begins; with count + 1 rows where all of them take less.
+    limits: int64. found: int64[limits, 3], filled with that number of rows (count + 1 if all take less), their size,
+    and where the last of them begins.
     """
     room = local_sizes()
     for one in range(limits.size):

@@ -1,7 +1,7 @@
 """SipHash-2-4-128: the keyed fingerprint of a record's key, 16 bytes. Knows nothing of records or maps.
 
-Whoever does not know the 128-bit seed cannot make two keys with the same fingerprint (Aumasson and Bernstein, "SipHash:
-a fast short-input PRF"), so users' keys cannot be crafted to collide.
+Without the 128-bit seed, two keys with the same fingerprint cannot be constructed (Aumasson and Bernstein, "SipHash: a
+fast short-input PRF"), so users cannot craft keys that collide.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from seglog.kernels.parameters import Input, Word
 
 V0, V1 = np.uint64(0x736F6D6570736575), np.uint64(0x646F72616E646F6D)
 V2, V3 = np.uint64(0x6C7967656E657261), np.uint64(0x7465646279746573)
-LONG, SECOND = np.uint64(0xEE), np.uint64(0xDD)  # what makes the digest 128 bits long
+LONG, SECOND = np.uint64(0xEE), np.uint64(0xDD)  # they make the digest 128 bits long
 
 
 @inlined
@@ -42,11 +42,11 @@ def _absorb(v0: Any, v1: Any, v2: Any, v3: Any, word: Any) -> Any:
 
 @inlined
 def _last_word(address: int, left: int, length: int) -> Any:
-    """Return the bytes behind the last whole word, with the length's low byte on top."""
+    """Return the bytes after the last whole word, with the length's low byte on top."""
     top = np.uint64(length & 255) << np.uint64(56)
     if left == 0:
         return top
-    if length >= 8:  # one load that begins in the word before
+    if length >= 8:  # one load that begins in the previous word
         return top | (load_u64(address + left - 8) >> np.uint64(64 - 8 * left))
     for byte in range(left):
         top |= np.uint64(load_u8(address + byte)) << np.uint64(8 * byte)

@@ -26,7 +26,7 @@ def _continuation(address: int, end: int, count: int) -> bool:
 
 @kernel
 def _utf8_width(address: int, end: int) -> int:
-    """Bytes of the well-formed UTF-8 character at `address`, 0 if there is none (Unicode, table 3-7)."""
+    """Return the size of the well-formed UTF-8 character at `address`; 0 if there is none (Unicode, table 3-7)."""
     lead = load_u8(address)
     if lead < 0x80:
         return 1
@@ -44,7 +44,7 @@ def _utf8_width(address: int, end: int) -> int:
 
 @kernel
 def is_utf8(address: int, length: int) -> bool:
-    """Whether `length` bytes at `address` are UTF-8 as Python's strict decoder has it."""
+    """Whether `length` bytes at `address` are UTF-8 according to Python's strict decoder."""
     end = address + length
     while address < end:
         width = _utf8_width(address, end)
@@ -56,7 +56,7 @@ def is_utf8(address: int, length: int) -> bool:
 
 @kernel
 def count_headers(address: int, end: int) -> int:
-    """How many headers the range holds, -1 if they do not fill it exactly or a key is not UTF-8."""
+    """Return the number of headers in the range; -1 if they do not fill it exactly or a key is not UTF-8."""
     count = 0
     while address < end:
         if address + 2 > end:
@@ -72,12 +72,10 @@ def count_headers(address: int, end: int) -> int:
 
 @kernel
 def measure_headers(items: Int64Rows, keys: Spans, values: Int64s, lengths: Int64s) -> Any:
-    """Fill `lengths` with the encoded bytes of each row's headers; return (fault, row), fault 0 if there is none.
+    """Fill `lengths` with the encoded size of each row's headers; return (fault, row), fault 0 if there is none.
 
-        items: int64 (start, stop) of each row's headers; keys: (addresses, lengths); values: lengths (-1: null).
-        Faults: Spans = tuple[Int64s, Int64s]  # addresses and lengths
-
-    KEY_NULL, KEY_LONG (over 65535 bytes), KEY_NOT_UTF8.
+    items: int64 (start, stop) of each row's headers; keys: (addresses, lengths); values: lengths (-1: null). Faults:
+    KEY_NULL, KEY_LONG (over 65,535 bytes), KEY_NOT_UTF8.
     """
     key_addresses, key_lengths = keys
     for row in range(lengths.size):
@@ -96,9 +94,9 @@ def measure_headers(items: Int64Rows, keys: Spans, values: Int64s, lengths: Int6
 
 @kernel
 def write_headers(items: Int64Rows, keys: Spans, values: Spans, out: Uint8s, addresses: Int64s) -> None:
-    """Write the headers of all rows end to end into `out` (uint8) and fill `addresses` with where each row's start.
+    """Write the headers of all rows in sequence into `out` (uint8), and the address of each row's into `addresses`.
 
-    items, keys as for measure_headers; values: (addresses, lengths).
+    items, keys: as in measure_headers; values: (addresses, lengths).
     """
     target = address_of(out)
     for row in range(addresses.size):

@@ -1,8 +1,8 @@
-"""Kernels compiled by numba, at their first call: where no library was compiled ahead of time for this processor.
+"""Kernels that numba compiles at their first call, if there is no compiled library for this processor.
 
-The code is cached in a directory that can be written: that of this package, the user's cache, or one below the
-system's temporary directory that no other user can write. An entry is valid for the sources of all kernels together,
-since they call each other across modules, and for the processor it was compiled on.
+The code is cached in a writable directory: that of this package, the user's cache, or one in the system's temporary
+directory that no other user can write to. An entry is valid for the sources of all kernels together, because they call
+each other across modules, and for the processor for which it was compiled.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from seglog.kernels.sources import HERE, source_hash
 F = TypeVar("F", bound=Callable[..., Any])
 OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 _uses_cache = True
-PATIENCE_S = 1.0  # compiling that takes longer in one process is reported
+PATIENCE_S = 1.0  # if compiling takes longer in one process, that is reported
 
 
 def kernel(function: F) -> F:
-    """Compile `function` at its first call, without the GIL."""
+    """Compile `function` at its first call, to run without the GIL."""
     compiled = _cached(numba.njit(**OPTIONS)(function))
-    load = compiled._compile_for_args  # what its first call calls, to compile it or load it from the cache
+    load = compiled._compile_for_args  # called at the first call, to compile the function or load it from the cache
     compiled._compile_for_args = lambda *arguments: _reported(partial(load, *arguments))
     return compiled  # type: ignore[no-any-return] # numba is untyped
 
@@ -45,8 +45,8 @@ def inlined(function: F) -> F:
 
 
 def compile_everything() -> None:
-    """Take nothing from a cache and add nothing to it, before any kernel is imported: `aot` needs what LLVM had."""
-    global _uses_cache  # noqa: PLW0603 - of the process
+    """Disable the cache, before any kernel is imported: `aot` needs the output of LLVM."""
+    global _uses_cache  # noqa: PLW0603 - one setting per process
     _uses_cache = False
 
 
@@ -58,7 +58,7 @@ def _cached(compiled: Any) -> Any:
 
 @cache
 def cache_directory() -> Path | None:
-    """Return the directory for compiled code; None where none can be written, and every process compiles."""
+    """Return the directory for compiled code; None if no directory is writable, and every process has to compile."""
     return next((path for path in _candidates() if _is_usable(path)), None)
 
 
@@ -74,7 +74,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _is_usable(path: Path) -> bool:
-    """Whether files can be written there, and only by this user: what is loaded from there is executed."""
+    """Whether only this user can write files there: code that is loaded from there is executed."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = path.lstat()
@@ -90,7 +90,7 @@ def _is_usable(path: Path) -> bool:
 
 
 def _stamp_of(file: str) -> str:
-    """Return the hash of the sources; with that of `file`, for a kernel that a test defines."""
+    """Return the hash of the sources, extended by that of `file` for a kernel that a test defines."""
     path = Path(file)
     if path.parent == HERE or not path.exists():
         return source_hash()
@@ -98,7 +98,7 @@ def _stamp_of(file: str) -> str:
 
 
 class _Locator(_CacheLocator):  # type: ignore[misc] # numba is untyped
-    """Where the code of one function is cached, and for which sources it is valid."""
+    """The cache location of one function, and the sources for which it is valid."""
 
     def __init__(self, function: Any) -> None:
         self._py_file = function.__code__.co_filename
@@ -119,7 +119,7 @@ class _Locator(_CacheLocator):  # type: ignore[misc] # numba is untyped
 
 
 class _Implementation(FunctionCache._impl_class):  # type: ignore[misc] # as above
-    _locator_classes = [_Locator]  # noqa: RUF012 # numba's name for it
+    _locator_classes = [_Locator]  # noqa: RUF012 # numba's name
 
 
 class _Cache(FunctionCache):  # type: ignore[misc] # as above
@@ -127,7 +127,7 @@ class _Cache(FunctionCache):  # type: ignore[misc] # as above
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Load a compiled function; None if it must be compiled."""
-        global _compiles  # noqa: PLW0603 - of the process
+        global _compiles  # noqa: PLW0603 - one setting per process
         found = super().load_overload(sig, target_context)
         _compiles = _compiles or found is None
         return found
@@ -136,12 +136,12 @@ class _Cache(FunctionCache):  # type: ignore[misc] # as above
 _lock = threading.Lock()
 _waited_s = 0.0
 _is_reported = False
-_compiles = cache_directory() is None  # or else once the cache lacks a function
+_compiles = cache_directory() is None  # also becomes True when the cache lacks a function
 
 
 def _reported(load: Callable[[], Any]) -> Any:
-    """Run `load` where no signal interrupts it; report once that the process waits for the compiler."""
-    global _waited_s  # noqa: PLW0603 - of the process
+    """Run `load` where no signal interrupts it; report once if the process waits long for the compiler."""
+    global _waited_s  # noqa: PLW0603 - one counter per process
     timer = threading.Timer(max(PATIENCE_S - _waited_s, 0.0), _report)
     timer.daemon = True
     timer.start()
@@ -154,11 +154,11 @@ def _reported(load: Callable[[], Any]) -> Any:
 
 
 def _report() -> None:
-    global _is_reported  # noqa: PLW0603 - of the process
+    global _is_reported  # noqa: PLW0603 - one setting per process
     with _lock:
         if _is_reported or not _compiles:
             return
         _is_reported = True
     where = cache_directory()
-    kept = f"the code is cached in {where}" if where else "set SEGLOG_CACHE_DIR to a directory that can be written"
+    kept = f"the code is cached in {where}" if where else "set SEGLOG_CACHE_DIR to a writable directory to cache it"
     print(f"seglog: compiling the kernels for this processor, up to 30 s; {kept}", file=sys.stderr)

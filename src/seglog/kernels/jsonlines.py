@@ -1,8 +1,8 @@
-"""Records from lines of JSON into columns, without an object for any of it and without the GIL.
+"""Lines of JSON -> columns of records, without creating objects and without the GIL.
 
-Takes the lines that a program writes: an object with the fields value, key, timestamp, headers and offset, each once,
-named without escapes; text, {"base64": "..."} or null for bytes; whole numbers of up to 18 digits. It stops at any line
-that is not so: whether that is JSON of a rarer form, or none, is for slower code to say.
+Accepts the lines that programs usually write: an object with the fields value, key, timestamp, headers and offset, each
+once and without escapes in its name; text, {"base64": "..."} or null for bytes; integers of up to 18 digits. It stops
+at any other line: slower code then decides whether that is a less common form of JSON, or invalid.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from seglog.kernels.memory import address_of, copy_bytes, kernel, load_u8, store
 from seglog.kernels.parameters import Input, Int64Rows, Int64s
 
 POSITION, ROWS, LINES, HEADERS, VALUES, KEYS, NAMES, HEADER_VALUES, FAULT = range(9)
-"""What `state` holds: where to go on, rows and lines and headers so far, bytes in each output, and why it stopped."""
+"""Fields of `state`: where to continue; rows, lines and headers so far; bytes in each output; why it stopped."""
 STATES = 9
 DONE, ODD_LINE, MANY_HEADERS, MANY_ROWS = 0, 1, 2, 3
 
-MISSING = -2  # of the end of a value: none; NULL: null
+MISSING = -2  # as the end of a value: there is none; NULL: it is null
 NULL = -1
 DIGITS = 18
 
@@ -37,7 +37,7 @@ def _skip_space(at: int, end: int) -> int:
 
 @kernel
 def _hex4(at: int, end: int) -> int:
-    """Return the number that four hexadecimal digits write, -1 if they are none."""
+    """Return the number that four hexadecimal digits represent; -1 if they are invalid."""
     if at + 4 > end:
         return -1
     number = 0
@@ -55,7 +55,7 @@ def _hex4(at: int, end: int) -> int:
 
 @kernel
 def _write_utf8(code: int, out: int) -> int:
-    """Write a character and return the address after it."""
+    """Write a character; return the address after it."""
     if code < 0x80:
         store_u8(out, code)
         return out + 1
@@ -77,7 +77,7 @@ def _write_utf8(code: int, out: int) -> int:
 
 @kernel
 def _simple_escape(byte: int) -> int:
-    """Return the character that a backslash and this byte write, -1 if none."""
+    """Return the character that a backslash and this byte represent; -1 if none."""
     if byte in (0x22, 0x5C, 0x2F):
         return byte
     if byte == 0x6E:
@@ -95,7 +95,7 @@ def _simple_escape(byte: int) -> int:
 
 @kernel
 def _escape(at: int, end: int, out: int) -> tuple[int, int]:
-    """Write what the escape after a backslash stands for; return (after it, after what was written), -1 if none."""
+    """Write the character of an escape after its backslash; return (address after, after the output), -1 if invalid."""
     if at >= end:
         return -1, out
     byte = load_u8(at)
@@ -107,7 +107,7 @@ def _escape(at: int, end: int, out: int) -> tuple[int, int]:
         return at + 1, out + 1
     code = _hex4(at + 1, end)
     at += 5
-    if 0xD800 <= code <= 0xDBFF:  # the first half of a pair; the other has to follow
+    if 0xD800 <= code <= 0xDBFF:  # the first half of a surrogate pair; the second must follow
         if at + 6 > end or load_u8(at) != 0x5C or load_u8(at + 1) != 0x75:
             return -1, out
         low = _hex4(at + 2, end)
@@ -122,7 +122,7 @@ def _escape(at: int, end: int, out: int) -> tuple[int, int]:
 
 @kernel
 def _text(at: int, end: int, out: int) -> tuple[int, int]:
-    """Write the text after an opening quote; return (after its end, after what was written), -1 if it is none."""
+    """Write the text after an opening quote; return (address after it, after the output), -1 if it is invalid."""
     begun = at
     while at < end:
         byte = load_u8(at)
@@ -162,7 +162,7 @@ def _sextet(byte: int) -> int:
 
 @kernel
 def _from_base64(start: int, stop: int) -> int:
-    """Decode text in its own place; return the address after the bytes, -1 if it is no base64."""
+    """Decode base64 in place; return the address after the bytes, -1 if it is invalid."""
     length = stop - start
     if length % 4:
         return -1
@@ -197,7 +197,7 @@ def _is_null(at: int, end: int) -> bool:
 
 @kernel
 def _is_base64_name(at: int, end: int) -> bool:
-    """Whether `"base64"` is here."""
+    """Whether `"base64"` is at this address."""
     if at + 8 > end or load_u8(at) != 0x22 or load_u8(at + 7) != 0x22:
         return False
     return _is_word(at + 1, end, 0x62, 0x61, 0x73, 0x65) and load_u8(at + 5) == 0x36 and load_u8(at + 6) == 0x34
@@ -205,7 +205,7 @@ def _is_base64_name(at: int, end: int) -> bool:
 
 @kernel
 def _bytes(at: int, end: int, out: int) -> tuple[int, int, bool]:  # noqa: PLR0911 # -1 at each step that may fail
-    """Write the bytes that a JSON value stands for; return (after it, after what was written, whether it is null)."""
+    """Write the bytes that a JSON value represents; return (address after it, after the output, whether it is null)."""
     if at >= end:
         return -1, out, False
     byte = load_u8(at)
@@ -237,7 +237,7 @@ def _bytes(at: int, end: int, out: int) -> tuple[int, int, bool]:  # noqa: PLR09
 
 @kernel
 def _whole(at: int, end: int) -> tuple[int, int]:
-    """Read a whole number of up to 18 digits; return (after it, the number), -1 if it is none."""
+    """Read an integer of up to 18 digits; return (address after it, the number), -1 if it is invalid."""
     sign = 1
     if at < end and load_u8(at) == 0x2D:
         sign, at = -1, at + 1
@@ -251,7 +251,7 @@ def _whole(at: int, end: int) -> tuple[int, int]:
 
 @kernel
 def _header(at: int, end: int, names: int, values: int) -> tuple[int, int, int, bool]:
-    """Read {"key": text, "value": bytes}; return (after it, after both written, whether the value is null)."""
+    """Read {"key": text, "value": bytes}; return (address after it, after both outputs, whether the value is null)."""
     seen, null = 0, False
     if at >= end or load_u8(at) != 0x7B:
         return -1, names, values, False
@@ -284,7 +284,7 @@ def _header(at: int, end: int, names: int, values: int) -> tuple[int, int, int, 
 
 @kernel
 def _field(at: int, end: int) -> tuple[int, int]:
-    """Read a name and its colon: (0 value, 1 key, 2 headers, 3 timestamp, 4 offset, -1 another; where its value is)."""
+    """Read a field name and colon: (0 value, 1 key, 2 headers, 3 timestamp, 4 offset, -1 other; address after it)."""
     if at + 6 > end or load_u8(at) != 0x22:
         return -1, at
     first = load_u8(at + 1)
@@ -316,7 +316,7 @@ def _field(at: int, end: int) -> tuple[int, int]:
 def _headers(
     at: int, end: int, state: Int64s, outputs: Int64s, ends: Int64Rows, most: int
 ) -> tuple[int, int, int, int]:
-    """Read a list of headers, or null; return (after it, headers, bytes of names, of values); -1 odd, -2 too many."""
+    """Read a list of headers, or null; return (address after, headers, sizes of names, values); -1 odd, -2 too many."""
     count, names, values = state[HEADERS], state[NAMES], state[HEADER_VALUES]
     begun = count
     if _is_null(at, end):
@@ -350,7 +350,7 @@ def _headers(
 def _record(  # noqa: C901, PLR0912 # a branch for each field
     at: int, end: int, state: Int64s, outputs: Int64s, rows: Int64Rows, ends: Int64Rows, most: int
 ) -> int:
-    """Read one object into a row and advance `state`; return where it ends, -1 if it is odd, -2 for many headers."""
+    """Read one object into a row and advance `state`; return its end, -1 if odd, -2 if it has too many headers."""
     if at >= end or load_u8(at) != 0x7B:
         return -1
     seen, known = 0, 0
@@ -398,12 +398,12 @@ def _record(  # noqa: C901, PLR0912 # a branch for each field
 
 @kernel
 def read_lines(data: Input, state: Int64s, outputs: Int64s, rows: Int64Rows, ends: Int64Rows, most: int) -> None:
-    """Read lines from data[state[POSITION]:] until one is odd, or has more than `most` headers, or `rows` are full.
+    """Read lines from data[state[POSITION]:] until one is odd or has more than `most` headers, or `rows` is full.
 
-    data: the lines; state: int64[STATES], which is advanced by whole lines; outputs: addresses of room
-    for values, keys, names and values of headers, each as long as the data; rows: int64[n, 5], the ends of a value
-    and a key, a timestamp, which of the three are known (1, 2, 4), and the end of the headers; ends: int64[m, 3], the
-    ends of a header's name and value, and whether it has one.
+    data: the lines; state: int64[STATES], advanced by whole lines; outputs: addresses of memory for values, keys, and
+    names and values of headers, each as long as the data; rows: int64[n, 5], filled with the ends of value and key, the
+    timestamp, which of the three are known (1, 2, 4), and the end of the headers; ends: int64[m, 3], filled with the
+    ends of a header's name and value, and whether it has a value.
     """
     base, length = address_of(data), data.size
     position = state[POSITION]
@@ -428,5 +428,5 @@ def read_lines(data: Input, state: Int64s, outputs: Int64s, rows: Int64Rows, end
 
 
 def new_state() -> Any:
-    """Return the state of a reading that has not begun."""
+    """Return the initial state."""
     return np.zeros(STATES, np.int64)

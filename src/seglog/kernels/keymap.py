@@ -1,13 +1,13 @@
-"""The map from key to latest record, as two parallel arrays: 16-byte fingerprints and 8-byte numbers of records.
+"""The map from key to latest record, as two parallel arrays: 16-byte fingerprints and 8-byte record numbers.
 
-After the proposal "Integrating keyed messages into Kafka" (two arrays, a position taken from the fingerprint), with
-open addressing in place of overwriting: a key that is in the map stays in it, and all 16 bytes are compared. It holds a
-record's number, not its offset, so that the bit of a record that another one supersedes is found at once.
+After the proposal "Integrating keyed messages into Kafka" (two arrays, a slot derived from the fingerprint), but with
+open addressing instead of overwriting: a key in the map stays in it, and all 16 bytes are compared. It stores a
+record's number, not its offset, so that the bit of a superseded record is found directly.
 
-The first word of a fingerprint says which range of fingerprints it belongs to, the second one where in the map it
-stands, so that a map of one range is filled as evenly as a map of all. Keys that follow one another are ordered by
-their second words, so that the search for one that is not there ends as soon as for one that is, however full the map
-(Amble and Knuth, "Ordered hash tables"). Knows nothing of records.
+The first word of a fingerprint determines the range of fingerprints that it belongs to, the second one its slot, so
+that a map of one range is filled as evenly as a map of all. Keys in adjacent slots are ordered by their second words,
+so that a search for a missing key ends as soon as one for a present key, however full the map is (Amble and Knuth,
+"Ordered hash tables"). Knows nothing of records.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import numpy as np
 from seglog.kernels.memory import address_of, inlined, kernel, prefetch
 from seglog.kernels.parameters import Bools, Int64s, Uint8s, Uint64Rows, Word
 
-AHEAD = 12  # keys whose places in memory are asked for before they are needed, so that cache misses overlap
+AHEAD = 12  # keys whose slots are prefetched, so that cache misses overlap
 EMPTY = np.uint64(0)  # both words of a free slot; no fingerprint has two
 
 
 @inlined
 def _home(word: Any, slots: int) -> int:
-    """Return the slot at which the search for a fingerprint begins, from the high half of its second word."""
+    """Return the slot where the search for a fingerprint begins, from the high half of its second word."""
     return np.int64(((word >> np.uint64(32)) * np.uint64(slots)) >> np.uint64(32))  # type: ignore[return-value] # as address_of
 
 
@@ -36,14 +36,14 @@ def _is_free(table: Any, slot: int) -> Any:
 
 @inlined
 def _find(first: Any, second: Any, table: Any) -> Any:
-    """Return (slot, whether the fingerprint stands there); if not, it is the slot at which it belongs."""
+    """Return (slot, whether the fingerprint is in it); if not, it is the slot where the fingerprint belongs."""
     slots = table.shape[0]
     slot, around = _home(second, slots), False
     while not _is_free(table, slot):
         there = table[slot, 1]
         if there == second and table[slot, 0] == first:
             return slot, True
-        if there > second or around:  # what was pushed on past the last slot stands before what begins here
+        if there > second or around:  # keys that wrapped around the last slot precede those whose search begins here
             pushed_around = _home(there, slots) > slot
             if (around and not pushed_around) or (there > second and pushed_around == around):
                 return slot, False
@@ -55,7 +55,7 @@ def _find(first: Any, second: Any, table: Any) -> Any:
 
 @inlined
 def _put(slot: int, first: Any, second: Any, number: int, table: Any, numbers: Any) -> None:
-    """Put a key into a slot; what stands there and behind it moves on by one, up to a free slot."""
+    """Put a key into a slot; the keys in it and after it move on by one, up to a free slot."""
     while not _is_free(table, slot):
         table[slot, 0], first = first, table[slot, 0]
         table[slot, 1], second = second, table[slot, 1]
@@ -66,8 +66,8 @@ def _put(slot: int, first: Any, second: Any, number: int, table: Any, numbers: A
 
 @inlined
 def _ask(row: int, fingerprints: Any, slots: int, column: Any, width: int) -> None:
-    """Have what a row will look at in an array of the map, `width` bytes a slot, fetched: where a search begins, and
-    where most of them end. Nothing behind the last row.
+    """Prefetch what the search for a row will read in an array of the map, `width` bytes per slot: where the search
+    begins, and where most searches end. Does nothing after the last row.
     """
     if row < fingerprints.shape[0]:
         home = address_of(column) + width * _home(fingerprints[row, 1], slots)
@@ -85,7 +85,7 @@ def _set_bit(bits: Any, number: int) -> int:
 
 @kernel
 def set_bits(chosen: Bools, first: int, bits: Uint8s) -> int:
-    """Set the bits of the records `first` and following where `chosen` (bool) is true; return how many were not set."""
+    """Set the bits of the records from `first` on where `chosen` (bool) is true; return how many are new."""
     count = 0
     for row in range(chosen.size):
         if chosen[row]:
@@ -105,12 +105,12 @@ def insert(
     room: int,
     died: Uint8s,
 ) -> Any:
-    """Note the latest records of the keys of a range, and in `died` those they supersede.
+    """Store the latest records of the keys of a range, and set in `died` the bits of those that they supersede.
 
-    fingerprints: uint64[rows, 2]; keyed: uint8, 0 for a row without key; first: the number of the first row, ascending
-    from call to call. low, high: the range, inclusive, of the first words that are taken in. table: uint64[slots, 2],
-    EMPTY where free; numbers: int64[slots]; died: uint8, a bit for every number. Returns (rows taken, keys added, bits
-    that were not set before); stops before the key that would be one more than `room` new ones.
+    fingerprints: uint64[rows, 2]; keyed: uint8, 0 for a row without key; first: number of the first row, ascending from
+    call to call. low, high: range, inclusive, of the first words to accept. table: uint64[slots, 2], EMPTY if free;
+    numbers: int64[slots]; died: uint8, one bit per number. Returns (rows taken, keys added, bits newly set); stops
+    before the key that would exceed `room` new ones.
     """
     added, dead = 0, 0
     for row in range(keyed.size):
@@ -133,7 +133,7 @@ def insert(
 
 @kernel
 def look_up(fingerprints: Uint64Rows, keyed: Uint8s, table: Uint64Rows, low: Word, high: Word, known: Bools) -> None:
-    """Fill known (bool, one per row) with whether the map holds the row's key; arguments as for `insert`."""
+    """Fill known (bool, one per row) with whether the map holds the row's key; arguments as in `insert`."""
     for row in range(keyed.size):
         _ask(row + AHEAD, fingerprints, table.shape[0], table, 16)
         one, two = fingerprints[row, 0], fingerprints[row, 1]
@@ -142,7 +142,7 @@ def look_up(fingerprints: Uint64Rows, keyed: Uint8s, table: Uint64Rows, low: Wor
 
 @inlined
 def _stays(home: int, hole: int, slot: int) -> bool:
-    """Whether what stands at `slot` cannot move to `hole`, because its search begins behind the hole."""
+    """Whether the key at `slot` cannot move to `hole`, because its search begins after the hole."""
     if hole <= slot:
         return hole < home <= slot
     return hole < home or home <= slot
@@ -150,7 +150,7 @@ def _stays(home: int, hole: int, slot: int) -> bool:
 
 @inlined
 def _remove(hole: int, table: Any, numbers: Any) -> None:
-    """Free a slot, and move up what was pushed on by it, so that no search ends early."""
+    """Free a slot, and move back the keys that it displaced, so that no search ends early."""
     slots = table.shape[0]
     slot = hole
     while True:
@@ -169,7 +169,7 @@ def evict(table: Uint64Rows, numbers: Int64s, high: Word) -> int:
     removed, slot = 0, 0
     while slot < table.shape[0]:
         if table[slot, 0] > high:
-            _remove(slot, table, numbers)  # what moves here is looked at next
+            _remove(slot, table, numbers)  # the key that moves here is checked next
             removed += 1
         else:
             slot += 1

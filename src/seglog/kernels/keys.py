@@ -1,5 +1,6 @@
-"""Records -> their keys' fingerprints, offsets and kinds. Values are not looked at, so checksums are not checked here:
-what a compaction takes from this it verifies before anything rests on it.
+"""Records -> fingerprints of their keys, offsets and kinds.
+
+Values are not read, so checksums are not verified here: a compaction verifies what it uses before it relies on it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from seglog.kernels.parameters import Input, Int64s, Uint8s, Uint64Rows, Word
 from seglog.kernels.validate import Cursor
 
 UNKEYED, KEYED, TOMBSTONE = 0, 1, 2  # kinds: a tombstone has a key and a null value
-AHEAD = 4  # records of this one's length that the next heads are fetched ahead
+AHEAD = 4  # the next heads are prefetched this many records, of the present length, ahead
 
 
 @kernel
@@ -42,7 +43,7 @@ def read_keys(
     """Fill one row for every record from the cursor on; return (rows, position, expected, reason).
 
     window: uint8, the store's bytes from position `start` up to cursor.end. fingerprints: uint64[rows, 2]; at: int64,
-    relative offsets; kinds: uint8. reason: OK, or why no record stands at `position`, SHORT or BEYOND where it passes
+    relative offsets; kinds: uint8. reason: OK, or why there is no record at `position`; SHORT or BEYOND if it exceeds
     cursor.end.
     """
     base = address_of(window) - start
@@ -68,7 +69,7 @@ def read_keys(
         prefetch(record + AHEAD * length)
         first, second = fingerprint_at(record + HEAD_BYTES, key_len, seed0, seed1)
         if first == np.uint64(0) and second == np.uint64(0):
-            second = np.uint64(1)  # the map's word for a free slot is no fingerprint
+            second = np.uint64(1)  # zeros mark a free slot of the map
         fingerprints[rows, 0], fingerprints[rows, 1] = first, second
         at[rows] = offset
         rows += 1

@@ -1,7 +1,7 @@
 """XXH64's four lanes as one vector, for processors that multiply four 64-bit words at a time (AVX-512 DQ, VL).
 
-There a stripe of 32 bytes takes five instructions in place of 24, eight of them multiplications that wait for one unit.
-Elsewhere such a product is put together of many 32-bit ones and gains little: `SIDE_BY_SIDE` is False, see checksum.py.
+There a stripe of 32 bytes takes five instructions instead of 24, eight of them multiplications that compete for one
+unit. Elsewhere such a product consists of many 32-bit ones and gains little: `SIDE_BY_SIDE` is False, see checksum.py.
 Loaded only where the kernels are compiled.
 """
 
@@ -30,8 +30,8 @@ def _multiplies_side_by_side() -> bool:
 SIDE_BY_SIDE = _multiplies_side_by_side()
 
 
-def _words(*words: Any) -> Any:
-    return ir.Constant(LANES, [ir.Constant(WORD, int(word) % 2**64) for word in words])
+def _words(*values: Any) -> Any:
+    return ir.Constant(LANES, [ir.Constant(WORD, int(word) % 2**64) for word in values])
 
 
 def _all(word: Any) -> Any:
@@ -55,7 +55,7 @@ def _seeded(builder: Any, seed: Any) -> Any:
 
 
 def _over_stripes(builder: Any, address: Any, last: Any, lanes: Any) -> Any:
-    """Take in one stripe after the other from `address` on up to the one at or before `last`; return the lanes."""
+    """Process the stripes from `address` up to the one at or before `last`; return the lanes."""
     before, loop = builder.block, builder.append_basic_block("stripe")
     after = builder.append_basic_block("stripes.done")
     builder.branch(loop)
@@ -85,7 +85,7 @@ def _merged(builder: Any, lanes: Any) -> Any:
 
 @intrinsic
 def stripes_side_by_side(_typing: Any, _address: Any, _last: Any, _seed: Any) -> Any:
-    """XXH64's digest of the whole stripes from `address` to the one at or before `last`; at least one, unfinished."""
+    """Return XXH64's unfinished digest of the stripes (one or more) from `address` to the one at or before `last`."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         address, last, seed = arguments

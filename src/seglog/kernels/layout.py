@@ -1,4 +1,4 @@
-"""The numbers of the format that the kernels need (docs/format.md: store, dense and sparse index), and no others."""
+"""The constants of the format that the kernels need (docs/format.md: store, dense and sparse index)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHECKED_FROM = 8  # the checksum covers the record from here to its value
 FIXED_METADATA_BYTES = codec.METADATA_FIXED  # offset, key_len, timestamp
 VALUE_BASE = 12  # a record is 12 + metadata_len + value_len long
 
-GROUP = 32  # records that are hashed side by side, see validate
+GROUP = 32  # records that are processed together, see validate
 
 # XXH64
 P1 = np.uint64(0x9E3779B185EBCA87)
@@ -25,7 +25,7 @@ P5 = np.uint64(0x27D4EB2F165667C5)
 STRIPE_BYTES = 32
 
 NO_TIMESTAMP = index.NO_TIMESTAMP
-NO_LOW, NO_HIGH = 2**63 - 1, -(2**63)  # the bounds of no timestamps
+NO_LOW, NO_HIGH = 2**63 - 1, -(2**63)  # the bounds of an empty set of timestamps
 
 ENTRY = np.dtype([("checksum", "<u8"), ("length", "<u4"), ("position", "<u4")])
 MARK = np.dtype([("max_timestamp", "<i8"), ("offset", "<u4"), ("position", "<u4")])
@@ -44,10 +44,10 @@ REASONS = (
 
 
 class MarksState(NamedTuple):
-    """How far the marks of a segment have come; carried from call to call.
+    """The state of a segment's marks, passed from call to call.
 
-    interval: store bytes between marks. next_position: the first record that starts there or later gets the next
-    mark. max_timestamp: the greatest timestamp of all records so far, NO_TIMESTAMP before the first.
+    interval: store bytes between marks. next_position: the first record that starts there or later gets the next mark.
+    max_timestamp: the maximum timestamp of all records so far; NO_TIMESTAMP before the first.
     """
 
     interval: int
@@ -61,7 +61,7 @@ class MarksState(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """Of a run of records: how many have a null value, and the bounds of their timestamps.
+    """Figures of a run of records: number of null values, and the bounds of the timestamps.
 
     Without records min_timestamp is 2^63 - 1 and max_timestamp -2^63.
     """

@@ -1,7 +1,7 @@
-"""Loading numba, and compiled code by it, where no signal interrupts it.
+"""Load numba, and compile code with it, where no signal interrupts.
 
-Python raises KeyboardInterrupt in the main thread. In the middle of numba's import or of its compiler it leaves numba
-unusable, or its lock held, for as long as the process lives: a notebook, say. So another thread does these.
+Python raises KeyboardInterrupt in the main thread. During numba's import or compilation that would leave numba
+unusable, or its lock held, until the process ends, for example in a notebook. So another thread does this work.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ T = TypeVar("T")
 
 
 def beyond_interrupts(call: Callable[[], T]) -> T:
-    """Return what `call` returns, or raise its error; it is made by a thread that no signal reaches.
+    """Return the result of `call`, or raise its error; a thread that receives no signals makes the call.
 
-    Whoever is interrupted here leaves it to be finished there; the process does not end before.
+    If the caller is interrupted, the thread still finishes the call; the process does not exit before.
     """
     if threading.current_thread() is not threading.main_thread():
         return call()
@@ -26,13 +26,13 @@ def beyond_interrupts(call: Callable[[], T]) -> T:
     def make() -> None:
         try:
             results.append(call())
-        except BaseException as error:  # noqa: BLE001 - raised by whoever waits
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
             errors.append(error)
 
     thread = threading.Thread(target=make, name="seglog-load")
     try:
         thread.start()
-    except RuntimeError:  # the process is about to end, and starts no thread any more
+    except RuntimeError:  # the process is about to exit and cannot start threads
         return call()
     thread.join()
     for error in errors:

@@ -1,4 +1,4 @@
-"""Loads, stores and copies at an address, as LLVM has them, for numba: loaded only where the kernels are compiled."""
+"""Loads, stores and copies at an address, in LLVM, for numba: loaded only where the kernels are compiled."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ store_u8 = intrinsic(_store(8, types.int64))
 
 @intrinsic
 def copy_bytes(_typing: Any, _target: Any, _source: Any, _length: Any) -> Any:
-    """memcpy(target, source, length)."""
+    """Call memcpy(target, source, length)."""
 
     def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         byte, i64, bit = ir.IntType(8).as_pointer(), ir.IntType(64), ir.IntType(1)
@@ -71,7 +71,7 @@ def copy_bytes(_typing: Any, _target: Any, _source: Any, _length: Any) -> Any:
 
 @intrinsic
 def prefetch(_typing: Any, _address: Any) -> Any:
-    """Ask for the cache line at an address; one that is not mapped does no harm."""
+    """Prefetch the cache line at an address; an unmapped address does no harm."""
 
     def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         byte, i32 = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -85,7 +85,7 @@ def prefetch(_typing: Any, _address: Any) -> Any:
 
 
 def _array_at(element: Any) -> Any:
-    """Make a function that returns what is at an address as an array: loops over arrays become vectors."""
+    """Make a function that returns memory at an address as an array: loops over arrays become vector code."""
     kind, width = types.Array(element, 1, "C"), element.bitwidth // 8
 
     def typed(_typing: Any, _address: Any, _count: Any) -> Any:
@@ -104,7 +104,7 @@ int32s_at, int64s_at = intrinsic(_array_at(types.int32)), intrinsic(_array_at(ty
 
 
 def _copy(size: int) -> Any:
-    """Make a copy of `size` bytes, a power of two: one load and one store where the processor has such words."""
+    """Make a copy of `size` bytes, a power of two: one load and one store if the processor has such words."""
 
     def typed(_typing: Any, _target: Any, _source: Any) -> Any:
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -122,9 +122,9 @@ copy_32, copy_16, copy_8, copy_4 = (intrinsic(_copy(size)) for size in (32, 16, 
 
 
 def local_array(element: Any, *shape: int) -> Any:
-    """Make a function without parameters that returns an array of the kernel that calls it, on its stack, not cleared.
+    """Make a function without parameters that returns an uninitialized array on the stack of the calling kernel.
 
-    So that a kernel allocates nothing: code that is compiled ahead of time has none of numba's memory management.
+    So a kernel allocates nothing: code compiled ahead of time has none of numba's memory management.
     """
     kind = types.Array(numba.from_dtype(np.dtype(element)), len(shape), "C")
     width = np.dtype(element).itemsize

@@ -1,11 +1,11 @@
-"""Memory by address, and the `kernel` decorator: what everything else here is written with.
+"""Memory by address, and the `kernel` decorator: the basis of all kernels.
 
-An address is a plain int64 (numba makes a float of int64 + uint64). Loads and stores are little-endian and need no
-alignment, so that XXH64 runs at memory speed over a record that starts anywhere. Nothing here checks a bound: the
-caller proves every range it touches, and keeps the memory alive.
+An address is a plain int64 (numba converts int64 + uint64 to a float). Loads and stores are little-endian and need no
+alignment, so XXH64 runs at memory speed over a record that starts anywhere. Nothing here checks bounds: the caller
+proves every range that it touches, and keeps the memory alive.
 
-The kernels are functions of a compiled library (`native`). Where there is none for this processor, numba compiles them
-at their first call (`machine`, `jit`); with a library neither numba nor LLVM is loaded.
+The kernels are functions of a compiled library (`native`). If there is none for this processor, numba compiles them at
+their first call (`machine`, `jit`); with a library neither numba nor LLVM is loaded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LIBRARY = native.find()
 
 
 class _Compiled:
-    """Stands for a name of `machine` where a library holds what was compiled with it: nothing of this is called."""
+    """Replaces a name of `machine` if a library has the compiled kernels: nothing of it is ever called."""
 
     def __getattr__(self, _name: str) -> Any:
         return self
@@ -38,18 +38,18 @@ class _Compiled:
 
 
 def compiling(module: str) -> Any:
-    """Return a module of this package that needs numba, where kernels are compiled in this process."""
+    """Return a module of this package that needs numba, if kernels are compiled in this process."""
     return _Compiled() if LIBRARY else import_module(f"seglog.kernels.{module}")
 
 
 machine = compiling("machine")
-KERNELS: list[Any] = []  # in Python: what `aot` compiles
+KERNELS: list[Any] = []  # their Python functions, for `aot` to compile
 
 
 def kernel(function: F) -> F:
     """Make a compiled function that runs without the GIL; its annotations are its types, see `parameters`.
 
-    A kernel returns plain tuples: numba makes a named one by calling its class, and crashes where a signal interrupts
+    A kernel returns plain tuples: numba makes a named tuple by calling its class, and crashes if a signal interrupts
     that call.
     """
     KERNELS.append(function)
@@ -57,7 +57,7 @@ def kernel(function: F) -> F:
 
 
 def inlined(function: F) -> F:
-    """Compile `function` into each kernel that calls it: for what runs once or more a record."""
+    """Compile `function` into each kernel that calls it: for code that runs once or more per record."""
     return function if LIBRARY else machine.inlined(function)
 
 
@@ -72,15 +72,15 @@ int32s_at, int64s_at, local_array = machine.int32s_at, machine.int64s_at, machin
 
 @inlined
 def address_of(array: Any) -> int:
-    """Return where the data of a contiguous array starts."""
-    return np.int64(array.ctypes.data)  # type: ignore[return-value] # numba makes no difference between the two
+    """Return the address of a contiguous array's data."""
+    return np.int64(array.ctypes.data)  # type: ignore[return-value] # the same type for numba
 
 
 @inlined
 def copy_short(target: int, source: int, length: int) -> None:
-    """Copy `length` bytes; in line, for the lengths of keys and small values, where a call costs more than the copy.
+    """Copy `length` bytes inline, for keys and small values, where a call costs more than the copy.
 
-    The two must not overlap: what is no whole number of blocks is copied up to its end once more.
+    The two must not overlap: a remainder is copied as a block that ends at the last byte.
     """
     if length > 256:
         copy_bytes(target, source, length)

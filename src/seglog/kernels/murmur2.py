@@ -1,4 +1,4 @@
-"""Kafka's murmur2 (seed 0x9747b28c) and the partition it gives a key, as Kafka's default partitioner has it."""
+"""Kafka's murmur2 (seed 0x9747b28c), and the partition of a key according to Kafka's default partitioner."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def murmur2(key: Input) -> int:
 
 @kernel
 def partition_keys(addresses: Int64s, lengths: Int64s, partitions: int, out: Int32s) -> None:
-    """out[i] = (murmur2(key i) & 0x7fffffff) % partitions, or -1 for a null key (length -1).
+    """Fill out[i] with (murmur2(key i) & 0x7fffffff) % partitions, or -1 for a null key (length -1).
 
     addresses, lengths: int64, one per row; out: int32. `partitions` is at least 1.
     """

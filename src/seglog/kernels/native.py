@@ -1,7 +1,7 @@
-"""Kernels that were compiled ahead of time: one shared library for each level of processor, chosen at import.
+"""Kernels compiled ahead of time: one shared library for each level of processor, chosen at import.
 
-A library is named by the hash of the sources it was compiled from and by the processors it is for; `aot` writes it. It
-needs neither numba nor LLVM. Its functions are functions of CPython: no Python code runs between a call and the kernel.
+A library's name contains the hash of its sources and its level of processor; `aot` writes it. It needs neither numba
+nor LLVM. Its functions are CPython functions: no Python code runs between a call and the kernel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seglog.kernels.sources import HERE, source_hash
 DIRECTORY = HERE / "compiled"
 METH_FASTCALL = 0x80
 
-# What Linux lists of a processor of each level (x86-64 psABI); "abm" stands for lzcnt.
+# The flags that Linux lists for a processor of each level (x86-64 psABI); "abm" means lzcnt.
 V3 = frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"])
 V4 = V3 | frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])
 
@@ -42,7 +42,7 @@ class Library:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._library = ctypes.PyDLL(str(path))
-        self._make = ctypes.pythonapi["PyCFunction_NewEx"]  # with [], a function of our own: its types are set here
+        self._make = ctypes.pythonapi["PyCFunction_NewEx"]  # [] returns a private function, whose types are set here
         self._make.restype, self._make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
         self._methods: list[_Method] = []  # CPython keeps their addresses
 
@@ -60,12 +60,12 @@ def symbol_of(function: Callable[..., Any]) -> str:
 
 
 def path_of(level: str, directory: Path = DIRECTORY) -> Path:
-    """Return where the library for processors of a level is stored."""
+    """Return the path of the library for a level of processor."""
     return directory / f"{source_hash()}.{level}.so"
 
 
 def levels() -> list[str]:
-    """Return the levels that this processor has, the best first."""
+    """Return the levels of this processor, the best first."""
     machine = platform.machine().lower()
     if machine not in ("x86_64", "amd64"):
         return [machine]
@@ -74,7 +74,7 @@ def levels() -> list[str]:
 
 
 def _flags() -> set[str]:
-    """Return what Linux lists of the first processor; nothing where it does not."""
+    """Return the flags that Linux lists for the first processor; none on other systems."""
     try:
         with Path("/proc/cpuinfo").open(encoding="ascii", errors="replace") as lines:
             return next((set(line.split()) for line in lines if line.startswith("flags")), set())
@@ -84,9 +84,9 @@ def _flags() -> set[str]:
 
 @cache
 def find() -> Library | None:
-    """Load the best library for this processor; None where there is none, so that numba compiles the kernels.
+    """Load the best library for this processor; None if there is none, so that numba compiles the kernels.
 
-    The environment variable SEGLOG_KERNELS may ask for "jit" (numba) or "native" (MissingExtra where there is none).
+    The environment variable SEGLOG_KERNELS may request "jit" (numba) or "native" (MissingExtra if there is none).
     """
     wanted = os.environ.get("SEGLOG_KERNELS", "")
     failures = []
@@ -95,7 +95,7 @@ def find() -> Library | None:
         try:
             if path.exists():
                 return Library(path)
-        except OSError as error:  # on a file system without permission to execute, say
+        except OSError as error:  # for example a file system mounted noexec
             failures.append(str(error))
     if wanted == "native":
         raise MissingExtra(f"no compiled kernels for this processor in {DIRECTORY}: {failures or 'no library there'}")

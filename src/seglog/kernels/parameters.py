@@ -1,7 +1,7 @@
 """The types of a kernel's parameters, as annotations: `native` code is compiled for exactly these.
 
-int is an int64, bool a bool, a NamedTuple its fields in order; the aliases here are the arrays, all C-contiguous. A
-kernel that is compiled on demand takes its types from the call, so a test calls both builds with the same arguments.
+int is an int64, bool a bool, a NamedTuple its fields in order; the aliases here are arrays, all C-contiguous. A kernel
+compiled on demand takes its types from the call; so tests call both builds with the same arguments.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 
 class ArrayOf(NamedTuple):
-    """An array parameter: numpy's name of the element type, the number of dimensions, whether the kernel writes it."""
+    """An array parameter: numpy's name of the element type, number of dimensions, whether the kernel writes to it."""
 
     element: str
     dimensions: int = 1

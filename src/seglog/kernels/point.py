@@ -1,8 +1,8 @@
-"""One record of a file: read, verified and made objects of Python in one call, without the interpreter between.
+"""One record of a file, read, verified and converted to Python objects in one call.
 
-The only kernel that reads a file itself. pread(2) copies into memory of the call's own: in a memory map a failing disk
-would be the end of the process (SIGBUS). Numba has no way to return bytes, so what comes out is a type of our own,
-which knows how it becomes a tuple (`boxing`).
+The only kernel that reads a file itself. It uses pread(2) into memory of its own: with a memory map a failing disk
+would kill the process (SIGBUS). Numba cannot return bytes, so the result has its own type, which converts itself to a
+tuple (`boxing`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from seglog.kernels.checksum import xxh64_at
 from seglog.kernels.layout import CHECKED_FROM, FIXED_METADATA_BYTES, NULL, VALUE_BASE
 from seglog.kernels.memory import compiling, inlined, kernel, load_i64, load_u32, load_u64
 
-MOST_BYTES = 1024 * 1024  # of a record; memory for longer ones should not come and go with a call
-FIELDS = 9  # of what is found
+MOST_BYTES = 1024 * 1024  # of a record; for longer ones allocating memory in each call costs too much
+FIELDS = 9  # of `boxing.found`
 
 boxing = compiling("boxing")
 _pread, _malloc, _free, _found = boxing.pread, boxing.malloc, boxing.free, boxing.found
@@ -26,7 +26,7 @@ _NOTHING = (0,) * FIELDS
 
 @inlined
 def _length(size: int) -> int:
-    """Return how many bytes a field of this size takes: none where it is null."""
+    """Return the size in bytes of a field; 0 if it is null."""
     return 0 if size == NULL else size
 
 
@@ -62,11 +62,11 @@ def _found_in(record: int, offset: int) -> Any:
 
 @kernel
 def read_point(descriptor: int, entries: int, number: int, size: int, offset: int, relative: int, salt: int) -> Any:
-    """Return (offset, timestamp, key, value, packed headers or ()) of a record; None where it is not as it must be.
+    """Return (offset, timestamp, key, value, packed headers or ()) of a record; None if it does not verify.
 
-    descriptor: of the store, of which `size` bytes may be read. entries: the address of dense entries, of which the
-    record's is this number: the caller keeps them alive, and has compared the number with their count. salt: the
-    store's, as a signed number. None also for a record of more than MOST_BYTES, and for one that could not be read.
+    descriptor: of the store, of which `size` bytes may be read. entries: address of dense entries, of which `number` is
+    the record's; the caller keeps them alive and has checked the number against their count. salt: the store's, as a
+    signed number. Also None for a record of more than MOST_BYTES, and for a read error.
     """
     entry = entries + 16 * number
     length, position = load_u32(entry + 8), load_u32(entry + 12)
@@ -83,6 +83,6 @@ def read_point(descriptor: int, entries: int, number: int, size: int, offset: in
 
 
 def load() -> None:
-    """Have `read_point` compiled, or taken from the cache. Not while this module is imported: the cache imports it."""
+    """Compile `read_point`, or load it from the cache. Not during the import of this module: the cache imports it."""
     entry = np.zeros(2, np.int64)
     read_point(-1, entry.ctypes.data, 0, 0, 0, 0, 0)

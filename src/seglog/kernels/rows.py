@@ -1,4 +1,4 @@
-"""The rows of a batch as the encoder takes them: by address, wherever Arrow has them."""
+"""The rows of a batch for the encoder: by address, wherever Arrow stores them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from seglog.kernels.memory import inlined, load_i64, load_u32
 
 
 class Column(NamedTuple):
-    """Where the int64 of each row stands: `address` for row 0, `stride` bytes further for each next one. Stride 0: all
-    rows have the same, and it costs no memory.
+    """The int64 of each row: at `address` for row 0, and `stride` bytes further for each next one.
+
+    Stride 0: all rows have the same value, without using memory.
     """
 
     address: int
@@ -17,10 +18,10 @@ class Column(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """Where the bytes of each row stand.
+    """The bytes of each row.
 
-    width 4 or 8: between two Arrow offsets of so many bytes, from address `starts` on, into what begins at address
-    `data`; none is null. width 0: by address and length (-1: null).
+    width 4 or 8: they are between two Arrow offsets of that width, stored from address `starts` on, in the data at
+    address `data`; none is null. width 0: by address and length (-1: null).
     """
 
     width: int
@@ -31,7 +32,7 @@ class Cells(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What is encoded. By address, since handing on arrays in the loop would count references for every record."""
+    """The columns to encode, by address: passing arrays in the loop would count references for every record."""
 
     timestamps: Column
     keys: Cells
@@ -47,14 +48,14 @@ def word_of(column: Column, row: int) -> int:
 
 @inlined
 def length_of(cells: Cells, row: int) -> int:
-    """Return the length of a row's bytes, -1 for a null."""
+    """Return the length of a row's bytes; -1 for null."""
     length: int = span_of(cells, row)[1]
     return length
 
 
 @inlined
 def span_of(cells: Cells, row: int) -> Any:
-    """Return the address of a row's bytes and their length, -1 for a null."""
+    """Return the address of a row's bytes and their length; -1 for null."""
     if cells.width == 0:
         return word_of(cells.addresses, row), word_of(cells.lengths, row)
     offset = cells.starts + cells.width * row

@@ -1,4 +1,4 @@
-"""Records -> what recovery and verify need to know: dense entries, marks, totals, and where and why it ends."""
+"""Records -> what recovery and verify need: dense entries, marks, totals, and where and why the records end."""
 
 from __future__ import annotations
 
@@ -62,18 +62,18 @@ def scan(source: Input, cursor: Cursor, marks: MarksState, room: int, entries: U
         else:
             reason = after if records < room else OK
             if framed == 0:
-                break  # the next record passes CHUNK_BYTES, or is none
+                break  # the next record exceeds CHUNK_BYTES, or is not valid
     state, summary = (marks.interval, next_position, newest), (tombstones, low, high)
     return records, count, position, expected, reason, state, summary
 
 
 @dataclass(frozen=True, slots=True)
 class StoreScan:
-    """What a scan of a store found.
+    """The result of a scan of a store.
 
-    records: valid ones; position: where they end; next_relative: one behind the last one's relative offset;
-    entries: structured array ENTRY, marks: MARK; marks_state: to go on from here; tombstones; min_timestamp,
-    max_timestamp: None without records; reason: None at the end of the range, else why no valid record is there.
+    records: number of valid ones; position: where they end; next_relative: one after the last relative offset; entries:
+    structured array ENTRY, marks: MARK; marks_state: to continue from; tombstones: their number; min_timestamp,
+    max_timestamp: None without records; reason: None at the end of the range, else why there is no valid record.
     """
 
     records: int
@@ -89,9 +89,9 @@ class StoreScan:
 
 
 def as_bytes(buffer: Any) -> np.ndarray[Any, Any]:
-    """Look at a buffer (bytes, memoryview, mmap, array) as a read-only uint8 array, without a copy."""
+    """Return a buffer (bytes, memoryview, mmap, array) as a read-only uint8 array, without a copy."""
     array = np.frombuffer(buffer, np.uint8)
-    array.flags.writeable = False  # one type for all kernels: a map for writing would compile them again
+    array.flags.writeable = False  # one type for all kernels: a writable array would be compiled separately
     return array
 
 
@@ -106,10 +106,10 @@ def scan_chunks(
     marks_state: MarksState,
     max_records: int | None = None,
 ) -> Iterator[StoreScan]:
-    """Validate a store piece by piece, a StoreScan for every 64 Ki records or 16 MiB; at least one.
+    """Validate a store in chunks: a StoreScan for every 64 Ki records or 16 MiB, at least one.
 
-    buffer: the store from position 0. relative: the relative offset of the record at `position`, in a sparse segment
-    the lowest it may have. end: where the range ends, cut to the buffer. max_records: stop behind so many.
+    buffer: the store from position 0. relative: relative offset of the record at `position`, in a sparse segment the
+    lowest that it may have. end: of the range, limited to the buffer. max_records: stop after that many.
     """
     source = as_bytes(buffer)
     end = min(end, source.size)
@@ -153,10 +153,10 @@ def scan_store(
     max_records: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> StoreScan:
-    """Validate a store and gather all its entries and marks (16 bytes a record); arguments as for scan_chunks.
+    """Validate a store and collect all its entries and marks (16 bytes per record); arguments as in scan_chunks.
 
-    marks_state: from where the marks go on, by default a segment's start with `interval`. progress: called with the
-    bytes scanned so far. For a store whose entries are not wanted in memory at once take scan_chunks.
+    marks_state: to continue the marks from; default: the start of a segment, with `interval`. progress: called with the
+    bytes scanned so far. To avoid holding all entries in memory use scan_chunks.
     """
     state = marks_state or MarksState.start(interval)
     span = {"salt": salt, "relative": relative, "position": position, "end": end, "dense": dense}

@@ -1,7 +1,7 @@
-"""Records -> the records that live on, in another store: verified, copied, their heads hashed anew.
+"""Records -> those that live, for another store: verified, copied, with new checksums.
 
-The hash of a value does not depend on the store (docs/format.md, "Store"), so that it is taken once: to verify a
-record where it stands and to seal it where it goes.
+The hash of a value does not depend on the store (docs/format.md, "Store"), so it is computed once: to verify a record
+in its source and to seal it in its target.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ MAX_RELATIVE = 2**32 - 1
 
 
 class Target(NamedTuple):
-    """Where survivors go.
+    """The target of survivors.
 
-    shift: what is added to a relative offset. salt: np.uint64, the new store's. records: how many stand there already;
-    room: bytes that are left in it, which no record may pass but the first.
+    shift: added to each relative offset. salt: np.uint64, that of the new store. records: number of records in it
+    already; room: bytes left in it, which only its first record may exceed.
     """
 
     shift: int
@@ -49,11 +49,11 @@ class Target(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """How far a copy came.
+    """The result of a copy.
 
-    position, expected, ordinal: where reading stands now; rows, length: records and bytes written; summary; reason: OK
-    or why no valid record stands at `position`; blocked: relative offset, in the source, of the record there if it
-    needs another store, else -1.
+    position, expected, ordinal: where to continue; rows, length: records and bytes written; summary; reason: OK, or why
+    there is no valid record at `position`; blocked: relative offset, in the source, of the record there if it needs
+    another store, else -1.
     """
 
     position: int
@@ -68,13 +68,13 @@ class Copied(NamedTuple):
 
 @inlined
 def is_dead(bits: Any, ordinal: int) -> Any:
-    """Whether a record's bit is set; no bits at all: every record lives."""
+    """Whether a record's bit is set; without bits every record lives."""
     return bits.size > 0 and (load_u8(address_of(bits) + (ordinal >> 3)) >> (ordinal & 7)) & 1 != 0
 
 
 @inlined
 def _move(record: int, length: int, target: int, offset: int) -> None:
-    """Copy a record to address `target` with another offset; its checksum is still that of where it stood."""
+    """Copy a record to address `target` with another offset; its checksum is still that of the source."""
     copy_short(target, record, length)
     store_i64(target + 16, offset | (load_u32(record + 20) << 32))
 
@@ -83,7 +83,7 @@ def _move(record: int, length: int, target: int, offset: int) -> None:
 def _seal_all(room: int, entries: Any, first: int, last: int, hashes: Any, salt: Any) -> None:
     """Write the checksums of rows first..last, copied to address `room`, and of their entries.
 
-    After a group was copied, not record by record: words that were written just now in other pieces are slow to load.
+    Done for a group, not for each record: words that were just written in other pieces are slow to load.
     """
     for row in range(first, last):
         record: Any = room + np.int64(entries[row, 1] >> np.uint64(32))
@@ -102,12 +102,12 @@ def copy_survivors(
     entries: Uint64Rows,
     newest: Int64s,
 ) -> Any:
-    """Verify the records from the cursor on and copy those that live to `out`; return the fields of a Copied.
+    """Verify the records from the cursor on and copy the live ones to `out`; return the fields of a Copied.
 
-    window: uint8, the store's bytes from position `start` up to cursor.end. dead: uint8, a bit for every record of the
-    store, or empty; ordinal: the number of the next one. out: uint8, at least as long as what is left of the window.
-    entries: uint64[*, 2], their positions counted from the start of `out`; newest: int64[*], the greatest timestamp of
-    the copied records before each; both with room for every record of the window.
+    window: uint8, the store's bytes from position `start` up to cursor.end. dead: uint8, one bit per record of the
+    store, or empty; ordinal: number of the next record. out: uint8, at least as long as the rest of the window.
+    entries: uint64[*, 2], with positions counted from the start of `out`; newest: int64[*], the maximum timestamp of
+    the copied records before each; both with space for every record of the window.
     """
     base, room = address_of(window) - start, address_of(out)
     position, expected, reason, blocked = cursor.position, cursor.expected, OK, -1
@@ -148,10 +148,10 @@ def copy_survivors(
 def place_survivors(
     position: int, out: Uint8s, entries: Uint64Rows, newest: Int64s, marks: MarksState, found: Int64Rows
 ) -> Any:
-    """Give copied records their place, from `position` on in their store; return (marks found, next marked position).
+    """Assign copied records their place, from `position` on in their store; return (marks found, next marked position).
 
-    out, entries, newest: what `copy_survivors` filled, a row for every record; entries are given positions in the
-    store. found: int64[*, 2], with room for a mark a record.
+    out, entries, newest: as `copy_survivors` filled them, one row per record; positions in entries become those in the
+    store. found: int64[*, 2], with space for one mark per record.
     """
     base, count, next_position, earlier = address_of(out) - position, 0, marks.next_position, marks.max_timestamp
     for row in range(newest.size):

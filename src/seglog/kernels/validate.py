@@ -1,8 +1,8 @@
-"""What makes a record valid, compiled once and used by decode and scan alike.
+"""The rules for a valid record, compiled once and used by decode and scan alike.
 
-Records are taken in small groups: first the group is framed and its values hashed, then its heads are checked. The
-checksum of a head depends on the hash of its value; taken record by record the two would wait for each other, taken in
-groups the processor works on several records at a time.
+Records are processed in small groups: first the group is framed and its values are hashed, then its heads are checked.
+The checksum of a head depends on the hash of its value: record by record, one would wait for the other; in groups the
+processor works on several records at a time.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from seglog.kernels.layout import (
 from seglog.kernels.memory import inlined, load_u32, load_u64, local_array, prefetch
 from seglog.kernels.parameters import Word
 
-AHEAD = 1024  # bytes fetched ahead of a record: the processor's own fetching ends with each page
+AHEAD = 1024  # bytes prefetched ahead of a record: the processor's own prefetching ends with each page
 
 local_spans, local_hashes = local_array(np.int64, GROUP, 2), local_array(np.uint64, GROUP)  # for `frame`
 
 
 class Cursor(NamedTuple):
-    """Where reading stands: the next record's position, the end of what may be read, and what is expected there.
+    """The state of reading: position of the next record, end of the readable range, and what is expected next.
 
-    expected: the next record's relative offset, in a sparse segment the lowest it may have. salt: np.uint64.
+    expected: relative offset of the next record, in a sparse segment the lowest that it may have. salt: np.uint64.
     """
 
     position: int
@@ -51,11 +51,11 @@ class Cursor(NamedTuple):
 
 @inlined
 def frame(base: int, position: int, end: int, soft_end: int, taken: int, spans: Any, hashes: Any) -> Any:
-    """Frame up to GROUP records from `position` on and hash their values; return (records, reason the next is none).
+    """Frame up to GROUP records from `position` on and hash their values; return (records, why the next is none).
 
-    Stops before a record that passes `soft_end`, unless it would be the first: `taken` records came before these.
-    spans: int64[GROUP, 2], filled with (metadata_len, length). What follows takes the lengths from there: in a map of a
-    store that is being written, a second look might find others, which nobody has compared with `end`.
+    Stops before a record that exceeds `soft_end`, unless it would be the first: `taken` records came before these.
+    spans: int64[GROUP, 2], filled with (metadata_len, length). Callers must use these lengths: in a map of a store that
+    is being written a second read might find others, which were not compared with `end`.
     """
     count = 0
     while count < GROUP and position < end:
