@@ -1,1 +1,1 @@
-"""What `make lint` and `make package` run: programs about the project itself. Nothing of it is installed."""
+"""Programs for `make lint` and `make package`, about the project itself. They are not installed."""

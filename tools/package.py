@@ -1,7 +1,7 @@
-"""Build sdist and wheel, install the wheel into empty environments with each extra alone, run the README from each.
+"""Build sdist and wheel, install the wheel into empty environments with each extra alone, run the README in each.
 
-`python -m tools.package` ends with status 1 at the first command that fails. The packages are those of constraints.txt.
-Environments are made by uv, which links files from its cache instead of copying them.
+`python -m tools.package` exits with status 1 at the first command that fails. The packages are those of
+constraints.txt. uv creates the environments, because it links files from its cache instead of copying them.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ spark.stop()
 
 
 def run(command: Sequence[str | Path], cwd: Path = ROOT, **environment: str) -> str:
-    """Run a command; return what it printed, raise SystemExit with all of it if it fails."""
-    done = subprocess.run(  # noqa: S603 - the commands are those of this file and of the README
+    """Run a command; return its output, or raise SystemExit with all output if it fails."""
+    done = subprocess.run(  # noqa: S603 - only commands of this file and of the README
         command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, check=False
     )
     if done.returncode:
@@ -60,7 +60,7 @@ def uv(*words: str | Path) -> None:
 
 
 def build(place: Path) -> Path:
-    """Build the sdist, and the wheel from it; check what is in them; return the wheel."""
+    """Build the sdist, and the wheel from it; check their content; return the wheel."""
     uv("build", "--quiet", "--out-dir", place, ROOT)
     (wheel,), (source,) = place.glob("*.whl"), place.glob("*.tar.gz")
     names = zipfile.ZipFile(wheel).namelist()
@@ -72,12 +72,12 @@ def build(place: Path) -> Path:
         there = set(archive.getnames())
     missing += [name for name in ("Makefile", "LICENSE", "tests/conftest.py") if f"{version}/{name}" not in there]
     if missing or foreign:
-        raise SystemExit(f"{wheel.name}, {source.name}: without {missing}, with {foreign}")
+        raise SystemExit(f"{wheel.name}, {source.name}: missing {missing}, unexpected {foreign}")
     return wheel
 
 
 class Environment:
-    """An environment of its own in which nothing is but the wheel, one extra, and what they need."""
+    """An environment that contains only the wheel, one extra, and their dependencies."""
 
     def __init__(self, place: Path, wheel: Path, extra: str) -> None:
         self.place = place / (extra or "base")
@@ -88,7 +88,7 @@ class Environment:
         self.work.mkdir()
 
     def _links(self, extra: str) -> list[str | Path]:
-        """Return where uv finds pyspark as a wheel: it is published as a source alone, whose build takes a minute."""
+        """Return where uv finds pyspark as a wheel: it is published only as source, which takes a minute to build."""
         if extra not in ("spark", "all"):
             return []
         wheels = self.place.parent / "wheels"
@@ -109,7 +109,7 @@ class Environment:
 
     @contextmanager
     def served(self) -> Iterator[str]:
-        """Serve a directory with this environment's `seglog serve`; give the address."""
+        """Serve a directory with this environment's `seglog serve`; yield the address."""
         command = [str(self.place / "bin" / "seglog"), "serve", "served", "--port", "0"]
         with subprocess.Popen(command, cwd=self.work, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - ours
             try:
@@ -138,12 +138,12 @@ def try_client(environment: Environment, server: Environment) -> None:
 
 
 def try_java(environment: Environment, _: Environment) -> None:
-    """Find the Java that the extra brings."""
+    """Find the Java that the extra installs."""
     environment.python("from seglog.spark.java import packaged_java; assert packaged_java()")
 
 
 def try_jit(environment: Environment, _: Environment) -> None:
-    """Have numba compile the kernels, as where a wheel holds none for the processor."""
+    """Let numba compile the kernels, as with a wheel without a library for the processor."""
     environment.python("import seglog.kernels.jit\n" + readme.PYTHON[0])
 
 
@@ -172,7 +172,7 @@ TRIALS: dict[str, Callable[[Environment, Environment], None]] = {
 
 
 def main() -> None:
-    """Build, and try each extra."""
+    """Build the packages, and try each extra."""
     with tempfile.TemporaryDirectory(prefix="seglog-package-") as directory:
         place = Path(directory)
         wheel = build(place)

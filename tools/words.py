@@ -1,6 +1,6 @@
-"""Count the phrases that docs/words.md replaces: a phrase may not be used more often than tools/words.json records.
+"""Count the phrases that docs/words.md replaces: no count may exceed that in tools/words.json.
 
-`python -m tools.words` fails if the count of a phrase has risen, or if a line of Markdown is wider than 100 columns
+`python -m tools.words` fails if a count has risen, or if a line of Markdown is wider than 100 columns
 (tables and code excepted). `--show` prints every line that has a phrase, `--update` records counts that have fallen.
 """
 
@@ -23,7 +23,7 @@ _ROW = re.compile(r"^\| (?P<phrase>[^|`]+?) \| (?P<write>[^|`]+?) \| `(?P<patter
 
 
 class Phrase(NamedTuple):
-    """A row of the table: a phrase, what to write instead, and what finds it."""
+    """A row of the table: a phrase, its replacement, and the pattern that finds it."""
 
     name: str
     write: str
@@ -84,7 +84,7 @@ def counts(found: list[Use], searched: list[Phrase]) -> dict[str, int]:
 
 
 def risen(now: dict[str, int], recorded: dict[str, int]) -> list[str]:
-    """Return the phrases that are used more often than recorded; a new one may not be used at all."""
+    """Return the phrases whose count exceeds the recorded one; a new phrase may not be used at all."""
     return [name for name, count in now.items() if count > recorded.get(name, 0)]
 
 
@@ -104,7 +104,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
         if options.show or use.phrase.name in more:
             print(f"{use.path}:{use.line}: {use.phrase.name!r}: write {use.phrase.write!r}: {use.text.strip()}")
     for name in more:
-        print(f"{name!r} is used {now[name]} times, recorded are {recorded.get(name, 0)}; see {TABLE}", file=sys.stderr)
+        print(f"{name!r} is used {now[name]} times, {recorded.get(name, 0)} are recorded; see {TABLE}", file=sys.stderr)
     wide = all_wide_lines(root)
     for path, number in wide:
         print(f"{path}:{number}: wider than {WIDTH} columns", file=sys.stderr)

@@ -1,9 +1,9 @@
-"""Every state in which a power cut may leave a disk, told from the disk's journal.
+"""Every state in which a power cut may leave a disk, derived from the disk's journal.
 
-At any moment each 512-byte block written since its file was synced holds what it held before or anything written to it
-since; a block the file did not have before may also hold zeros, noise or a block of another file; a file has any of its
-sizes since the sync; each change of a directory since that was synced has happened or not. These are the `Unit`s of a
-moment. All their combinations are legal: up to `EXHAUSTIVE` of them every one is given, above a sample.
+At any moment each 512-byte block that was written since its file was synced holds its content from before or anything
+written to it since; a block that is new in the file may also hold zeros, noise or a block of another file; a file has
+any of its sizes since the sync; each change of a directory since its sync has happened or not. These are the `Unit`s of
+a moment. All their combinations are legal: up to `EXHAUSTIVE` of them all are tried, otherwise a sample.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from seglog.testing.disk import ROOT, Disk, Image, Named, Node, Noted, Resized, 
 
 BLOCK_BYTES = 512
 EXHAUSTIVE = 2**12
-"""Combinations up to which every one is given: twelve units of two choices (acceptance/failures.md)."""
+"""Number of combinations up to which all are tried: twelve units of two choices (acceptance/failures.md)."""
 
 Change = tuple[Node, str, Node | None]
 Choices = tuple[int, ...]
@@ -29,7 +29,7 @@ Choices = tuple[int, ...]
 
 @dataclass(frozen=True)
 class FileUnits:
-    """What may have become of one unsynced file. sizes: the durable one first; blocks: by number, versions of each."""
+    """The possible states of one unsynced file. sizes: the durable one first; blocks: number -> possible contents."""
 
     node: Node
     durable: bytes
@@ -54,7 +54,7 @@ class FileUnits:
 
 @dataclass
 class Medium:
-    """What is durable at a moment, and what is under way to it."""
+    """What is durable at a moment, and what is not yet."""
 
     files: dict[Node, bytes]
     directories: dict[Node, dict[str, Node]]
@@ -63,11 +63,11 @@ class Medium:
 
     @classmethod
     def of(cls, image: Image) -> Medium:
-        """Return a medium that holds an image, and nothing under way."""
+        """Return a disk that holds an image and nothing unsynced."""
         return cls(dict(image.files), {node: dict(names) for node, names in image.directories.items()})
 
     def take(self, entry: Wrote | Resized | Synced | Named) -> None:
-        """Let one entry of the journal happen."""
+        """Apply one entry of the journal."""
         if isinstance(entry, Named):
             self.names.append(list(entry.changes))
         elif not isinstance(entry, Synced):
@@ -81,7 +81,9 @@ class Medium:
             self._sync_names(entry.node)
 
     def _sync_names(self, directory: Node) -> None:
-        """A directory is synced. Of a move into another one that is not, both halves happen: nothing loses its name."""
+        """Sync a directory. If a move leads to a directory that is not synced, both halves happen: no file loses its
+        name.
+        """
         for group in self.names:
             of_this = [change for change in group if change[0] == directory]
             happens = group if any(node is None for _, _, node in of_this) else of_this
@@ -99,7 +101,7 @@ class Medium:
         for write in writes:
             touched, before = _touched(len(data), write), len(data)
             change_file(data, write)
-            halfway = (before + len(data)) // 2 // BLOCK_BYTES * BLOCK_BYTES  # a large write is not allocated at once
+            halfway = (before + len(data)) // 2 // BLOCK_BYTES * BLOCK_BYTES  # a large write is allocated in steps
             sizes += [size for size in (halfway, len(data)) if before < size and size not in sizes]
             if len(data) < before and len(data) not in sizes:
                 sizes.append(len(data))
@@ -124,7 +126,7 @@ def _block(data: bytes | bytearray, number: int) -> bytes:
 
 
 def _touched(length: int, write: Wrote | Resized) -> range:
-    """Return the numbers of the blocks that a write to, or a resize of, a file of so many bytes changes."""
+    """Return the numbers of the blocks that a write to, or a resize of, a file of `length` bytes changes."""
     if isinstance(write, Wrote):
         first, end = min(write.position, length), write.position + len(write.data)
     else:
@@ -143,7 +145,7 @@ def _name(directories: dict[Node, dict[str, Node]], changes: Sequence[Change]) -
 
 @dataclass(frozen=True)
 class Names:
-    """All names of a disk. directories: by node; files: (path, node) in order of paths; key: of the paths."""
+    """All names of a disk. directories: by node; files: (path, node) in order of path; key: hash of the paths."""
 
     directories: dict[Node, dict[str, Node]]
     files: list[tuple[str, Node]]
@@ -151,7 +153,7 @@ class Names:
 
     @classmethod
     def of(cls, directories: dict[Node, dict[str, Node]], nodes: Collection[Node]) -> Names:
-        """Return what can be reached from the root. nodes: those that are directories."""
+        """Return the names that can be reached from the root. nodes: those that are directories."""
         reached, files, waiting = dict[Node, dict[str, Node]](), [], [("", ROOT)]
         while waiting:
             path, directory = waiting.pop()
@@ -167,18 +169,18 @@ class Names:
         return cls(reached, [(path, node) for path, node in files if node not in reached], key)
 
     def key_with(self, digests: Iterable[int]) -> int:
-        """Return the key of these names with files that have these digests, in their order."""
+        """Return the key of these names with files that have these digests, in order."""
         return xxhash.xxh64_intdigest(array("Q", digests).tobytes(), self.key)
 
 
 def key_of(image: Image) -> int:
-    """Return the key of an image's names and bytes, equal for equal ones."""
+    """Return a key of an image's names and bytes: equal for equal images."""
     names = Names.of(image.directories, image.directories)
     return names.key_with(xxhash.xxh64_intdigest(image.files[node]) for _, node in names.files)
 
 
 class State:
-    """One state a disk may be found in. key: as `key_of` its image, which is built when it is asked for."""
+    """One possible state of a disk. key: the `key_of` of its image, which is built on request."""
 
     def __init__(self, names: Names, files: dict[Node, bytes], key: int) -> None:
         self._names = names
@@ -187,12 +189,12 @@ class State:
 
     @property
     def image(self) -> Image:
-        """What is on the disk."""
+        """The content of the disk."""
         return Image({node: self._files.get(node, b"") for _, node in self._names.files}, self._names.directories)
 
 
 class Moment:
-    """A moment at which the power may be cut. at: how much of the journal has happened; note: the last one noted."""
+    """A moment at which the power may be cut. at: number of journal entries before; note: the last one noted."""
 
     def __init__(self, at: int, note: object, medium: Medium, nodes: frozenset[Node]) -> None:
         self.at = at
@@ -209,11 +211,11 @@ class Moment:
 
     @property
     def combinations(self) -> int:
-        """How many combinations of choices there are; different ones may come to the same state."""
+        """Number of combinations of choices; different ones may lead to the same state."""
         return prod(self.counts)
 
     def states(self, sample: int, seed: int = 0, *, exhaustive: int = EXHAUSTIVE) -> Iterator[State]:
-        """Give every state where there are at most `exhaustive` combinations, else about `sample` of them."""
+        """Yield every state if there are up to `exhaustive` combinations, else about `sample` of them."""
         every = self.combinations <= exhaustive
         chosen = (
             product(*map(range, self.counts)) if every else self._sample(sample, random.Random(f"{seed}/{self.at}"))
@@ -222,7 +224,7 @@ class Moment:
             yield self._state(choices)
 
     def _sample(self, sample: int, source: random.Random) -> Iterator[Choices]:
-        """Give nothing, all, each unit alone, all but each, and random combinations of different density."""
+        """Yield nothing, all, each unit alone, all but each, and random combinations of different density."""
         none, last = [0] * len(self.counts), [count - 1 for count in self.counts]
         yield tuple(none)
         yield tuple(last)
@@ -237,7 +239,7 @@ class Moment:
         return tuple(count - 1 if source.random() < density else source.randrange(count) for count in self.counts)
 
     def any_state(self, source: random.Random) -> State:
-        """Return one of the states."""
+        """Return one of the states at random."""
         return self._state(self._any(source))
 
     def _state(self, choices: Choices) -> State:
@@ -273,10 +275,10 @@ class Moment:
 
 
 def moments(disk: Disk) -> Iterator[Moment]:
-    """Give every moment of a recorded disk at which something may be found that could not be found before.
+    """Yield every moment of a recorded disk with states that were not possible before.
 
-    That is before every sync and every note, and at the end. Between them what is under way only grows, and nothing of
-    it need have happened; a sync only takes choices away.
+    These are before every sync and every note, and at the end. In between, unsynced changes only accumulate, and none
+    of them has to happen; a sync only removes choices.
     """
     medium, note, journal = Medium.of(disk.begun), None, disk.journal or []
     directories = frozenset(disk.directories)
@@ -290,7 +292,7 @@ def moments(disk: Disk) -> Iterator[Moment]:
 
 
 def present(disk: Disk) -> Moment:
-    """Return the moment at which a recorded disk is now."""
+    """Return the present moment of a recorded disk."""
     medium, note, journal = Medium.of(disk.begun), None, disk.journal or []
     for entry in journal:
         if isinstance(entry, Noted):

@@ -1,8 +1,8 @@
-"""Damage to files, one after the other: what a medium, or whoever copies files about, can do to a log of a few KiB.
+"""Damage to files, one at a time: what a disk, or a user who copies files, can do to a log of a few KiB.
 
-Bytes in, bytes out: every generator yields `Damage`s of files that are given as name -> bytes, and says in each one's
-name how to repeat it. What must be true of a damaged log is known to the tests; here only records can be told apart
-from other bytes, so that whole ones are moved about.
+Bytes in, bytes out: every generator yields `Damage`s of files that are passed as name -> bytes; the name of each tells
+a reader how to repeat it. The tests know what must be true of a damaged log; this module only recognizes records, so
+that whole ones can be moved.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ Files = Mapping[str, bytes]
 BLOCK_BYTES = 512
 LONGER_BY = (1, 15, 16, 64, BLOCK_BYTES, 4096)
 UNHURT = (f"{filename.TMP}/", "readers/", filename.LOCK)
-"""What opening a log makes anew: nothing in it is worth damaging."""
+"""Files that opening a log recreates: damaging them is pointless."""
 
 
 class Damage(NamedTuple):
-    """What is done to a log. changes: file -> its new content, None where it is removed."""
+    """A change to a log. changes: file -> its new content; None: it is removed."""
 
     name: str
     changes: Mapping[str, bytes | None]
 
     def done_to(self, files: Files) -> dict[str, bytes]:
-        """Return the files as they are afterwards."""
+        """Return the files after the damage."""
         after = {**files, **self.changes}
         return {name: data for name, data in after.items() if data is not None}
 
 
 class Span(NamedTuple):
-    """Where a whole record stands: start <= position < stop."""
+    """The place of a whole record: start <= position < stop."""
 
     file: str
     offset: int
@@ -54,7 +54,7 @@ class Span(NamedTuple):
 
 
 def files_of(storage: MemoryStorage) -> dict[str, bytes]:
-    """Return a log's files as they stand, also while it is open."""
+    """Return a log's present files, also while it is open."""
     found: dict[str, bytes] = {}
     pending = [("", name) for name in storage.names()]
     while pending:
@@ -78,7 +78,7 @@ def storage_of(files: Files) -> MemoryStorage:
 
 
 def spans_of(files: Files) -> list[Span]:
-    """Return where every record stands that the log's manifest counts in; damage ends a store."""
+    """Return the place of every record within the manifest's limits; damage ends a store."""
     spans = []
     storage = storage_of(files)
     for entry in manifest_of(files).segments:
@@ -90,14 +90,14 @@ def spans_of(files: Files) -> list[Span]:
 
 
 def manifest_of(files: Files) -> Manifest:
-    """Return what MANIFEST says."""
+    """Return the decoded MANIFEST."""
     if filename.MANIFEST not in files:
         raise CorruptLog(f"{filename.MANIFEST} is not among the files")
     return decode(files[filename.MANIFEST], filename.MANIFEST)
 
 
 def kind_of(file: str) -> str:
-    """Return what kind of file it is: "MANIFEST", "store", "index" ..."""
+    """Return the kind of a file: "MANIFEST", "store", "index" ..."""
     return file.rpartition(".")[2] if file[0].isdecimal() else file
 
 
@@ -113,7 +113,7 @@ def bits(file: str, data: bytes) -> Iterator[Damage]:
 
 
 def lengths(file: str, data: bytes, *, seed: int = 0) -> Iterator[Damage]:
-    """Cut the file to every length, and lengthen it: by zeros, by garbage, by what it begins with."""
+    """Cut the file to every length, and extend it with zeros, with garbage, and with its own beginning."""
     for length in range(len(data)):
         yield Damage(f"{file}: cut to {length} bytes", {file: data[:length]})
     for more in LONGER_BY:
@@ -124,7 +124,7 @@ def lengths(file: str, data: bytes, *, seed: int = 0) -> Iterator[Damage]:
 
 
 def blocks(file: str, data: bytes, *, size: int = BLOCK_BYTES, seed: int = 0) -> Iterator[Damage]:
-    """Replace every aligned block: by zeros, by garbage, by every other block of the file."""
+    """Replace every aligned block with zeros, with garbage, and with every other block of the file."""
     starts = range(0, len(data), size)
     for start in starts:
         old = data[start : start + size]
@@ -148,7 +148,7 @@ def rearranged(files: Files, spans: Sequence[Span]) -> Iterator[Damage]:
         data = files[span.file]
         record, rest = data[span.start : span.stop], data[span.stop :]
         where = f"{span.file}: the record of offset {span.offset}"
-        yield Damage(f"{where} taken out, the rest moved up", {span.file: data[: span.start] + rest})
+        yield Damage(f"{where} removed, the rest moved up", {span.file: data[: span.start] + rest})
         yield Damage(f"{where} doubled, the rest moved down", {span.file: data[: span.stop] + record + rest})
         yield Damage(f"{where} repeated at the end", {span.file: data + record})
     for one, other in permutations(spans, 2):
@@ -158,7 +158,7 @@ def rearranged(files: Files, spans: Sequence[Span]) -> Iterator[Damage]:
 
 
 def from_elsewhere(files: Files, spans: Sequence[Span], others: Files, their: Sequence[Span]) -> Iterator[Damage]:
-    """Put every record of another log in the place of every one of this log, and behind its stores."""
+    """Put every record of another log in the place of every one of this log, and after its stores."""
     for theirs in their:
         for mine in spans:
             yield _copied(others, theirs, files, mine, "the other log's record")
@@ -169,7 +169,7 @@ def from_elsewhere(files: Files, spans: Sequence[Span], others: Files, their: Se
 
 
 def _copied(source: Files, one: Span, target: Files, other: Span, what: str) -> Damage:
-    """Write a record over another: as long as it is, whatever it covers; a shorter one leaves the other's end."""
+    """Write a record over another with its own length, whatever it covers; a shorter one leaves the other's end."""
     record, data = source[one.file][one.start : one.stop], target[other.file]
     content = data[: other.start] + record + data[other.start + len(record) :]
     name = f"{other.file}: {what} of offset {one.offset} in {one.file} written over that of offset {other.offset}"
@@ -201,9 +201,9 @@ def exchanged(files: Files) -> Iterator[Damage]:
 
 
 def replaced(files: Files, others: Files, whose: str) -> Iterator[Damage]:
-    """Put every file of others, of the same name or the same place among its kind, where this log has another content.
+    """Replace this log's files by others with the same name, or the same place among their kind, if they differ.
 
-    whose: what those are, "an older version" for one. Files that only they have come back under their names.
+    whose: describes the others, for example "an older version". Files that only exist there are restored.
     """
     for name, data in others.items():
         if files.get(name) != data:

@@ -1,7 +1,7 @@
 """A disk in memory that keeps a journal: every write, cut, sync and change of a directory, in order.
 
-From the journal `crash_states` tells what a power cut may leave at any moment. Stricter than any file system in use:
-a name is on the medium only once its directory is synced, whatever else is. Knows nothing of logs.
+`crash_states` derives from the journal what a power cut may leave at any moment. Stricter than any real file system: a
+name is on the disk only once its directory is synced, whatever else is. Knows nothing of logs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ROOT = 0
 Node = int
-"""The number of a file or directory, never used again on the same disk."""
+"""The number of a file or directory; not reused on the same disk."""
 
 
 class Wrote(NamedTuple):
@@ -35,19 +35,19 @@ class Resized(NamedTuple):
 
 
 class Synced(NamedTuple):
-    """A file's data and size, or a directory's names, are on the medium."""
+    """A file's data and size, or a directory's names, are on the disk."""
 
     node: Node
 
 
 class Named(NamedTuple):
-    """Names set, or removed where the node is None: (directory, name, node), all in one step."""
+    """Names set, or removed (node None), atomically: (directory, name, node)."""
 
     changes: tuple[tuple[Node, str, Node | None], ...]
 
 
 class Noted(NamedTuple):
-    """What the journal's owner wanted to know by now."""
+    """A note that the user of the disk added to the journal."""
 
     note: object
 
@@ -57,14 +57,14 @@ Entry = Wrote | Resized | Synced | Named | Noted
 
 @dataclass(frozen=True)
 class Image:
-    """What is on a medium: files' bytes and directories' names by node. Nothing in it is changed."""
+    """The content of a disk: files' bytes and directories' names by node. Not modified."""
 
     files: dict[Node, bytes] = field(default_factory=dict)
     directories: dict[Node, dict[str, Node]] = field(default_factory=lambda: {ROOT: {}})
 
 
 class Disk:
-    """The nodes of a disk, begun from an image. journal: None where nothing is to be kept."""
+    """The nodes of a disk, starting from an image. journal: None if nothing is recorded."""
 
     def __init__(self, image: Image | None = None, *, recording: bool = False) -> None:
         image = image or Image()
@@ -79,29 +79,29 @@ class Disk:
         self._next = max(itertools.chain(self.files, self.directories)) + 1
 
     def image(self) -> Image:
-        """Return what is on it now, if all of it were on the medium."""
+        """Return the present content, as if all of it were synced."""
         files = {node: bytes(data) for node, data in self.files.items()}
         return Image(files, {node: dict(names) for node, names in self.directories.items()})
 
     def note(self, note: object) -> None:
-        """Keep something between the entries of the journal."""
+        """Add a note to the journal."""
         if self.journal is not None:
             self.journal.append(Noted(note))
 
     def new_file(self) -> Node:
-        """Return a new empty file without a name."""
+        """Create an empty file without a name."""
         node, self._next = self._next, self._next + 1
         self.files[node] = bytearray()
         return node
 
     def new_directory(self) -> Node:
-        """Return a new empty directory without a name."""
+        """Create an empty directory without a name."""
         node, self._next = self._next, self._next + 1
         self.directories[node] = {}
         return node
 
     def apply(self, entry: Wrote | Resized | Named | Synced) -> None:
-        """Do what an entry says, and keep it."""
+        """Apply an entry and record it."""
         if isinstance(entry, Named):
             for directory, name, node in entry.changes:
                 if node is None:
@@ -116,7 +116,7 @@ class Disk:
 
 
 def change_file(data: bytearray, entry: Wrote | Resized) -> None:
-    """Write or resize; what a file is extended by reads as zeros."""
+    """Write or resize; an extension reads as zeros."""
     if isinstance(entry, Resized):
         del data[entry.size :]
         data.extend(bytes(entry.size - len(data)))

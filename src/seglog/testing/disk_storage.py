@@ -1,4 +1,4 @@
-"""A recorded disk as a storage: its root directory, open files and locks. Every change goes into the journal."""
+"""A recorded disk as a storage: its root directory, open files and locks. Every change is recorded in the journal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _error(number: int, path: str) -> StorageError:
 
 
 class DiskFile:
-    """A handle on a file."""
+    """An open file."""
 
     def __init__(self, disk: Disk, node: Node, path: str, *, writable: bool) -> None:
         self.path = path
@@ -60,7 +60,7 @@ class DiskFile:
 
 
 class DiskLock:
-    """A lock on a file. What is written into it is left out of the journal: no proof rests on it."""
+    """A lock on a file. Its content is not recorded: nothing depends on it after a crash."""
 
     def __init__(self, storage: DiskStorage, name: str, node: Node, *, shared: bool) -> None:
         disk = storage.disk
@@ -87,7 +87,7 @@ class DiskStorage:
         self.path = f"<{name}>"
         self.disk = disk
 
-    # --- finding ----------------------------------------------------------------------------------------------------
+    # --- lookup -----------------------------------------------------------------------------------------------------
 
     def _path(self, name: str) -> str:
         return f"{self.path}/{name}" if name else self.path
@@ -102,7 +102,7 @@ class DiskStorage:
         return node
 
     def _place(self, name: str) -> tuple[Node, str]:
-        """Return the directory that holds a name, and its last part."""
+        """Return the directory that holds a name, and the last part of the name."""
         directory, _, last = name.rpartition("/")
         return self._directory(directory), last
 
@@ -111,7 +111,7 @@ class DiskStorage:
         return self.disk.directories[directory].get(last)
 
     def _known(self, name: str) -> Node | None:
-        """Return a node, None also where its directory is missing."""
+        """Return a node; None also if its directory is missing."""
         try:
             return self._find(name)
         except StorageError:
@@ -123,7 +123,7 @@ class DiskStorage:
             raise _error(errno.ENOENT, self._path(name))
         return node
 
-    # --- the storage's own calls ------------------------------------------------------------------------------------
+    # --- calls of Storage -------------------------------------------------------------------------------------------
 
     def exists(self, directory: str = "") -> bool:
         if not directory:
@@ -184,7 +184,7 @@ class DiskStorage:
         node, taken = self._existing(old), self._find(new)
         if node in self.disk.directories and taken is not None:
             raise _error(errno.ENOTDIR if taken in self.disk.files else errno.ENOTEMPTY, self._path(new))
-        if taken != node:  # as rename(2): two names of one file stay as they are
+        if taken != node:  # as rename(2): two names of the same file stay
             self.disk.apply(Named(((*self._place(new), node), (*self._place(old), None))))
 
     def link(self, old: str, new: str) -> None:
@@ -202,7 +202,7 @@ class DiskStorage:
 
     def identity(self, name: str) -> object:
         node = self._known(name)
-        if node is None or node not in self.disk.files:  # a directory is none
+        if node is None or node not in self.disk.files:  # a directory has no identity
             return None
         return node, self.disk.changed.get(node, 0), len(self.disk.files.get(node, b""))
 

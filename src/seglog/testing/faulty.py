@@ -1,7 +1,7 @@
-"""A storage that fails where a test wants it to: one call is refused, or is the last thing a dying process did.
+"""A storage that fails as a test plans it: one call fails, or is the last one of a dying process.
 
-Wraps any storage, passes every call through and notes it. Knows nothing of logs. It shows what a killed process leaves
-behind, which is all it wrote; what a power cut leaves behind (unsynced blocks in any combination) it does not show.
+Wraps any storage, passes every call through and records it. Knows nothing of logs. It shows what a killed process
+leaves: all that it wrote. It does not show what a power cut leaves (unsynced blocks in any combination).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Spill = Callable[[float], None]
 
 
 class Crashed(BaseException):
-    """The process died at this call. Not an Exception: whoever is dead handles nothing."""
+    """The process died at this call. Not an Exception, because a dead process handles nothing."""
 
 
 class Call(NamedTuple):
-    """One call of the storage: the method's name, and that of the file or directory it was about."""
+    """One call of the storage: the name of the method, and of the file or directory."""
 
     operation: str
     name: str
@@ -45,8 +45,8 @@ class Fault:
     """Which call goes wrong, and how.
 
     operations, name: the calls that count, by method and by a part of the file's name. at: which of them, from 1 on.
-    error: the errno it raises; None: the process dies there, and every later call raises Crashed.
-    forever: every later call that counts fails too. keep: share of a failing write's bytes that still arrives.
+    error: the errno to raise; None: the process dies there, and every later call raises Crashed. forever: every later
+    call that counts fails, too. keep: fraction of a failing write's bytes that are written.
     """
 
     operations: frozenset[str] = WRITING
@@ -57,13 +57,14 @@ class Fault:
     keep: float = 0.0
 
     def counts(self, call: Call) -> bool:
-        """Whether the call is one of those meant."""
+        """Whether the call counts."""
         return call.operation in self.operations and self.name in call.name
 
 
 class FaultyStorage:
-    """A storage around another one. `calls`: all that were made, in order; `fault`: what is planned to go wrong;
-    `struck`: whether it has.
+    """A storage around another one.
+
+    calls: all calls, in order; fault: the planned fault; struck: whether it has occurred.
     """
 
     def __init__(self, inner: Storage, fault: Fault | None = None) -> None:
@@ -77,7 +78,7 @@ class FaultyStorage:
 
     @property
     def fault(self) -> Fault | None:
-        """What is planned; setting it counts anew."""
+        """The planned fault; setting it resets the count."""
         return self._fault
 
     @fault.setter
@@ -87,7 +88,7 @@ class FaultyStorage:
         self.struck = False
 
     def meet(self, operation: str, name: str, spill: Spill | None = None) -> None:
-        """Note a call, and raise where it is planned to fail; `spill` does a given share of it first."""
+        """Record a call, and raise if it is planned to fail; `spill` first does a given fraction of it."""
         call = Call(operation, name)
         with self._guard:
             fault = self._strikes(call)
@@ -101,7 +102,7 @@ class FaultyStorage:
         raise Crashed(f"{operation} {name}")
 
     def _strikes(self, call: Call) -> Fault | None:
-        """Return the fault if this call meets it."""
+        """Return the fault if it applies to this call."""
         if self.crashed:
             return Fault()
         self.calls.append(call)
@@ -113,12 +114,12 @@ class FaultyStorage:
         return self._fault if hit else None
 
     def crash(self) -> None:
-        """Let the process die now: its locks are free, every later call raises Crashed."""
+        """Let the process die now: its locks are released, every later call raises Crashed."""
         self.crashed = True
         for lock in list(self._locks):
             lock.release()
 
-    # --- the storage's own calls ----------------------------------------------------------------------------------
+    # --- calls of Storage -----------------------------------------------------------------------------------------
 
     def exists(self, directory: str = "") -> bool:
         """See Storage.exists."""
@@ -151,12 +152,12 @@ class FaultyStorage:
         return _FaultyFile(self, self._inner.create(name, replace=replace), name)
 
     def rename(self, old: str, new: str) -> None:
-        """See Storage.rename; noted under the new name."""
+        """See Storage.rename; recorded under the new name."""
         self.meet("rename", new)
         self._inner.rename(old, new)
 
     def link(self, old: str, new: str) -> None:
-        """See Storage.link; noted under the new name."""
+        """See Storage.link; recorded under the new name."""
         self.meet("link", new)
         self._inner.link(old, new)
 
@@ -251,7 +252,7 @@ class _FaultyFile:
 
 
 class _FaultyLock:
-    """A lock of a faulty storage; giving it back never fails, since the end of a process does it too."""
+    """A lock of a faulty storage; releasing it never fails, because the end of the process does it as well."""
 
     def __init__(self, storage: FaultyStorage, inner: Lock, name: str) -> None:
         self._storage = storage

@@ -1,7 +1,7 @@
-"""What a user of a log knows: which records were acknowledged, which of them are durable, and what may be found after a
-crash in the middle of a call. Proofs compare every surviving log with it.
+"""What a user of a log knows: which records were acknowledged, which are durable, and what may be found after a crash
+during a call. Proofs compare every surviving log with it.
 
-A ledger is told of a call before it is made and after it has returned. It judges contents; it never looks at files.
+A ledger is notified before and after each call. It judges contents and never looks at files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STORE_HEADER, RECORD_HEAD = 64, 32
 
 
 class Content(NamedTuple):
-    """What a log was found to hold. start: its lowest offset; next_offset: its end."""
+    """The content of a log. start: its lowest offset; next_offset: its end."""
 
     start: int
     records: tuple[Record, ...]
@@ -29,7 +29,7 @@ class Content(NamedTuple):
 
 
 def content_of(log: Log) -> Content:
-    """Read a log by scan and record by record; AssertionError where the two do not agree."""
+    """Read a log by scan and record by record; AssertionError if the two differ."""
     records, start, end = tuple(log.scan()), log.lowest_offset, log.next_offset
     known = {record.offset: record for record in records}
     assert list(known) == sorted(known), f"a scan out of order: {list(known)}"
@@ -39,15 +39,15 @@ def content_of(log: Log) -> Content:
             found: Record | None = log.read(offset)
         except OffsetCompacted:
             found = None
-        assert found == known.get(offset), f"read({offset}) gives {found}, a scan {known.get(offset)}"
+        assert found == known.get(offset), f"read({offset}) returns {found}, a scan {known.get(offset)}"
     return Content(start, records, end)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a log may hold after a call. loose: offsets of records that compaction may have taken, or may yet take.
+    """What a log may hold after a call. loose: offsets of records that compaction may have removed, or may remove.
 
-    expires: retention may have taken records from the start on, but leaves stores of so many bytes; 0: it takes none.
+    expires: retention may have removed records at the start, but leaves stores of this many bytes; 0: it removes none.
     """
 
     start: int = 0
@@ -63,19 +63,19 @@ class Outcome:
 
     @property
     def most_bytes(self) -> int:
-        """What its stores may have at most: every record in one of its own, and an empty one."""
+        """The maximum size of its stores: every record in its own store, and an empty one."""
         sizes = (len(record.key or b"") + len(record.value or b"") for record in self.records)
         return sum(STORE_HEADER + RECORD_HEAD + size for size in sizes) + STORE_HEADER
 
     def objection(self, found: Content, durable: int) -> str | None:
-        """Return why `found` cannot be this, cut at an end between `durable` and the whole; None if it can."""
+        """Return why `found` is impossible as this outcome, cut between `durable` and its end; None if possible."""
         if self.expires and self.start < found.start <= self.next_offset:
             later = self.later(found.start)
             if later.most_bytes < self.expires:
-                return f"retention keeps {self.expires} bytes, and from {found.start} on there are {later.most_bytes}"
+                return f"retention keeps {self.expires} bytes, but from {found.start} on there are {later.most_bytes}"
             return later.objection(found, durable)
         if found.start != self.start:
-            return f"it begins at {found.start} and not at {self.start}"
+            return f"it begins at {found.start} instead of {self.start}"
         if not min(durable, self.next_offset) <= found.next_offset <= self.next_offset:
             return f"it ends at {found.next_offset}, not between {durable} and {self.next_offset}"
         expected = {record.offset: record for record in self.records if record.offset < found.next_offset}
@@ -87,7 +87,7 @@ class Outcome:
         return self._unfaithful(found)
 
     def _unfaithful(self, found: Content) -> str | None:
-        """Return which key's latest record is gone while an earlier one is there."""
+        """Describe a key whose latest record is missing while an earlier one is present; None without one."""
         latest = {record.key: record for record in self.records if record.offset < found.next_offset}
         held = {record.offset for record in found.records}
         for record in found.records:
@@ -99,18 +99,18 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Standing:
-    """What may be found now. possible: the outcomes of the call under way, the last one if it returns.
+    """What may be found now. possible: outcomes of the present call, the last one if it returns.
 
-    durable: the offset before which records survive power loss.
+    durable: records before this offset survive power loss.
     """
 
     possible: tuple[Outcome, ...] = (Outcome(),)
     durable: int = 0
 
     def objections(self, found: Content, *, power_lost: bool) -> list[str]:
-        """Return why none of the outcomes is what was found, empty if one is.
+        """Return why no outcome matches what was found; empty if one does.
 
-        power_lost: records behind `durable` may be missing, from an end on; else they may not.
+        power_lost: records at or after `durable` may be missing from some offset on; otherwise none may.
         """
         reasons: list[str] = []
         for outcome in self.possible:
@@ -122,10 +122,10 @@ class Standing:
 
 
 class Ledger:
-    """Calls a log and notes what it may hold. on_change: called with every new standing, before and after a call.
+    """Calls a log and records what it may hold. on_change: called with every new standing, before and after a call.
 
-    standing: what may be found at the first opening; power_lost: records that are not durable may be missing then.
-    No two records it makes are alike, so that one that comes back from a truncated end is known for what it is.
+    standing: what may be found at the first opening; power_lost: whether records that are not durable may be missing
+    then. All records that it makes are different, so a record that returns from a truncated end is recognized.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Ledger:
 
     @property
     def known(self) -> Outcome:
-        """What the log holds if no call is under way."""
+        """What the log holds if no call is in progress."""
         return self.standing.possible[-1]
 
     @property
@@ -153,7 +153,7 @@ class Ledger:
         """The end of what is known."""
         return self.known.next_offset
 
-    # --- noting ---------------------------------------------------------------------------------------------------
+    # --- recording ------------------------------------------------------------------------------------------------
 
     def _note(self, standing: Standing) -> None:
         self.standing = standing
@@ -161,11 +161,11 @@ class Ledger:
             self.on_change(standing)
 
     def begin(self, *outcomes: Outcome) -> None:
-        """A call begins that leaves the log as it is, or as one of the outcomes; as the last one if it returns."""
+        """Begin a call that leaves the log unchanged, or as one of the outcomes; as the last one if it returns."""
         self._note(replace(self.standing, possible=(self.known, *outcomes)))
 
     def done(self, log: Log, *, durable: bool = False) -> None:
-        """It has returned; what the log calls durable by now must survive power loss. durable: all must be."""
+        """End a call: what the log reports as durable must survive power loss. durable: all records must be durable."""
         if durable or self._each_is_durable:
             assert log.durable_offset == self.next_offset, (
                 f"only {log.durable_offset} of {self.next_offset} are durable"
@@ -174,19 +174,19 @@ class Ledger:
         self._note(Standing((known,), log.durable_offset))
 
     def died(self) -> None:
-        """The process has died, without a close: what it had not written yet may be gone."""
+        """Record that the process died without a close: what it had not written yet may be lost."""
         self.begin(self.known)
         self._power_lost = True
 
     def settle(self, log: Log) -> None:
-        """Take what the log holds for known, if it may hold that."""
+        """Accept the log's content as known, if it is possible."""
         found = content_of(log)
         reasons = self.standing.objections(found, power_lost=self._power_lost)
         assert not reasons, reasons
         self._power_lost = False
         held = {record.offset for record in found.records}
         loose = frozenset().union(*(one.loose for one in self.standing.possible)) & held
-        config = log.config  # asked for here only: it has the log write what it buffers
+        config = log.config  # only here, because reading it writes the log's buffer
         self._each_is_durable, expires = config.flush_records == 1, config.retention.bytes or 0
         known = Outcome(found.start, found.records, found.next_offset, loose, expires)
         self._note(Standing((known,), log.durable_offset))
@@ -194,7 +194,7 @@ class Ledger:
     # --- making records -------------------------------------------------------------------------------------------
 
     def make(self, key: bytes | None = None, *, size: int = 40, tombstone: bool = False) -> Record:
-        """Return a record for the next offset; its value of about `size` bytes holds a number that no other has."""
+        """Return a record for the next offset; its value of about `size` bytes contains a unique number."""
         self._serial += 1
         value = b"%06d " % self._serial
         return Record(self.next_offset, self._serial, key, None if tombstone else (value * (size // 7 + 1))[:size])
@@ -216,7 +216,7 @@ class Ledger:
             self.done(log)
 
     def append_each(self, log: Log, records: int, *, key: bytes | None = None, **options: int | bool) -> None:
-        """Append records of many callers at once: any first part of them. Raises the first error that one was told."""
+        """Append records of many callers at once: any leading part of them. Raises the first error of an outcome."""
         known = self.known
         batch = [self.make(key, **options) for _ in range(records)]  # type: ignore[arg-type] # the options of make
         self.begin(*(self.grown(batch[:count], known) for count in range(1, records + 1)))
@@ -224,14 +224,14 @@ class Ledger:
         taken = [record for record, outcome in zip(batch, outcomes, strict=True) if isinstance(outcome, int)]
         self.begin(self.grown(taken, known))
         offsets = [outcome for outcome in outcomes if isinstance(outcome, int)]
-        assert offsets == list(range(known.next_offset, self.next_offset)), f"{offsets} were told"
+        assert offsets == list(range(known.next_offset, self.next_offset)), f"{offsets} were returned"
         self.done(log)
         for outcome in outcomes:
             if isinstance(outcome, Exception):
                 raise outcome
 
     def append_stream(self, log: Log, *, size: int = 40, key: bytes | None = None) -> None:
-        """Append one record whose value comes in pieces of five bytes."""
+        """Append one record whose value comes in chunks of five bytes."""
         record = self.make(key, size=size)
         self.begin(self.grown([record]))
         value = record.value or b""
@@ -240,7 +240,7 @@ class Ledger:
         self.done(log)
 
     def append_batch(self, log: Log, records: int, *, pieces: bool = False, key: bytes | None = None) -> None:
-        """Append a batch: whole or not at all; with `pieces` (larger than a segment) any first part of it."""
+        """Append a batch: all of it or nothing; with `pieces` (larger than a segment) any leading part of it."""
         batch = [self.make(key) for _ in range(records)]
         least = 1 if pieces else records
         self.begin(*(self.grown(batch[:count]) for count in range(least, records + 1)))
@@ -248,7 +248,7 @@ class Ledger:
         self.done(log)
 
     def sync(self, log: Log) -> None:
-        """Sync: what is known is durable once it has returned."""
+        """Sync: afterwards all that is known is durable."""
         log.sync()
         self.done(log, durable=True)
 
@@ -259,20 +259,20 @@ class Ledger:
         self._note(Standing((self.known,), self.next_offset))
 
     def truncate(self, log: Log, offset: int) -> None:
-        """Truncate; what is left is durable."""
+        """Truncate; the rest is durable."""
         cuts, kept = offset < self.next_offset, tuple(one for one in self.known.records if one.offset < offset)
         self.begin(replace(self.known, records=kept, next_offset=offset, start=min(self.known.start, offset)))
         log.truncate(offset)
         self.done(log, durable=cuts)
 
     def expire(self, log: Log) -> None:
-        """Let retention drop any number of whole segments."""
+        """Expire any number of whole segments."""
         self.begin(self.known)
         log.expire()
         self.done(log)
 
     def compact(self, log: Log, *, roll: bool = False) -> None:
-        """Compact: superseded records and tombstones may go, and once they are known to be gone they stay so."""
+        """Compact: superseded records and tombstones may be removed; once removed they must not return."""
         latest = {record.key: record.offset for record in self.known.records}
         loose = {
             record.offset
@@ -284,9 +284,9 @@ class Ledger:
         self.settle(log)
 
     def publish(self, log: Log, staged: Sequence[object], records: Sequence[Record], batch: int = 0) -> None:
-        """Publish what was staged of some records: all of it or nothing."""
+        """Publish the staged segments of some records: all or nothing."""
         self.begin(self.grown(records))
-        log.publish(staged, query="q", batch=batch)  # type: ignore[arg-type] # StagedSegment; the ledger looks at none
+        log.publish(staged, query="q", batch=batch)  # type: ignore[arg-type] # StagedSegment; not read here
         self.done(log, durable=True)
 
 

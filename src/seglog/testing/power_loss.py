@@ -1,7 +1,7 @@
-"""Cutting the power at every moment of what is done to a log, and opening what is left by the real recovery.
+"""Cut the power at every moment of operations on a log, and open the result with the real recovery.
 
-Every state a disk may be left in (`crash_states`) is opened, read and compared with the ledger's standing at that
-moment, appended to, closed and opened again; and while some of them are opened, the power is cut again.
+Every state in which the disk may be left (`crash_states`) is opened, read and compared with the ledger's standing at
+that moment, appended to, closed and opened again. In some of these openings the power is cut again.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ Step = Callable[[Storage, Ledger], None]
 
 
 SCANNED = 16
-"""Of logs recovered to equal files one of so many is scanned once more, though equal files hold equal records."""
+"""Of the logs recovered to equal files, one in this many is scanned again, although equal files hold equal records."""
 
 
 @dataclass
 class Proven:
-    """Logs that were shown to be sound: most recoveries end in equal files, and of these one is looked at closely.
+    """Logs that were verified: most recoveries end in equal files, of which only one is verified completely.
 
-    recovered: by the key of all their files, lowest, durable and next offset, what they hold; closed: the keys of those
-    that took a record and were closed, with what they hold.
+    recovered: key of all files, lowest, durable and next offset -> content; closed: the keys, with content, of those
+    that took a record and were closed.
     """
 
     recovered: dict[tuple[int, int, int, int], Content] = field(default_factory=dict)
@@ -48,8 +48,8 @@ class Proven:
 
 @dataclass
 class Counts:
-    """What was proven. moments: at which the power was cut; states: different ones that were opened; judged: how often
-    one was compared with a standing; recoveries: openings in which the power was cut again.
+    """What was proven. moments: at which the power was cut; states: different ones that were opened; judged:
+    comparisons of a state with a standing; recoveries: openings in which the power was cut again.
     """
 
     moments: int = 0
@@ -60,18 +60,18 @@ class Counts:
 
 
 class Left(NamedTuple):
-    """What a cut has left, and what may be found in it."""
+    """The state that a cut has left, and what may be found in it."""
 
     image: Image
     standing: Standing
 
 
 class PowerLoss:
-    """Proves what a step does to a log. Counts go on over several proofs; seen: by its key, what each state
-    that was opened holds, or what is wrong with it.
+    """Proves what a step does to a log. Counts accumulate over several proofs.
 
-    sample: how many combinations are tried at a moment that has more than `exhaustive`; seed: of that sample; again:
-    the power is cut again in the opening of every so many-th state.
+    seen: key of each opened state -> its content, or what is wrong with it. sample: number of combinations tried at a
+    moment with more than `exhaustive`; seed: of that sample; again: the power is cut again in the opening of every
+    `again`-th state.
     """
 
     def __init__(self, *, sample: int, seed: int = 0, again: int = 50, exhaustive: int = EXHAUSTIVE) -> None:
@@ -85,14 +85,16 @@ class PowerLoss:
         self._source = random.Random(seed)
 
     def prove(self, prepare: Step, run: Step) -> None:
-        """Cut the power at every moment of `run`, on the log that `prepare` made and the medium holds."""
+        """Cut the power at every moment of `run`, on the log that `prepare` made and the disk holds."""
         with repeatable(), decoding_once():
             disk, ledger = Disk(), Ledger()
             prepare(DiskStorage(disk), ledger)
             self._prove_on(Left(disk.image(), ledger.standing), run)
 
     def prove_chain(self, prepare: Step, runs: Iterable[Step]) -> None:
-        """As `prove` of the first run; each later one goes on from a state that a cut in the one before has left."""
+        """Prove the first run as `prove` does; each later one starts from a state that a cut in the previous one has
+        left.
+        """
         with repeatable(), decoding_once():
             disk, ledger = Disk(), Ledger()
             prepare(DiskStorage(disk), ledger)
@@ -107,9 +109,9 @@ class PowerLoss:
         return self._cut(disk, depth=1, sample=self.sample)
 
     def _cut(self, disk: Disk, *, depth: int, sample: int) -> Left:
-        """Open every state of a recorded disk, each once, and judge it by each standing it may be met with.
+        """Open every state of a recorded disk once, and judge it by each standing with which it may occur.
 
-        Returns any one of them.
+        Returns one of the states at random.
         """
         left, judged = Left(disk.begun, Standing()), 0
         for moment in moments(disk):
@@ -124,19 +126,19 @@ class PowerLoss:
                         self._cut_again(state, moment.note, depth)
                 self._judge(moment, state, reasons)
                 judged += 1
-                if self._source.random() * judged < 1:  # any of them, with the same chance
+                if self._source.random() * judged < 1:  # each with the same probability
                     left = Left(state.image, moment.note)
         return left
 
     def _open(self, state: State) -> Content | str:
-        """Return what a state holds, or what is wrong with it whatever may be expected."""
+        """Return the content of a state, or what is wrong with it in any case."""
         try:
             return survive(state.image, self._proven)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is a violation, told with its state
+        except Exception as error:  # noqa: BLE001 - any error is a violation, reported with its state
             return f"{type(error).__name__}: {error}"
 
     def _judge(self, moment: Moment, state: State, reasons: dict[int, list[str]]) -> None:
-        """Compare what a state holds with the moment's standing. reasons: by the identity of what was found in it."""
+        """Compare the content of a state with the moment's standing. reasons: by the identity of the content."""
         self.counts.judged += 1
         assert isinstance(moment.note, Standing)
         found = self.seen[state.key]
@@ -147,7 +149,7 @@ class PowerLoss:
             self.counts.violations.append(f"{at}: {'; '.join(reasons[id(found)])}")
 
     def _cut_again(self, state: State, standing: Standing, depth: int) -> None:
-        """Cut the power while a state is opened, and once it is: what the opening served must be there."""
+        """Cut the power during and after the opening of a state: what the opening served must be there."""
         disk = Disk(state.image, recording=True)
         ledger = Ledger(disk.note, standing, power_lost=True)
         disk.note(standing)
@@ -162,7 +164,7 @@ class PowerLoss:
 
 @contextmanager
 def repeatable(seed: int = 0) -> Iterator[None]:
-    """Let identities (salts, log ids, names of stages) be the same in every run: equal states are known as such."""
+    """Make identities (salts, log ids, names of stages) the same in every run, so that equal states are recognized."""
     source = random.Random(seed)
 
     def token_hex(nbytes: int | None = None) -> str:
@@ -174,27 +176,27 @@ def repeatable(seed: int = 0) -> Iterator[None]:
 
 @contextmanager
 def decoding_once() -> Iterator[None]:
-    """Let equal manifests be decoded once: they are the most of what an opening reads, and decoding is a function."""
+    """Decode equal manifests only once: they are most of what an opening reads."""
     once = lru_cache(maxsize=256)(manifest.decode)
     with patch.object(manifest, "decode", lambda data, path, _like=None: once(data, path)):
         yield
 
 
 def ticking() -> Clock:
-    """Return a clock that moves by a second whenever it is looked at: segments age, and no two times are alike."""
+    """Return a clock that advances by a second at each call: segments age, and no two times are equal."""
     ticks = itertools.count(1_700_000_000)
     return lambda: next(ticks) * 1_000_000
 
 
 def survive(image: Image, proven: Proven | None = None) -> Content:
-    """Open what a crash has left, and return what it holds; AssertionError or an error of ours where it is not sound.
+    """Open what a crash has left and return its content; AssertionError, or an error of seglog, if it is not sound.
 
-    It is read by scan and by offset, takes an append at its end, its second opening finds nothing to recover, and no
-    file is left that nobody names. proven: for which files all this was shown before, to be added to.
+    It is read by scan and by offset and takes an append at its end; its second opening has nothing to recover, and no
+    unnamed file is left. proven: files for which this was verified before, extended by this call.
     """
     proven = Proven() if proven is None else proven
     disk = Disk(image)
-    with repeatable(seed=1):  # not those that the log was made with
+    with repeatable(seed=1):  # other identities than those of the log
         with open_log(DiskStorage(disk), clock=ticking()) as log:
             damage = list(_damage(log))
             assert not damage, damage
@@ -221,7 +223,7 @@ def _grown(log: Log, content: Content) -> Outcome:
 
 
 def _check_closed(storage: Storage, grown: Outcome) -> None:
-    """Open a log that was closed: it is whole, nothing is to be recovered, and every file has its place."""
+    """Open a log that was closed: it is complete, needs no recovery, and every file is named."""
     with open_log(storage, clock=ticking()) as log:
         assert log.recovery.clean, log.recovery.events
         objection = grown.objection(content_of(log), grown.next_offset)
@@ -230,11 +232,11 @@ def _check_closed(storage: Storage, grown: Outcome) -> None:
         assert not problems, problems
         live = {segment.name for segment in log.segments}
         stores = {name for name in storage.names() if name.endswith(".store")}
-        assert stores == live, f"{stores - live} belong to nobody"
+        assert stores == live, f"no manifest names {stores - live}"
 
 
 def _damage(log: Log) -> Iterator[RecoveryEvent]:
-    """Give what recovery took for damage of durable bytes. Bytes cut are none: they may arrive in any order."""
+    """Yield what recovery reports as damage of durable bytes. Cut bytes are none: they may arrive in any order."""
     for event in log.recovery.events:
         if event.kind in ("header", "manifest") or (event.kind == "damage" and not event.bytes):
             yield event

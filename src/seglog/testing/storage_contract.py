@@ -1,11 +1,11 @@
-"""The suite that every storage must pass: each obligation written in seglog.storage.base, as a test. Needs pytest.
+"""The suite that every storage must pass: each obligation in seglog.storage.base as a test. Needs pytest.
 
     from seglog.testing.storage_contract import StorageContract
 
     class TestMyStorage(StorageContract):
         @pytest.fixture
         def storage(self):
-            return MyStorage(...)          # a place where nothing was made yet
+            return MyStorage(...)          # a place where nothing exists yet
 
 Call `pytest.register_assert_rewrite("seglog.testing.storage_contract")` before that import to see values in failures.
 """
@@ -23,16 +23,16 @@ from seglog.storage import File, Storage
 
 
 def _refused(error: pytest.ExceptionInfo[StorageError], number: int, name: str) -> bool:
-    """Whether an error says what an OSError should: errno and path."""
+    """Whether an error has the errno and the path that an OSError should have."""
     return error.value.errno == number and name in str(error.value.filename)
 
 
 class StorageContract:
-    """Override `storage`: an empty one that `make` was not called on."""
+    """Override `storage`: return an empty one on which `make` was not called."""
 
     @pytest.fixture
     def storage(self) -> Storage:
-        raise NotImplementedError("a subclass of StorageContract says which storage it is about")
+        raise NotImplementedError("a subclass of StorageContract must provide the storage to test")
 
     @pytest.fixture
     def made(self, storage: Storage) -> Storage:
@@ -453,7 +453,7 @@ class StorageContract:
         made.create("other")
         made.rename("other", "replaced")
         assert [lock is not None and lock.is_current() for lock in locks.values()] == [False] * 4
-        again = made.try_lock("LOCK")  # the name is free for another process
+        again = made.try_lock("LOCK")  # another process can use the name
         assert again is not None
         assert again.is_current()
         assert not locks["LOCK"].is_current()  # type: ignore[union-attr] # it was taken above

@@ -1,16 +1,16 @@
-"""The operating system's calls, failing where a test wants them to: what a storage on real files makes of a bad disk.
+"""System calls that fail as a test plans it, to show how a storage on real files handles a bad disk.
 
-Within the context every call of `os`, `fcntl.flock` and `mmap.mmap` about files below one directory is noted, and one
-of them goes wrong: it is refused, or moves fewer bytes than it was asked to. Files are real. Works for any storage that
-makes its calls in Python, by the modules' names (`os.pwrite(...)`); C code and the builtin `open` are not seen. All of
-the process is affected, so paths elsewhere pass untouched. Knows nothing of logs.
+Within the context every call of `os`, `fcntl.flock` and `mmap.mmap` for files below one directory is recorded, and one
+of them goes wrong: it fails, or transfers fewer bytes than requested. The files are real. Works for any storage that
+makes its calls in Python by the modules' names (`os.pwrite(...)`); C code and the builtin `open` are not covered. The
+whole process is affected, so other paths pass through unchanged. Knows nothing of logs.
 
     with FaultySystem(directory) as system:
         storage.create("a")
         system.fault = SystemFault(operations=WRITES, at=2, error=errno.ENOSPC, moves=0.5)
         ...
 
-Where `faulty` asks what a log does with a storage that fails, this asks what a storage does with a system that does.
+`faulty` tests a log on a storage that fails; this tests a storage on a system that fails.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ LEGAL: dict[str, tuple[int, ...]] = {
     "unlink": (*_FULL, errno.EACCES),
     "write": (*_FULL, errno.EINTR),
 }
-"""Which errors a call may come back with, by what Linux documents and its file systems do. Every call that is noted has
-its line; opening is three of them: create, open_writable, and open for reading."""
+"""The errors that a call may return, according to Linux's documentation and file systems. Every recorded call has an
+entry; opening has three: create, open_writable, and open for reading."""
 
 _BY_DESCRIPTOR = ("fdatasync", "fstat", "fsync", "ftruncate", "pread", "pwrite", "pwritev", "read", "write")
 _BY_PATH = {
@@ -73,7 +73,7 @@ _BY_PATH = {
 }
 _BY_TWO_PATHS = {"link": "link", "rename": "rename", "replace": "rename"}
 _ALIASES: tuple[tuple[ModuleType, str, str], ...] = ((seglog.storage.local_file, "sync_data", "fdatasync"),)
-"""Calls of `os` that a module keeps under a name of its own: (module, its name, the call's name)."""
+"""Calls of `os` that a module keeps under another name: (module, its name, the call's name)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +81,9 @@ class SystemFault:
     """Which call goes wrong, and how.
 
     operations, name: the calls that count, by name (keys of LEGAL; none: all) and by a part of the file's path. at:
-    which of them, from 1 on. error: the errno it is refused with. forever: so is every later one that counts.
-    moves: a share below 1 lets a read or write move only so much of its bytes, though one at least, and come back
-    as if all were well; with an error as well the call after it is the first that is refused, as on a disk that fills.
+    which of them, from 1 on. error: the errno with which it fails. forever: every later call that counts fails, too.
+    moves: with a fraction below 1, a read or write transfers only that part of its bytes, at least one, and succeeds;
+    if an error is set as well, the next call is the first one to fail, as on a disk that fills up.
     """
 
     operations: frozenset[str] = frozenset()
@@ -94,7 +94,7 @@ class SystemFault:
     moves: float = 1.0
 
     def counts(self, call: Call) -> bool:
-        """Whether the call is one of those meant."""
+        """Whether the call counts."""
         return (not self.operations or call.operation in self.operations) and self.name in call.name
 
     def strikes(self, number: int) -> bool:
@@ -103,15 +103,15 @@ class SystemFault:
         return number >= self.at and (self.forever or number <= last)
 
     def is_short(self, number: int) -> bool:
-        """Whether the number-th call moves a part of its bytes instead of being refused."""
+        """Whether the number-th call transfers a part of its bytes instead of failing."""
         return self.moves < 1 and (self.error is None or number == self.at)
 
 
 class FaultySystem:
-    """A context in which the system calls about files below `root` are noted, and go wrong as planned.
+    """A context in which the system calls for files below `root` are recorded, and go wrong as planned.
 
-    calls: all that were made, in order, named by their path below `root`; fault: what is planned to go wrong; struck:
-    whether it has.
+    calls: all of them, in order, with their path below `root`; fault: the planned fault; struck: whether it has
+    occurred.
     """
 
     def __init__(self, root: str | os.PathLike[str], fault: SystemFault | None = None) -> None:
@@ -126,7 +126,7 @@ class FaultySystem:
 
     @property
     def fault(self) -> SystemFault | None:
-        """What is planned; setting it counts anew."""
+        """The planned fault; setting it resets the count."""
         return self._fault
 
     @fault.setter
@@ -136,7 +136,7 @@ class FaultySystem:
         self.struck = False
 
     def end(self) -> None:
-        """Let the process end here: its flocks are free, and every later call but close raises Crashed."""
+        """Let the process end here: its flocks are released, and every later call except close raises Crashed."""
         self.ended = True
         for descriptor in self._locked:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
@@ -144,7 +144,7 @@ class FaultySystem:
     # --- one call -------------------------------------------------------------------------------------------------
 
     def _meet(self, operation: str, path: str) -> float:
-        """Note a call; return the share of its bytes that it moves, or raise what it is refused with."""
+        """Record a call; return the fraction of its bytes to transfer, or raise its error."""
         if self.ended and operation != "close":
             raise Crashed(f"{operation} {path}")
         call = Call(operation, path[len(self.root) :].lstrip("/"))
@@ -159,11 +159,11 @@ class FaultySystem:
             self.struck = True
             if fault.is_short(self._counted):
                 return fault.moves
-        assert fault.error is not None, "a fault is an error, or moves less than all"
+        assert fault.error is not None, "a fault has an error, or moves less than all"
         raise OSError(fault.error, os.strerror(fault.error), path)
 
     def _below(self, path: Any, directory: int | None = None) -> str | None:
-        """Return the path in full if it is below the root, None if it is not ours."""
+        """Return the full path if it is below the root; None otherwise."""
         if isinstance(path, int):
             return self._paths.get(path)
         full = os.fsdecode(path)
@@ -171,7 +171,7 @@ class FaultySystem:
             full = f"{self._paths.get(directory, '')}/{full}"
         return full if full == self.root or full.startswith(f"{self.root}/") else None
 
-    # --- the calls, by what they are about --------------------------------------------------------------------------
+    # --- the calls, by kind of argument -----------------------------------------------------------------------------
 
     def _by_descriptor(self, operation: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(descriptor: Any, *rest: Any) -> Any:
@@ -218,7 +218,7 @@ class FaultySystem:
         def call(descriptor: int) -> None:
             path = self._paths.pop(descriptor, None)
             self._locked.discard(descriptor)
-            real(descriptor)  # first: the system lets go of a descriptor whatever it answers
+            real(descriptor)  # first: the system releases a descriptor even if close fails
             if path is not None:
                 self._meet("close", path)
 
@@ -254,10 +254,10 @@ class FaultySystem:
 
         return call
 
-    # --- taking the calls' places -----------------------------------------------------------------------------------
+    # --- replacing the calls ----------------------------------------------------------------------------------------
 
     def _stand_ins(self) -> Iterator[tuple[Any, str, Any]]:
-        """Yield (module, name, what stands there meanwhile)."""
+        """Yield (module, name, replacement)."""
         for name in _BY_DESCRIPTOR:
             yield os, name, self._by_descriptor(name, getattr(os, name))
         for name, operation in _BY_PATH.items():
@@ -286,7 +286,7 @@ class FaultySystem:
 
 
 def _moved(real: Callable[..., Any], operation: str, descriptor: int, rest: tuple[Any, ...], share: float) -> Any:
-    """Make a read or write that moves only a share of its bytes, one at least."""
+    """Make a read or write that transfers only a fraction of its bytes, at least one."""
     what, *where = rest
     if operation in READS:
         return real(descriptor, max(int(what * share), min(what, 1)), *where)
@@ -296,7 +296,7 @@ def _moved(real: Callable[..., Any], operation: str, descriptor: int, rest: tupl
 
 
 class _Entries:
-    """What `os.scandir` returns; looking at an entry is a call as well."""
+    """The result of `os.scandir`; the status of an entry is a call as well."""
 
     def __init__(self, system: FaultySystem, inner: Any) -> None:
         self._system = system
@@ -315,12 +315,12 @@ class _Entries:
         return _Entry(self._system, next(self._inner))
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Close the directory."""
         self._inner.close()
 
 
 class _Entry:
-    """One of them."""
+    """One entry."""
 
     def __init__(self, system: FaultySystem, inner: Any) -> None:
         self._system = system
