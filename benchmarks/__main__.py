@@ -1,8 +1,8 @@
-"""`python -m benchmarks`: measure, print the table as it grows, keep every repeat as JSON and the medians as history.
+"""`python -m benchmarks`: measure, print the table as it grows, store every repeat as JSON and the medians as history.
 
-A run of all is what `make bench` does. What it measured is a line of docs/benchmarks/history.jsonl, and
-docs/benchmarks.md with its pictures is made of that; figures that fell are told at the end. `python -m benchmarks page`
-makes the page again and measures nothing. `python -m benchmarks coldstart` measures a fresh installation of the wheel.
+`make bench` runs all of it. The results are appended to docs/benchmarks/history.jsonl, from which docs/benchmarks.md
+and its pictures are generated; figures that fell are printed at the end. `python -m benchmarks page` only generates the
+page again. `python -m benchmarks coldstart` measures a fresh installation of the wheel.
 """
 
 from __future__ import annotations
@@ -62,17 +62,17 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def main() -> int:
-    """Run the benchmarks named on the command line, all of them by default; return the exit status."""
+    """Run the benchmarks named on the command line, by default all; return the exit status."""
     if sys.argv[1:2] == ["coldstart"]:
         return coldstart.main(sys.argv[2:])
     options = _options()
     if options.names == ["page"]:
         print(f"written: {page.write(history.read_history(options.history), options.page)}")
         return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # so that servers end and directories go
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # so that servers end and directories are removed
     begun = {"taken": time.time(), "load": os.getloadavg()[0]}
     if begun["load"] > history.DISTURBED * (os.cpu_count() or 1):
-        print(f"(other work is going on: load {begun['load']:.1f}; the figures will say little)")
+        print(f"(the machine is busy: load {begun['load']:.1f}; the figures are not reliable)")
     scale = QUICK if options.quick else FULL
     print(line(COLUMNS))
     figures = list(_measure(options.names or list(BENCHMARKS), scale, options.directory))
@@ -97,7 +97,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(BENCHMARKS)}; default: all; or: page")
     parser.add_argument("--json", type=Path, metavar="FILE", help="default: a new file in benchmarks/results")
     parser.add_argument("--quick", action="store_true", help="small and few: shows that it runs, not how fast")
-    parser.add_argument("--trial", action="store_true", help="leave history and page as they are; so does --quick")
+    parser.add_argument("--trial", action="store_true", help="do not change history and page (--quick implies this)")
     parser.add_argument("--strict", action="store_true", help="exit status 1 if a figure fell")
     parser.add_argument("--history", type=Path, metavar="FILE", default=history.HISTORY, help="default: %(default)s")
     parser.add_argument("--page", type=Path, metavar="FILE", default=page.PAGE, help="default: %(default)s")
@@ -122,19 +122,19 @@ def _scratch(parent: Path | None) -> _Scratch:
 
 
 class _Scratch(tempfile.TemporaryDirectory[str]):
-    """A directory to measure in, as a Path."""
+    """A directory for measurements, as a Path."""
 
     def __enter__(self) -> Path:  # type: ignore[override]
         return Path(super().__enter__())
 
 
 def tell(runs: Sequence[history.Run], *, strict: bool) -> int:
-    """Tell the figures that fell; return the exit status."""
+    """Print the figures that fell; return the exit status."""
     if runs[-1].is_disturbed:
-        print(f"not compared with earlier runs: other work was going on (load {runs[-1].load:.1f})")
+        print(f"not compared with earlier runs: the machine was busy (load {runs[-1].load:.1f})")
     fell = list(history.regressions(runs))
     for figure, least in fell:
-        print(f"FELL: {figure.name} against {figure.against}: {figure.ratio:.2f}, and {least:.2f} was to be expected")
+        print(f"FELL: {figure.name} against {figure.against}: {figure.ratio:.2f}, expected at least {least:.2f}")
     return 1 if fell and strict else 0
 
 

@@ -1,10 +1,10 @@
-"""laminarmq, by the program in benchmarks/laminarmq that has it append and stream: each side in its quickest way.
+"""laminarmq, called by the program in benchmarks/laminarmq: each side in its fastest mode.
 
-Durability is the same within a figure. Batches and reads: nothing is synced on either side, and segments are so large
-that none rolls. laminarmq keeps up to 128 KiB of what was appended in the process (lost on kill -9); our batches are
-written when append_batch returns; our single appends get a buffer of 128 KiB as well (buffer_bytes), in a process that
-has loaded the kernels, as any has that appended or read a batch. Both verify what they read. Of its
-four storages the quickest here: for appends glommio's buffered files, for reads tokio's.
+Durability is the same within a figure. Batches and reads: neither side syncs, and segments are so large that none
+rolls. laminarmq keeps up to 128 KiB of appended data in the process (lost on kill -9); our batches are written when
+append_batch returns; our single appends also get a buffer of 128 KiB (buffer_bytes), in a process that has loaded the
+kernels, like any process that has appended or read a batch. Both verify what they read. Of laminarmq's four storages
+the fastest is used: for appends glommio's buffered files, for reads tokio's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from seglog.log.laminarmq import open_laminarmq
 
 PROGRAM = Path(__file__).parent / "laminarmq"
 APPENDING, READING = "buffered", "random"
-VALUE_BYTES = (12, 140, 560, 1120, 2940, 11_760)  # its own benchmark's, and 12
+VALUE_BYTES = (12, 140, 560, 1120, 2940, 11_760)  # those of its own benchmark, and 12
 BATCH_AIMS = {140: 10.0, 11_760: 2.0}
 SINGLE_AIMS = {140: 0.5}
 READ_AIMS = {140: 10.0}
@@ -38,7 +38,7 @@ Run = dict[str, Any]
 
 
 def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
-    """Measure values of every size; nothing where the program cannot be built or run."""
+    """Measure values of every size; nothing if the program cannot be built or run."""
     program = _built()
     if program is None:
         return
@@ -47,7 +47,7 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
 
 
 def _built() -> Path | None:
-    """Build the program; None, and a word about it, where that is not possible."""
+    """Build the program; if that is impossible, print why and return None."""
     if shutil.which("cargo") is None:
         print("(cargo is not installed: laminarmq is skipped)")
         return None
@@ -88,7 +88,7 @@ class _Case:
         return Figure(name=name, against="laminarmq", ours=ours, other=other, work=work, unit="k records", aim=aim)
 
     def _prepare(self) -> None:
-        """Write the log that is read and the table that is appended."""
+        """Write the log to read, and make the table to append."""
         rows, data = self._appended, np.random.default_rng(0).bytes(self._appended * self._value_bytes)
         offsets = np.arange(rows + 1, dtype=np.int32) * self._value_bytes
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
@@ -133,7 +133,7 @@ class _Case:
         return float(run["append_seconds"])
 
     def _read(self) -> float:
-        """Have it write what it then streams: that takes it 50 us a record, so it is a part of what is appended."""
+        """Let it write what it then reads; this takes it 50 us per record, so fewer records are read than appended."""
         return float(self._run("read", READING, self._theirs, self._read_back)["read_seconds"])
 
     def _read_ours(self) -> float:

@@ -1,4 +1,6 @@
-"""append_batch against write(2) of the very bytes it puts into the store, in blocks of 1 MiB that begin with a page."""
+"""append_batch against write(2) of the same bytes that it writes to the store, in blocks of 1 MiB from page-aligned
+memory.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def _figure(directory: Path, scale: Scale, label: str, value_bytes: int, aim: fl
             data = next(place.glob("*.store")).read_bytes()
             stored = pages(len(data))
             stored[:] = data
-        log.remove()  # nothing of it needs to reach the disk, which would slow down the other side
+        log.remove()  # so that nothing of it is written to the disk, which would slow down the other side
         return watch.seconds
 
     def other() -> float:

@@ -1,9 +1,9 @@
-"""Kafka on this machine: batches over HTTP beside its producer perf tool, compaction beside its cleaner, Spark beside
-Spark's Kafka source.
+"""Kafka on this machine: batches over HTTP against its producer perf tool, compaction against its cleaner, Spark
+against Spark's Kafka source.
 
-Both sides get the same records, one after another, in topics of as many partitions. A record is acknowledged once it is
-written, on both sides (acks=all on one node), and neither syncs for it. The cleaner's seconds are those it tells of
-itself, of a pass over a log that is half clean, half dirty, as ours is; it and a compaction sync what they write.
+Both sides get the same records, one side after the other, in topics with as many partitions. On both sides a record is
+acknowledged when it is written (acks=all on one node), without a sync. The cleaner reports its own seconds, for a pass
+over a log that is half clean, half dirty, as ours is; both cleaner and compaction sync what they write.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def spark_figures(directory: Path, scale: Scale) -> Iterator[Figure]:
 
 
 def _batches(broker: Kafka, directory: Path, scale: Scale) -> Iterator[Figure]:
-    """Append values without keys, of letters, since the perf tool reads lines."""
+    """Append values of letters without keys, because the perf tool reads lines."""
     random = np.random.default_rng(SEED)
     letters = random.integers(ord("a"), ord("z") + 1, (scale.peer_records, VALUE_BYTES), np.uint8)
     values, payloads = [row.tobytes() for row in letters], directory / "payloads"
@@ -94,14 +94,14 @@ def _batches(broker: Kafka, directory: Path, scale: Scale) -> Iterator[Figure]:
 
 
 def _sent(client: Client, topic: str, values: list[bytes]) -> None:
-    """Hand a producer one record after another, as Kafka's perf tool does."""
+    """Pass a producer one record after another, as Kafka's perf tool does."""
     with client.producer(topic) as producer:
         for value in values:
             producer.send(value)
 
 
 class _Producing:
-    """Both sides append to topics that are made for it, and return the seconds of a record."""
+    """Both sides append to new topics, and return the seconds per record."""
 
     def __init__(self, broker: Kafka, client: Client, payloads: Path, records: int) -> None:
         self._broker, self._client, self._payloads, self._records = broker, client, payloads, records
@@ -154,7 +154,7 @@ def _compaction(broker: Kafka, directory: Path, table: pa.Table, scale: Scale, l
         broker.feed(topic, 1, next(updates), KEY_BYTES, value_bytes)
         recycle(directory, stored)
         cleaning = broker.clean(topic)
-        assert 0 <= cleaning.records - 2 * len(table) <= 2, cleaning  # those that seal segments
+        assert 0 <= cleaning.records - 2 * len(table) <= 2, cleaning  # the extra ones seal segments
         left.add(cleaning.left - 1)
         return cleaning.seconds
 
@@ -172,7 +172,7 @@ def _compaction(broker: Kafka, directory: Path, table: pa.Table, scale: Scale, l
 
 
 def _file(path: Path, table: pa.Table) -> Path:
-    """Write keys and values end to end, record by record."""
+    """Write keys and values in sequence, record by record."""
     columns = [
         np.frombuffer(b"".join(table[name].to_pylist()), np.uint8).reshape(len(table), -1) for name in ("key", "value")
     ]
@@ -184,7 +184,7 @@ def _file(path: Path, table: pa.Table) -> Path:
 
 
 def _spark(broker: Kafka, directory: Path, scale: Scale) -> Iterator[Figure]:
-    """Read all columns of as many records, in batch: those of Kafka's source, which ours has too."""
+    """Read all columns of the same records as a batch: the columns of Kafka's source, which ours has, too."""
     rows, place, topic = scale.spark_rows // PARTITIONS, directory / "spark", "spark"
     table = keyed_table(VALUE_BYTES, rows * record_bytes(VALUE_BYTES))
     with seglog.open(place) as log:
@@ -213,10 +213,10 @@ def _spark(broker: Kafka, directory: Path, scale: Scale) -> Iterator[Figure]:
 
 
 def _reads(spark: SparkSession, theirs: Any, records: int) -> bool:
-    """Whether Spark's Kafka source is there and gives every record; say so where it is not."""
+    """Whether Spark's Kafka source is available and returns every record; print if it is not available."""
     try:
         found = theirs().count()
-    except Exception as error:  # noqa: BLE001 - whatever the JVM throws: the source of another version of Spark, say
+    except Exception as error:  # noqa: BLE001 - any error of the JVM, such as a source for another version of Spark
         skip(f"Kafka source of Spark {spark.version}", str(error).splitlines()[0][:120])
         return False
     assert found == records, found

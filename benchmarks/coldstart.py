@@ -1,9 +1,9 @@
-"""`python -m benchmarks coldstart`: what a fresh installation of the wheel waits for, nothing warmed up.
+"""`python -m benchmarks coldstart`: measure first uses of a fresh installation of the wheel.
 
 Builds the wheel, installs it into an empty venv, and measures the first use of each kind in new processes: wall time,
-and the CPU time beside it, since other work on the machine disturbs only the former. --wheel takes a wheel that was
-built before. The row of user nobody needs root. Spark's rows need pyspark in this environment; they give the start of
-the session apart from the first call, and the same call on Parquet. Their CPU time leaves out the JVM.
+and CPU time, because other work on the machine only affects the former. --wheel uses an existing wheel. The row of user
+nobody needs root. Spark's rows need pyspark in this environment; they separate the start of the session from the
+first call, and show the same call on Parquet. Their CPU time excludes the JVM.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _built(place: Path) -> Path:
 
 
 def _installed(venv: Path, wheel: Path) -> Path:
-    """Install the wheel alone, note what that takes, then add the server."""
+    """Install the wheel alone, record its size, then add the server."""
     subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
     python = venv / "bin" / "python"
     pip = [str(python), "-m", "pip", "install", "--quiet", "--no-compile"]
@@ -126,7 +126,7 @@ def _rows(place: Path, python: Path) -> Iterator[Row]:
     if os.getuid() == 0:
         nobody = pwd.getpwnam("nobody").pw_uid
         poor = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
-        system = Path("/usr/bin/python3")  # the venv's may be in a home that is closed to others
+        system = Path("/usr/bin/python3")  # the venv's may be in a home directory closed to other users
         poor["PYTHONPATH"] = str((place / "base").resolve())
         command = [str(system if system.exists() else python), "-c", BATCH]
         with suppress(PermissionError, subprocess.CalledProcessError):
@@ -136,7 +136,7 @@ def _rows(place: Path, python: Path) -> Iterator[Row]:
             )
     yield _served(place, python)
     with suppress(ImportError):
-        import pyspark  # noqa: F401, PLC0415 - only where it is installed
+        import pyspark  # noqa: F401, PLC0415 - only if it is installed
 
         yield from _spark_rows(place)
 

@@ -1,11 +1,10 @@
-"""Compaction by key: a whole `log.compact()` against copying the same bytes, and what its map of keys takes.
+"""Compaction by key: a whole `log.compact()` against copying the same bytes, and the memory of its key map.
 
-The log is half clean and half dirty, as one that is compacted again and again: every key once, compacted, as many
-updates, uniformly spread over the keys, compacted, and as many updates again. The copy reads the stores in blocks of
-1 MiB into one buffer, writes of each block the share that survives, and ends in fdatasync, as a compaction does not end
-before its outputs are on the medium. On tmpfs (`--directory /dev/shm`) a sync is nothing to either side: what is left
-is the work of the processors. The sources are kept from being removed while a compaction is timed, since the copy
-removes none.
+The log is half clean and half dirty, like one that is compacted regularly: every key once, compacted; as many updates,
+uniformly distributed over the keys, compacted; and as many updates again. The copy reads the stores in blocks of 1 MiB
+into one buffer, writes of each block the fraction that survives, and ends with fdatasync, as a compaction does. On
+tmpfs (`--directory /dev/shm`) a sync costs neither side anything, and only the work of the processors remains. The
+sources are not unlinked while a compaction is timed, because the copy removes none.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ CASES = (("100 B", 100), ("1 KiB", 1024))
 COPY_RATIO = 0.6
 KEYS_PER_SECOND = 10e6
 BYTES_PER_KEY = 27.0
-RUN = 8192  # keys that are mapped with one call, about what a window of a store holds
+RUN = 8192  # keys mapped per call, about as many as a window of a store holds
 NO_LIMIT = 2**40
 KEPT = seglog.Retention(compact=True, dedupe_bytes=NO_LIMIT)
 
@@ -49,13 +48,13 @@ with seglog.open(sys.argv[2]) as log:
 
 
 class Clock:
-    """Moves when told to, so that segments are sealed when the benchmark wants it."""
+    """A clock that only advances on request, so that the benchmark decides when segments are sealed."""
 
     def __init__(self) -> None:
         self.now = 1_700_000_000_000_000
 
     def __call__(self) -> int:
-        """Return the time, in us since the epoch."""
+        """Return the time in us since the epoch."""
         return self.now
 
 
@@ -83,7 +82,7 @@ def _compaction(directory: Path, scale: Scale, label: str, value_bytes: int) -> 
         shutil.copytree(half_dirty, place, copy_function=twin)
         recycle(directory, scale.file_bytes)
         log = seglog.open(place, clock=clock)
-        view = log.view()  # it holds the sources
+        view = log.view()  # prevents the sources from being unlinked
         with stopwatch() as watch:
             written = log.compact().bytes_after
         del view
@@ -119,13 +118,13 @@ def make_half_dirty(place: Path, clock: Clock, table: pa.Table, segment_bytes: i
 
 
 def updates_of(table: pa.Table) -> list[pa.Table]:
-    """Return two tables of as many updates each, uniformly spread over the keys."""
+    """Return two tables with as many updates each, uniformly distributed over the keys."""
     random = np.random.default_rng(SEED)
     return [table.take(random.integers(0, len(table), len(table))) for _ in range(2)]
 
 
 def twin(source: str, target: str) -> str:
-    """Link a sealed store, which nobody changes, and copy the rest: what is copied would have to reach the disk."""
+    """Link a sealed store, which does not change, and copy the rest: copies would have to be written to the disk."""
     (os.link if Path(source).stat().st_size > BLOCK_BYTES else shutil.copy2)(source, target)
     return target
 
@@ -178,7 +177,7 @@ def _array_bytes(keys: int) -> Figure:
 
 
 def _process_bytes(directory: Path, keys: int) -> Figure:
-    """Measure by how much a process grows that compacts a log in which every key is new: the map is full at the end."""
+    """Measure the growth of a process that compacts a log with only new keys: the map is full at the end."""
     clock, config = Clock(), seglog.LogConfig(segment_age=1, retention=KEPT)
     for name, rows in (("few", 10), ("many", keys)):
         with seglog.open(directory / name, config, clock=clock) as log:

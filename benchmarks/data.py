@@ -1,4 +1,4 @@
-"""The data that is measured with: tables of random keys and values of fixed sizes, the same in every run."""
+"""The data for measurements: tables of random keys and values of fixed sizes, the same in every run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEED = 20_240_229
 
 
 def record_bytes(value_bytes: int) -> int:
-    """Return the length of a record of these tables in a store."""
+    """Return the size of a record of these tables in a store."""
     return HEAD_BYTES + KEY_BYTES + value_bytes
 
 

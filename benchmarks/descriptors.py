@@ -1,7 +1,7 @@
-"""`python -m benchmarks.descriptors`: thousands of partitions in one process under 1,024 descriptors.
+"""`python -m benchmarks.descriptors`: thousands of partitions in one process with 1,024 descriptors.
 
-Prints for each step how long it took, how many descriptors the process held after it, and its memory. These are no
-ratios, so they are not part of `make bench`.
+Prints for each step its duration, and the process's descriptors and memory after it. These are no ratios, so they are
+not part of `make bench`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PARTITIONS_OF_A_TOPIC = 100
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.descriptors")
-    parser.add_argument("--partitions", type=int, default=10_000, help="how many in all; a multiple of 100")
+    parser.add_argument("--partitions", type=int, default=10_000, help="total number; a multiple of 100")
     partitions = parser.parse_args().partitions
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
     print(f"{partitions} partitions, {DESCRIPTORS} descriptors")

@@ -1,10 +1,10 @@
-"""`python -m benchmarks.generations`: what the generational schedule saves, simulated, against brute force.
+"""`python -m benchmarks.generations`: the savings of the generational schedule against brute force, simulated.
 
-Bytes read and written by compaction for each byte appended, over the mean space that the log takes, for three ways in
-which keys are updated. Both sides are due by the same rule, dirty share above min_dirty_ratio, which is varied. Brute
-force is Kafka's cleaner: the keys of what is dirty are read, then all of the log is read and what lives is written. The
-generational side decides with the functions that the log decides with (`seglog.keyed.schedule`, `seglog.keyed.plan`);
-only the records are simulated, all of one size.
+Shows bytes read and written by compaction per byte appended, over the mean size of the log, for three patterns of
+updates. Both sides are due by the same rule, a dirty share above min_dirty_ratio, which is varied. Brute force is
+Kafka's cleaner: it reads the keys of what is dirty, then reads all of the log and writes what lives. The generational
+side uses the same functions as the log (`seglog.keyed.schedule`, `seglog.keyed.plan`); only the records are simulated,
+all of one size.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ KEYS = 20_000
 SEGMENT_RECORDS = 1_000
 RECORD_BYTES = 100
 SEED = 1
-WARM_UP, MEASURED = 6, 20  # appended records, in times of the keys
+WARM_UP, MEASURED = 6, 20  # appended records, as multiples of the number of keys
 RATIOS = (0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65)
-COMPARED_AT = (1.3, 1.5, 1.75)  # mean space, in times of what lives
+COMPARED_AT = (1.3, 1.5, 1.75)  # mean size, as a multiple of what lives
 
 
-# --- how keys are updated -------------------------------------------------------------------------------------------
+# --- patterns of updates --------------------------------------------------------------------------------------------
 
 
 def uniform(random: np.random.Generator, count: int) -> Array:
-    """Update every key alike."""
+    """Update all keys alike."""
     return random.integers(0, KEYS, count)
 
 
 def hot_tenth(random: np.random.Generator, count: int) -> Array:
-    """Update a tenth of the keys nine times of ten."""
+    """Update a tenth of the keys in nine of ten cases."""
     hot = KEYS // 10
     return np.where(random.random(count) < 0.9, random.integers(0, hot, count), random.integers(hot, KEYS, count))
 
 
 def zipf() -> Draw:
-    """Return Zipf's law with the exponent 0.99, ranks dealt out to the keys at random."""
+    """Return Zipf's law with exponent 0.99, with ranks assigned to the keys at random."""
     shares = np.arange(1, KEYS + 1) ** -0.99
     upto, key_of = np.cumsum(shares) / shares.sum(), np.random.default_rng(SEED).permutation(KEYS)
     return lambda random, count: key_of[np.searchsorted(upto, random.random(count))]
@@ -66,12 +66,12 @@ def zipf() -> Draw:
 UPDATES: dict[str, Draw] = {"uniform": uniform, "10% of keys take 90%": hot_tenth, "Zipf 0.99": zipf()}
 
 
-# --- a log of which only offsets and keys are kept ------------------------------------------------------------------
+# --- a log with only offsets and keys -------------------------------------------------------------------------------
 
 
 @dataclass
 class Segment:
-    """A sealed segment: what the manifest says of it, and its records."""
+    """A sealed segment: its manifest entry and its records."""
 
     entry: SegmentEntry
     offsets: Array
@@ -79,7 +79,7 @@ class Segment:
 
 
 class SimulatedLog:
-    """moved: bytes that compactions have read and written; latest: each key's last offset."""
+    """A simulated log. moved: bytes read and written by compactions; latest: the last offset of each key."""
 
     def __init__(self, draw: Draw, ratio: float) -> None:
         self.moved = 0
@@ -106,7 +106,7 @@ class SimulatedLog:
     def _append(self, keys: Array) -> None:
         first = self.segments[-1].entry.next_offset or 0 if self.segments else 0
         offsets = np.arange(first, first + len(keys))
-        self.latest[keys] = offsets  # of a key that comes twice, the last one stays
+        self.latest[keys] = offsets  # for a repeated key the last one counts
         self.segments.append(Segment(self._entry(first, first + len(keys), len(keys)), offsets, keys))
         self.appended += len(keys) * RECORD_BYTES
 
@@ -131,7 +131,7 @@ class SimulatedLog:
 
     @property
     def manifest(self) -> Manifest:
-        """What the schedule sees of the log."""
+        """The manifest, for the schedule."""
         entries = [segment.entry for segment in self.segments]
         active = SegmentEntry(base_offset=entries[-1].next_offset or 0, file=0, salt=0, created=0)
         return Manifest(
@@ -139,7 +139,7 @@ class SimulatedLog:
         )
 
     def live(self, segment: Segment) -> Array:
-        """Return which records of a segment are their keys' latest."""
+        """Return which records of a segment are the latest of their keys."""
         alive: Array = self.latest[segment.keys] == segment.offsets
         return alive
 
@@ -154,9 +154,9 @@ class SimulatedLog:
         self.segments = list(self._rewritten(self.segments, after))
 
     def generational(self) -> None:
-        """Map, look up, and copy where something died, as `Log.compact(generational=True)` does.
+        """Map, look up, and copy what has deaths, as `Log.compact(generational=True)` does.
 
-        Left out: where keys are looked up while they are copied, the first window of a segment is read once more.
+        Not simulated: when keys are looked up during the copy, the first window of a segment is read twice.
         """
         manifest = self.manifest
         sources = make_plan(manifest, 0).sources
@@ -173,7 +173,7 @@ class SimulatedLog:
         self.segments = [*after, *self._stretch(stretch, plan, mapped)]
 
     def _stretch(self, stretch: list[Segment], plan: Any, mapped: set[int]) -> Iterator[Segment]:
-        """Yield what neighbours that are looked at become."""
+        """Yield the result for adjacent segments that are considered."""
         by_file = {segment.entry.file: segment for segment in stretch}
         measured = []
         for segment in stretch:
@@ -199,7 +199,7 @@ class SimulatedLog:
         return replace(after_pass(one.entry, plan, plan.end), decay=observed_decay(one.entry, live, plan.end, records))
 
     def _rewritten(self, segments: list[Segment], after: list[SegmentEntry]) -> Iterator[Segment]:
-        """Yield segments with what lives of others, each as full as it may be."""
+        """Yield segments with the live records of others, each as full as possible."""
         alive = [self.live(segment) for segment in segments]
         offsets = np.concatenate([one.offsets[live] for one, live in zip(segments, alive, strict=True)])
         keys = np.concatenate([one.keys[live] for one, live in zip(segments, alive, strict=True)])
@@ -220,8 +220,8 @@ class SimulatedLog:
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One run. ratio: min_dirty_ratio; space: mean bytes of the log over bytes that live, and at the most; moved: bytes
-    read and written by compaction for each byte appended; passes: how many.
+    """One run. ratio: min_dirty_ratio; space: mean size of the log over that of what lives, and its maximum; moved:
+    bytes read and written by compaction per byte appended; passes: their number.
     """
 
     updates: str
@@ -260,15 +260,15 @@ def run(updates: str, schedule: str, ratio: float) -> Point:
 
 
 def moved_at(points: list[Point], space: float) -> float:
-    """Return the bytes moved per byte appended at a mean space, between the runs next to it."""
+    """Return the bytes moved per byte appended at a mean size, interpolated between the nearest runs."""
     ordered = sorted(points, key=lambda point: point.space)
     return float(np.interp(space, [point.space for point in ordered], [point.moved for point in ordered]))
 
 
 def main() -> None:
-    """Simulate, print the table, draw the curves."""
+    """Simulate, print the table, plot the curves."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.generations", description=__doc__)
-    parser.add_argument("--output", type=Path, default=Path("docs/generations"), help="where .json and .svg go")
+    parser.add_argument("--output", type=Path, default=Path("docs/generations"), help="path of .json and .svg")
     options = parser.parse_args()
     points = []
     print(f"{'updates':<22}{'mean space':>11}{'brute force':>13}{'generational':>14}{'saved':>8}")
@@ -286,8 +286,8 @@ def main() -> None:
 
 
 def draw(points: list[Point], path: Path) -> None:
-    """Draw a picture for each way of updating: bytes moved over mean space, a curve for each schedule."""
-    import matplotlib.pyplot as plt  # noqa: PLC0415 - the figures alone do not need it
+    """Plot bytes moved over mean size for each pattern of updates, one curve per schedule."""
+    import matplotlib.pyplot as plt  # noqa: PLC0415 - the figures do not need it
 
     plt.rcParams["svg.hashsalt"] = "seglog"  # the same picture from the same figures
     figure, axes = plt.subplots(1, len(UPDATES), figsize=(13, 4.2), sharey=True, layout="constrained")

@@ -1,7 +1,7 @@
-"""Durable appends of many at a time against fdatasync after one record, again and again.
+"""Durable appends by many callers against a repeated write of one record with fdatasync.
 
-Both sides write records of the same length to a growing file; ours acknowledges each when it is on the medium, and who
-waits at the same moment shares a sync.
+Both sides write records of the same length to a growing file; ours acknowledges each one when it is on the disk, and
+callers that wait at the same moment share a sync.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
 
 
 def _threads(place: Path, each: int) -> float:
-    """Return the seconds of a durable append, of `each` by every thread."""
+    """Return the seconds per durable append, with `each` by every thread."""
     log, begin = seglog.open(place, DURABLE), threading.Barrier(THREADS + 1)
 
     def work() -> None:
@@ -81,13 +81,13 @@ def _tasks(place: Path, each: int) -> float:
 
 
 def _check(log: seglog.Log, records: int) -> None:
-    """See that every append was durable when it returned, and let go of the log."""
+    """Check that every append was durable when it returned, and remove the log."""
     assert log.durable_offset == records, (log.durable_offset, records)
     log.remove()
 
 
 def _syncs(path: Path, times: int) -> float:
-    """Return the seconds of a write of one record with its fdatasync."""
+    """Return the seconds for a write of one record with its fdatasync."""
     record = bytes(record_bytes(VALUE_BYTES))
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
     with stopwatch() as watch:

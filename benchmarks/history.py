@@ -1,7 +1,6 @@
-"""The course of the figures: a line of JSON for each run, medians only, kept in the repository.
+"""The history of the figures: a line of JSON for each run, medians only, stored in the repository.
 
-Only runs on machines of one kind (processor, cores) are compared, and none beside which other work was going on.
-Measures nothing.
+Compares only runs on machines of the same kind (processor, cores) that were not busy otherwise. Measures nothing.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from benchmarks.timing import Figure
 
 HISTORY = Path(__file__).parent.parent / "docs" / "benchmarks" / "history.jsonl"
 LATEST = 8
-"""How many earlier runs a figure is compared with."""
+"""Number of earlier runs that a figure is compared with."""
 DIGITS = 4
 DISTURBED = 0.25
 
 Name = tuple[str, str]
-"""What a figure is known by: its name, and what it is against."""
+"""The identity of a figure: its name, and what it is measured against."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """What is kept of a figure. benchmark: the one it is of; ours, other: median seconds; low, high: the quartiles of
+    """The stored part of a figure. benchmark: its benchmark; ours, other: median seconds; low, high: the quartiles of
     the ratio; the rest as in Figure.
     """
 
@@ -48,7 +47,7 @@ class Kept:
 
     @classmethod
     def of(cls, benchmark: str, figure: Figure) -> Kept:
-        """Return what is kept of a figure."""
+        """Return the stored part of a figure."""
         low, high = figure.spread
         return cls(
             benchmark=benchmark,
@@ -66,19 +65,19 @@ class Kept:
 
     @property
     def known_by(self) -> Name:
-        """What it is known by."""
+        """The identity of the figure."""
         return self.name, self.against
 
     @property
     def met(self) -> bool | None:
-        """Whether the aim is met; None where there is none."""
+        """Whether the aim is met; None without one."""
         return None if self.aim is None else self.ratio >= self.aim
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run, or a part of one. taken: UTC, ISO 8601; load: how many processes wanted to run in the minute before it;
-    peers: their versions; limits: what the machine gave alone.
+    """One run, complete or partial. taken: UTC, ISO 8601; load: number of runnable processes in the minute before it;
+    peers: their versions; limits: absolute figures of the machine.
     """
 
     taken: str
@@ -91,21 +90,21 @@ class Run:
 
     @property
     def kind(self) -> tuple[object, object]:
-        """What machines are told apart by."""
+        """The kind of machine."""
         return self.machine.get("cpu"), self.machine.get("cores")
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether other work was going on as it began, on more than a quarter of the cores."""
+        """Whether the machine was busy at the start: load on more than a quarter of the cores."""
         return self.load > DISTURBED * int(self.machine.get("cores", 1))
 
     def as_line(self) -> str:
-        """Return the line of JSON that `from_line` takes."""
+        """Return the line of JSON for `from_line`."""
         return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_line(cls, line: str) -> Run:
-        """Return the run that a line tells."""
+        """Decode a run from its line."""
         told: dict[str, Any] = json.loads(line)
         told["limits"] = tuple(Limit(**limit) for limit in told["limits"])
         told["figures"] = tuple(Kept(**figure) for figure in told["figures"])
@@ -120,9 +119,9 @@ def run_of(
     taken: float,
     load: float,
 ) -> Run:
-    """Return what is kept of a run that ended now, of (benchmark, figure).
+    """Return the stored part of a run that ended now, from (benchmark, figure) pairs.
 
-    taken, in seconds since the epoch, and load: as it began.
+    taken: start in seconds since the epoch; load: at the start.
     """
     return Run(
         taken=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(taken)),
@@ -136,7 +135,7 @@ def run_of(
 
 
 def read_history(path: Path = HISTORY) -> list[Run]:
-    """Return the runs of a history, the oldest first; none where there is no file."""
+    """Return the runs of a history, the oldest first; none without a file."""
     return [Run.from_line(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
@@ -148,8 +147,8 @@ def keep(run: Run, path: Path = HISTORY) -> None:
 
 
 def latest(history: Sequence[Run]) -> dict[Name, tuple[Run, Kept]]:
-    """Return each figure as the last run on a machine of the last run's kind has it, the last calm one if there is."""
-    runs = sorted(alike(history), key=lambda run: not run.is_disturbed)  # what comes later replaces what came before
+    """Return for each figure the last result on a machine of the last run's kind, if possible of an undisturbed run."""
+    runs = sorted(alike(history), key=lambda run: not run.is_disturbed)  # later runs replace earlier ones
     return {figure.known_by: (run, figure) for run in runs for figure in run.figures}
 
 
@@ -164,10 +163,10 @@ def course(history: Iterable[Run], name: Name) -> list[Kept]:
 
 
 def regressions(history: Sequence[Run]) -> Iterator[tuple[Kept, float]]:
-    """Yield the figures of the last run that fell, each with the least ratio that would have passed.
+    """Yield the figures of the last run that fell, each with the lowest ratio that would have passed.
 
-    That is the median of the ratios of earlier runs less their spread: how far the quartiles of a run are apart, or
-    those of the runs, whichever is more.
+    That is the median ratio of earlier runs minus their spread: the distance of the quartiles within a run or between
+    runs, whichever is greater.
     """
     if not history or history[-1].is_disturbed:
         return

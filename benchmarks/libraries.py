@@ -1,6 +1,6 @@
-"""A log in this process against libraries that keep records in files: sqlite3, lmdb, persist-queue.
+"""A log in this process against libraries that store records in files: sqlite3, lmdb, persist-queue.
 
-"written": no side syncs. "durable": each append is on the medium before the next begins, on both sides.
+"written": no side syncs. "durable": on both sides each append is on the disk before the next begins.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.scale import Scale
 from benchmarks.timing import Figure, in_rounds, stopwatch
 
 VALUE_BYTES = 100
-DURABLE_SHARE = 500  # of the calls that are not synced
+DURABLE_SHARE = 500  # divisor of the number of calls
 EACH_SHARE = 10
 
 
@@ -38,7 +38,7 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
 
 
 class _Case:
-    """Where stores are made, and how often."""
+    """The place of the stores, and the number of repeats."""
 
     def __init__(self, directory: Path, repeats: int) -> None:
         self._places = (directory / f"store-{number}" for number in count())

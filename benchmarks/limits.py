@@ -1,6 +1,6 @@
-"""What the machine gives to the plainest calls, measured in every run: absolute figures that ratios are read beside.
+"""The speed of the plainest calls on the machine, measured in every run: absolute figures to read the ratios with.
 
-The ratios themselves are never taken against these, but against the same call measured in turn with what it limits.
+The ratios are never computed from these, but from the same call measured in turn with our side.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SYNCS = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """One of them. value: the median, in `unit`; low, high: the least and the greatest that was measured."""
+    """One limit. value: the median, in `unit`; low, high: minimum and maximum."""
 
     name: str
     value: float

@@ -1,4 +1,4 @@
-"""What machine a run was taken on, and with what: facts that a ratio is read by. Measures nothing."""
+"""The machine and the software of a run: facts for interpreting a ratio. Measures nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Facts = dict[str, str | int]
 
 
 def machine() -> Facts:
-    """Return processor, cores, memory (GiB), kernel, Python and the libraries that do the work."""
+    """Return processor, cores, memory (GiB), kernel, Python, and the relevant libraries."""
     return {
         "cpu": _processor(),
         "cores": os.cpu_count() or 1,
@@ -40,7 +40,7 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
 
 
 def commit() -> str:
-    """Return the commit that was measured, with "+" behind it where sources differ from it; "" outside of git."""
+    """Return the measured commit, followed by "+" if sources differ from it; "" outside of git."""
     try:
         name = _git("rev-parse", "--short=12", "HEAD")
         changed = _git("status", "--porcelain", "--untracked-files=no", "--", "src", "benchmarks")
@@ -55,7 +55,7 @@ def _git(*arguments: str) -> str:
 
 
 def _processor() -> str:
-    """Return the processor's name as Linux tells it, elsewhere as Python does."""
+    """Return the processor's name from Linux, on other systems from Python."""
     try:
         found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
     except OSError:

@@ -1,7 +1,7 @@
-"""A log of 10,000 segments: what it costs to open, to hold and to read, and whether appends feel how many there are.
+"""A log of 10,000 segments: the cost of opening, holding and reading it, and whether the number slows down appends.
 
-Every roll writes the whole manifest, a line for each segment. So an append is as fast as on a short log where a segment
-takes long to fill beside what 10,000 lines cost to write and sync: the figures have the rolls in, and show them alone.
+Every roll writes the whole manifest, one line per segment. So appends are as fast as on a short log if filling a
+segment takes long compared with writing and syncing 10,000 lines: the figures include the rolls, and show them alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from seglog.format.store import HEADER_BYTES
 FEW = 10
 AIM = 0.95
 VALUE_BYTES = 100
-SMALL = seglog.LogConfig(segment_bytes=512)  # in which two records of 400 B do not fit
+SMALL = seglog.LogConfig(segment_bytes=512)  # two records of 400 B do not fit
 OPEN_SECONDS = 0.2
 RESIDENT_BYTES = 160 * 2**20
 ROLLS, READS = 20, 2000
@@ -80,7 +80,7 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
 
 
 def log_of(place: Path, segments: int) -> Path:
-    """Make a log of so many segments on the medium; first in memory, where nothing waits for it."""
+    """Make a log of `segments` segments on the disk; first in memory, which is faster."""
     memory = seglog.MemoryStorage()
     with seglog.open(memory, SMALL) as log:
         for _ in range(segments):
@@ -109,7 +109,7 @@ def _opened(place: Path, mode: Literal["a", "r"]) -> Side:
 
 
 def _resident(place: Path, scale: Scale) -> Iterator[Figure]:
-    """Yield what a process holds at most, the interpreter in it, for each segment: bytes, where others have seconds."""
+    """Yield the peak memory of a process, including the interpreter, per segment: bytes instead of seconds."""
     for verb, mode in MODES:
         command = [sys.executable, "-c", RESIDENT, str(place), mode]
         answers = [subprocess.run(command, check=True, capture_output=True, text=True).stdout for _ in range(3)]
@@ -118,7 +118,7 @@ def _resident(place: Path, scale: Scale) -> Iterator[Figure]:
 
 
 def _reading(log: seglog.Log) -> Side:
-    """Read offsets at random: of many segments nearly every one has to be opened, and another one forgotten."""
+    """Read offsets at random: with many segments, nearly every read opens one and evicts another."""
     offsets = random.Random(SEED).choices(range(log.next_offset), k=READS)
 
     def run() -> float:
@@ -140,7 +140,7 @@ def _listing(log: seglog.Log) -> Side:
 
 
 def _appending(log: seglog.Log, directory: Path, calls: int, value_bytes: int) -> Side:
-    """Append one by one, and take it all back: the next run finds as many segments again, and one more."""
+    """Append one by one, then truncate: the next run finds the same number of segments, and one more."""
     key, value = bytes(KEY_BYTES), bytes(value_bytes)
 
     def run() -> float:
@@ -156,12 +156,12 @@ def _appending(log: seglog.Log, directory: Path, calls: int, value_bytes: int) -
 
 
 def _batch(log: seglog.Log, directory: Path, table: Any) -> Side:
-    """Append a table with one call that rolls first; else as `_appending`."""
+    """Append a table with one call that rolls first; otherwise as `_appending`."""
 
     def run() -> float:
         recycle(directory, table.nbytes)
         end = log.next_offset
-        log.append(b"", key=b"")  # so that the batch does not fit any more
+        log.append(b"", key=b"")  # so that the batch no longer fits
         with stopwatch() as watch:
             log.append_batch(table)
         assert log.segments[-1].records == len(table)

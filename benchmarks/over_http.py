@@ -1,9 +1,9 @@
 """`seglog serve` and its client against nats-server (JetStream, file storage) and redis-server (streams, appendonly).
 
-All sides run on this machine, server and client, one after another, a few records a pass for those that are slower;
-what is compared is seconds a record. "appended" on all sides: a record is answered once it is written, and no side
-syncs for it (JetStream every two minutes, Redis every second, ours when a segment is full or as told), except in the
-line that says durable. Before each pass what earlier ones wrote is brought to the disk.
+All sides run on this machine, server and client, one after another; slower ones with fewer records per pass, so the
+comparison is in seconds per record. "appended" on all sides: a record is acknowledged when it is written, without a
+sync (JetStream syncs every two minutes, Redis every second, ours when a segment is full or on request), except in the
+line that says durable. Before each pass everything written earlier is synced to the disk.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from seglog.client.facts import Ack
 from seglog.client.topic import RemoteTopic
 
 VALUE_BYTES = 100
-OURS_TIMES = 20  # records of a pass of our batches, as a multiple of the peers'
+OURS_TIMES = 20  # records per pass of our batches, as a multiple of the peers'
 NDJSON_ROWS = 50_000  # of one request
 BATCHES_AIM = 10.0
 SINGLES_AIM = 0.5
@@ -50,7 +50,7 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
 
 @contextmanager
 def serving(root: Path) -> Iterator[str]:
-    """Serve a directory; give the URL."""
+    """Serve a directory; yield the URL."""
     command = [sys.executable, "-m", "seglog", "serve", str(root), "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -68,7 +68,7 @@ Append = Callable[[RemoteTopic], object]
 
 
 class _Run:
-    """All sides, ready."""
+    """All sides, ready to run."""
 
     def __init__(self, client: Client, url: str, others: Sequence[Peer], scale: Scale) -> None:
         self._client, self._url, self._others = client, url, others
@@ -135,7 +135,7 @@ class _Run:
         return lambda: side() / self._few
 
     def _fresh(self, records: int, partitions: int, append: Append) -> float:
-        """Append to a topic that is made for it; return the seconds of a record."""
+        """Append to a new topic; return the seconds per record."""
         topic = self._client.create_topic("many", partitions=partitions)
         with stopwatch() as watch:
             append(topic)
@@ -178,14 +178,14 @@ class _Run:
     # --- one at a time ------------------------------------------------------------------------------------------
 
     def singles(self) -> Iterator[Figure]:
-        """Append one record after another: the median of a call, and what one in a hundred takes longer than."""
+        """Append one record after another: the median time of a call, and the 99th percentile."""
         topic = self._client.create_topic("single")
         value, calls = self._values[0], self._calls
         sides = {one.name: partial(one.append_singly, value, calls) for one in self._others}
         yield from self._latencies("single append", partial(_calls, topic, value, calls, "appended"), sides)
 
     def durable_singles(self) -> Iterator[Figure]:
-        """Do the same, each on the medium before it is answered; JetStream cannot."""
+        """Do the same with each record on the disk before it is acknowledged; JetStream cannot do this."""
         topic = self._client.create_topic("durable")
         value, calls = self._values[0], self._calls // 4
         for one in self._others:
@@ -227,7 +227,7 @@ def _calls(topic: RemoteTopic, value: bytes, calls: int, ack: Ack) -> list[float
 
 
 def _kept(run: Callable[[], list[float]], passes: list[list[float]]) -> Side:
-    """Return a side that keeps the latencies of each pass."""
+    """Return a side that stores the latencies of each pass."""
 
     def side() -> float:
         passes.append(run())
@@ -237,5 +237,5 @@ def _kept(run: Callable[[], list[float]], passes: list[list[float]]) -> Side:
 
 
 def _in_rounds(sides: dict[str, Side], repeats: int) -> dict[str, tuple[float, ...]]:
-    """Return what each side took in every round."""
+    """Return the seconds of each side in every round."""
     return dict(zip(sides, in_rounds([settled(side) for side in sides.values()], repeats=repeats), strict=True))

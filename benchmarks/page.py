@@ -41,11 +41,11 @@ MET = {None: "", True: "yes", False: "**no**"}
 
 
 def write(history: Sequence[Run], page: Path = PAGE) -> Path:
-    """Write the page and its pictures beside it, and return its path; history: at least one run."""
-    from benchmarks.pictures import draw_aims, draw_benchmark  # noqa: PLC0415 - they take matplotlib
+    """Write the page and its pictures beside it; return its path. history: at least one run."""
+    from benchmarks.pictures import draw_aims, draw_benchmark  # noqa: PLC0415 - they need matplotlib
 
     if not history:
-        raise SystemExit("there is no history to make a page of: run the benchmarks first")
+        raise SystemExit("there is no history for the page: run the benchmarks first")
     pictures = page.parent / PICTURES.name
     pictures.mkdir(parents=True, exist_ok=True)
     runs, figures = alike(history), _figures(history)
@@ -59,7 +59,7 @@ def write(history: Sequence[Run], page: Path = PAGE) -> Path:
 
 
 def _figures(history: Sequence[Run]) -> list[Kept]:
-    """Return the newest of each figure, by benchmark in the page's order."""
+    """Return the newest result of each figure, by benchmark in the page's order."""
     order = list(TITLES)
     newest = [figure for _, figure in latest(history).values()]
     return sorted(newest, key=lambda one: order.index(one.benchmark) if one.benchmark in order else len(order))
@@ -122,7 +122,7 @@ def _disturbed(history: Sequence[Run], figures: Sequence[Kept]) -> Iterator[str]
 
 
 def _shown(history: Sequence[Run], figures: Sequence[Kept]) -> Iterator[tuple[Run, str]]:
-    """Yield the runs that figures are shown of, with the benchmarks of each."""
+    """Yield the runs whose figures are shown, with the benchmarks of each."""
     shown, of_run = {figure.known_by for figure in figures}, latest(history)
     for run in alike(history):
         own = [one for one in run.figures if one.known_by in shown and of_run[one.known_by][0] is run]

@@ -1,4 +1,4 @@
-"""The pictures of the page: ratios beside their aims, and the course of each figure over the runs that are kept."""
+"""The pictures of the page: ratios with their aims, and the history of each figure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from benchmarks.history import Kept
 
 Course = Sequence[tuple[bool, Kept]]
-"""One figure over the runs, the oldest first: whether other work was going on, the figure."""
+"""One figure over the runs, the oldest first: whether the machine was busy, and the figure."""
 
 MET, MISSED, PLAIN, LINE = "#15803d", "#c2410c", "#334155", "#888888"
 ROW_INCHES, HEAD_INCHES = 0.42, 0.9
@@ -23,7 +23,7 @@ mpl.rcParams["svg.fonttype"] = "none"
 
 
 def draw_aims(figures: Sequence[Kept], path: Path) -> None:
-    """Draw every figure that has an aim: its ratio as a part of the aim, one line each."""
+    """Draw every figure with an aim: its ratio as a fraction of the aim, one line each."""
     canvas = Canvas(figsize=(10, HEAD_INCHES + 0.3 * len(figures)), layout="constrained")
     axis = canvas.subplots()
     for place, figure in enumerate(figures):
@@ -36,7 +36,7 @@ def draw_aims(figures: Sequence[Kept], path: Path) -> None:
 
 
 def draw_benchmark(figures: Sequence[Kept], courses: Sequence[Course], path: Path) -> None:
-    """Draw the figures of one benchmark: on the left ratios with quartiles and aims, on the right their courses."""
+    """Draw the figures of one benchmark: on the left ratios with quartiles and aims, on the right their history."""
     height = HEAD_INCHES + COURSE_INCHES * len(figures)
     canvas = Canvas(figsize=(12, height), layout="constrained")
     halves = canvas.subfigures(1, 2, squeeze=False, width_ratios=(2.4, 1))

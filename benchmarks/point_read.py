@@ -1,7 +1,7 @@
-"""read(offset) at random against sqlite3 by rowid and lmdb's get; all files in the page cache.
+"""read(offset) at random against sqlite3 by rowid and lmdb's get; all files are in the page cache.
 
-A read gives a verified Record. sqlite3 gives a row of the same columns, with its defaults, and once more in WAL mode
-with all reads in one transaction; lmdb gives the bytes of timestamp, key and value, all in one transaction.
+A read returns a verified Record. sqlite3 returns a row of the same columns, with its defaults, and once more in WAL
+mode with all reads in one transaction; lmdb returns the bytes of timestamp, key and value, all in one transaction.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ AIMS = {"sqlite3 by rowid": 3.0, "sqlite3, WAL, one transaction": None, "lmdb ge
 
 
 def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
-    """Measure records of 100 B with keys of 16 B, read by the writer itself and by another process's kind of reader."""
+    """Measure records of 100 B with keys of 16 B, read by the writer itself and by a reader in mode "r"."""
     place = directory / "points"
     table = keyed_table(VALUE_BYTES, scale.records * record_bytes(VALUE_BYTES))
     with seglog.open(place) as log:
@@ -53,7 +53,7 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
 
 
 def _kinds() -> Iterator[tuple[str, Any, dict[str, bool], dict[str, bool]]]:
-    """Yield the peers: name, kind, how it is made, how it reads."""
+    """Yield the peers: name, class, options for creating and for reading."""
     by_rowid, at_once, get = AIMS
     yield by_rowid, Sqlite, {"defaults": True}, {}
     yield at_once, Sqlite, {}, {"at_once": True}

@@ -1,8 +1,8 @@
-"""Opening a log whose writer was killed, its active segment full, against checksumming the same bytes.
+"""Opening a log whose writer was killed with a full active segment, against checksumming the same bytes.
 
-The checksum is XXH64 of read(2) in blocks of 1 MiB, one thread. "synced": the last sync came just before the kill, so
-that all is known to be on the medium; "never synced": none came, and a recovery writes everything again in place and
-syncs it before it serves it, which is what the other side then does as well.
+The checksum is XXH64 of read(2) in blocks of 1 MiB, on one thread. "synced": the last sync came just before the kill,
+so everything is known to be on the disk; "never synced": a recovery writes everything again in place and syncs it
+before it serves it, which the other side then does as well.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SYNCED_AIM = 0.8
 
 
 def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
-    """Measure segments of values of 100 B and of 1 KiB with keys of 16 B, all of them synced, then none."""
+    """Measure segments of values of 100 B and of 1 KiB with keys of 16 B, first synced, then not synced."""
     for label, value_bytes in CASES:
         for synced in (True, False):
             killed = _killed(directory / "killed", scale.recovered_bytes, value_bytes, synced=synced)
@@ -34,7 +34,7 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
 
 
 def _killed(place: Path, size: int, value_bytes: int, *, synced: bool) -> Path:
-    """Make what a killed writer leaves: a copy that is taken while the log is open."""
+    """Make what a killed writer leaves: a copy taken while the log is open."""
     table, open_place = keyed_table(value_bytes, PIECE_BYTES), place.with_suffix(".open")
     with seglog.open(open_place, seglog.LogConfig(segment_bytes=2 * size)) as log:
         for _ in range(size // (len(table) * record_bytes(value_bytes)) or 1):

@@ -1,7 +1,7 @@
-"""What the Arrow data source is measured against: the same log and the same stages, but a Python tuple per record.
+"""The counterpart of the Arrow data source: the same log and the same stages, but a Python tuple per record.
 
-Everything else is alike (planning, batches from the engine, staging and publishing), so that the difference is what
-rows cost on their way between Python and the JVM.
+Everything else is the same (planning, batches from the engine, staging and publishing), so the difference is the cost
+of rows between Python and the JVM.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from seglog.spark.source import SeglogDataSource
 from seglog.spark.write.options import WriteOptions
 from seglog.spark.write.sink import BatchSink
 
-ROWS = 10_000  # as many at a time as Spark hands over in an Arrow batch
+ROWS = 10_000  # as many as Spark passes in one Arrow batch
 COLUMNS = ("key", "value")
 
 
@@ -35,7 +35,7 @@ class RowSource(DataSource):
         return SeglogDataSource(self.options).schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of format seglog, its batches taken apart."""
+        """Return the reader of format seglog with its batches split into rows."""
         return RowReader(SeglogDataSource(self.options).reader(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002 - Spark's signature
@@ -66,7 +66,7 @@ class RowWriter(DataSourceWriter):
         self.arrow = arrow
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Stage rows as the Arrow sink does, after making batches of them."""
+        """Stage rows as the Arrow sink does, after converting them to batches."""
         return self.arrow.write(_batches(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

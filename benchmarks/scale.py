@@ -1,4 +1,4 @@
-"""How much is measured: the full run that ratios are quoted from, and a quick one that only shows that it works."""
+"""The amounts that are measured: a full run for published ratios, and a quick one that only shows that it works."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """repeats: pairs behind the warm-up; file_bytes: of one store; calls: of one record each, timed together; records:
+    """repeats: pairs after the warm-up; file_bytes: of one store; calls: of one record each, timed together; records:
     of the log that is read at random; segments: of the log that has many; starts: of a process, in pairs; spark_rows,
     spark_bytes: of the log that Spark reads, whichever is less; spark_repeats: pairs of jobs, which take seconds each;
-    syncs: of one record each; recovered_bytes: of a store that is recovered, recoveries: pairs of it; peer_records:
-    that a peer's own program appends or compacts, peer_repeats: pairs with it.
+    syncs: of one record each; recovered_bytes: of a store that is recovered, recoveries: pairs of recoveries;
+    peer_records: that a peer's own program appends or compacts, peer_repeats: pairs with it.
     """
 
     repeats: int

@@ -1,6 +1,6 @@
-"""A full verified scan to Arrow views, one pass, against read(2) of the same file in blocks of 1 MiB.
+"""A full verified scan to Arrow views against read(2) of the same file in blocks of 1 MiB.
 
-"one core": every thread of the process is held to one processor, so that both sides have the same.
+"one core": every thread of the process is bound to one processor, so that both sides have the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""append of one record at a time against os.write of the same record's bytes, and nothing else."""
+"""append of one record at a time against os.write of the same record's bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VALUE_BYTES = 100
 
 
 def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
-    """Measure values of 100 B with keys of 16 B, timestamps given; nothing is buffered or synced on either side."""
+    """Measure values of 100 B with keys of 16 B and given timestamps; neither side buffers or syncs."""
     key, value, record = bytes(KEY_BYTES), bytes(VALUE_BYTES), bytes(record_bytes(VALUE_BYTES))
     place, raw = directory / "singles", directory / "raw"
 

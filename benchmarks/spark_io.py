@@ -1,7 +1,7 @@
 """Spark reading and writing a log, against Parquet of the same rows and against a data source of tuples.
 
-All sides run in one session on two threads. Parquet is uncompressed. What is written is read from that Parquet on all
-sides, so that reading it is in every figure; tables are written once more than measured, to warm up.
+All sides run in one session on two threads. Parquet is uncompressed. All sides read the rows to write from that
+Parquet, so that reading it is part of every figure; tables are written once more than measured, to warm up.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
 
 @contextmanager
 def session() -> Iterator[SparkSession]:
-    """Start Spark on two threads, with its Kafka source where that can be had: the JVM keeps the jars it began with."""
-    from benchmarks.row_source import RowSource  # noqa: PLC0415 - pyspark takes a second that other figures need not
+    """Start Spark on two threads, with its Kafka source if available: the JVM keeps the jars with which it began."""
+    from benchmarks.row_source import RowSource  # noqa: PLC0415 - importing pyspark takes a second
     from seglog.spark.session import local_session  # noqa: PLC0415 - as above
 
     spark = local_session("seglog benchmarks", master="local[2]", config=SETTINGS | _kafka_source())
@@ -51,7 +51,7 @@ def session() -> Iterator[SparkSession]:
 
 
 def _kafka_source() -> dict[str, str]:
-    """Return the setting that gives Spark its Kafka source; nothing where that cannot be had."""
+    """Return the setting that gives Spark its Kafka source; nothing if it is not available."""
     found = jars("spark-kafka", "spark.xml", f"-DincludeArtifactIds={','.join(KAFKA_SOURCE)}")
     return {} if found is None else {"spark.jars": ",".join(map(str, sorted(found.glob("*.jar"))))}
 
@@ -65,7 +65,7 @@ class _Case:
         self.log, self.parquet, self.rows_only = directory / "log", directory / "parquet", directory / "rows"
         total = min(scale.spark_rows * record_bytes(value_bytes), scale.spark_bytes)
         self._log(self.log, keyed_table(value_bytes, total))
-        few = keyed_table(value_bytes, total // 5)  # tuples take long: both sides of these figures get a fifth
+        few = keyed_table(value_bytes, total // 5)  # tuples are slow: both sides of these figures get a fifth
         self._log(self.rows_only, few)
         self.read(self.log).write.option("compression", "none").parquet(str(self.parquet))
         self.read(self.rows_only).write.option("compression", "none").parquet(f"{self.parquet}-few")
@@ -76,7 +76,7 @@ class _Case:
             log.append_batch(table)
 
     def read(self, place: Path, form: str = "seglog") -> DataFrame:
-        """Return what is read from a place."""
+        """Return the data frame of a place."""
         return self.spark.read.format(form).load(str(place))
 
     def figures(self) -> Iterator[Figure]:
@@ -100,7 +100,7 @@ class _Case:
         )
 
     def pairs(self, place: Path) -> DataFrame:
-        """Return what is written: keys and values, from Parquet."""
+        """Return the rows to write: keys and values, from Parquet."""
         return self.read(place, "parquet").select("key", "value")
 
     # --- sides ----------------------------------------------------------------------------------------------------
@@ -111,7 +111,9 @@ class _Case:
         return lambda: _timed(lambda: frame().selectExpr(SUM).collect())
 
     def values(self) -> DataFrame:
-        """Return the one column that the sum needs: Spark prunes Parquet's by itself, those of Python sources not."""
+        """Return the one column that the sum needs: Spark prunes Parquet's columns itself, but not those of Python
+        sources.
+        """
         return self.spark.read.format("seglog").option("columns", "value").load(str(self.log))
 
     def copied(self, frame: Callable[[], DataFrame]) -> Side:
@@ -147,5 +149,5 @@ def _timed(work: Callable[[], object]) -> float:
 
 
 def noop(frame: Callable[[], DataFrame]) -> Side:
-    """Return a side that reads every column, and does nothing with it."""
+    """Return a side that reads every column and discards it."""
     return lambda: _timed(lambda: frame().write.format("noop").mode("overwrite").save())

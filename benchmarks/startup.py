@@ -1,4 +1,4 @@
-"""What it costs to begin: `import seglog` and `seglog --help`, against Python alone and against what is wanted."""
+"""The cost of starting: `import seglog` and `seglog --help`, against Python alone and against the limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STARTS = (("import seglog", ("-c", "import seglog"), 0.060), ("seglog --help", (
 
 
 def figures(_: Path, scale: Scale) -> Iterator[Figure]:
-    """Measure whole processes, the interpreter's own start in them."""
+    """Measure whole processes, including the interpreter's start."""
     for name, arguments, limit in STARTS:
         mine, others = in_turn(_process(*arguments), _process("-c", "pass"), repeats=scale.starts)
         yield Figure(name=name, against="python -c pass", ours=mine, other=others, work=1, unit="start")

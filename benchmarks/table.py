@@ -50,7 +50,7 @@ def row(figure: Figure) -> str:
 
 
 def speed(seconds: float, work: float, unit: str) -> str:
-    """Return what one side reached, as people read it; work, unit: as in Figure."""
+    """Format the speed of one side; work, unit: as in Figure."""
     if unit in RATES:
         return f"{work / seconds:.2f} {RATES[unit]}"
     if unit == "B":
@@ -62,7 +62,7 @@ def speed(seconds: float, work: float, unit: str) -> str:
 
 
 def write_json(path: Path, run: Run, figures: Iterable[Figure]) -> None:
-    """Write the figures with every repeat, and what they were taken on."""
+    """Write the figures with every repeat, and the facts of the run."""
     content = {
         **{name: value for name, value in asdict(run).items() if name != "figures"},
         "figures": [

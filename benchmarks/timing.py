@@ -1,4 +1,4 @@
-"""The timing that all figures share: two sides in turn, a warm-up pair discarded, medians of the ratios of pairs.
+"""The timing of all figures: two sides in turn, a discarded warm-up pair, medians of the ratios of pairs.
 
 Knows nothing of what is measured.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median, quantiles
 
 Side = Callable[[], float]
-"""Does the work once and returns the seconds it took; what it prepares and clears away is not in them."""
+"""Does the work once and returns its seconds, without those of preparation and cleanup."""
 
 BLOCK_BYTES = 1024 * 1024
 RECYCLED_BYTES = 8 * 1024 * 1024
@@ -26,8 +26,8 @@ RECYCLED_BYTES = 8 * 1024 * 1024
 class Figure:
     """One line of the table.
 
-    ours, other: seconds of every repeat, in order, a pair each. work, unit: what one repeat did, in units that the
-    table divides by the seconds ("GB"), or that divide the seconds ("call"). aim: the least ratio wanted, None: none.
+    ours, other: seconds of every repeat, in order, in pairs. work, unit: what one repeat did, in units that are divided
+    by the seconds ("GB"), or that divide the seconds ("call"). aim: the minimum ratio; None without one.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Figure:
 
     @property
     def ratios(self) -> tuple[float, ...]:
-        """Our speed as a part of the other side's, for each pair."""
+        """Our speed divided by the other side's, for each pair."""
         return tuple(other / ours for ours, other in zip(self.ours, self.other, strict=True))
 
     @property
@@ -56,19 +56,19 @@ class Figure:
 
     @property
     def met(self) -> bool | None:
-        """Whether the aim is met; None where there is none."""
+        """Whether the aim is met; None without one."""
         return None if self.aim is None else self.ratio >= self.aim
 
 
 def limited(
     name: str, ours: tuple[float, ...], limit: float, *, work: float, unit: str, aim: float | None = 1.0
 ) -> Figure:
-    """Return a figure that has a limit in place of another side: seconds, or bytes with unit "B"; less is better."""
+    """Return a figure with a limit instead of another side: seconds, or bytes with unit "B"; lower is better."""
     return Figure(name=name, against="wanted", ours=ours, other=(limit,) * len(ours), work=work, unit=unit, aim=aim)
 
 
 def settled(side: Side) -> Side:
-    """Return a side that begins when nothing waits to be written to the disk."""
+    """Return a side that begins when nothing is waiting to be written to the disk."""
 
     def run() -> float:
         settle()
@@ -78,33 +78,33 @@ def settled(side: Side) -> Side:
 
 
 def settle() -> None:
-    """Bring to the disk what waits to be written, so that it does not go there beside what is timed."""
+    """Sync everything to the disk, so that it is not written during a measurement."""
     with suppress(AttributeError):  # not on every platform
         os.sync()
 
 
 def in_turn(ours: Side, other: Side, *, repeats: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the seconds of `repeats` pairs, ours and the other's: A B A B, so that both meet the same machine."""
+    """Return the seconds of `repeats` pairs, ours and the other's: A B A B, so that both meet the same conditions."""
     mine, others = in_rounds((ours, other), repeats=repeats)
     return mine, others
 
 
 def in_rounds(sides: Sequence[Side], *, repeats: int) -> list[tuple[float, ...]]:
-    """Return the seconds of each of any number of sides, a round of all after another; a warm-up round is discarded."""
+    """Return the seconds of each side, run in rounds of all sides; a warm-up round is discarded."""
     rounds = [[side() for side in sides] for _ in range(repeats + 1)][1:]
     return list(zip(*rounds, strict=True))
 
 
 @dataclass
 class Watch:
-    """What `stopwatch` has measured."""
+    """The result of `stopwatch`."""
 
     seconds: float = 0.0
 
 
 @contextmanager
 def stopwatch() -> Iterator[Watch]:
-    """Time what happens within, with Python's garbage collector held off."""
+    """Time the enclosed code, with Python's garbage collector disabled."""
     watch = Watch()
     gc.collect()
     gc.disable()
@@ -118,7 +118,7 @@ def stopwatch() -> Iterator[Watch]:
 
 @contextmanager
 def on_one_core() -> Iterator[None]:
-    """Hold every thread of this process to one processor meanwhile. Linux alone."""
+    """Bind every thread of this process to one processor meanwhile. Linux only."""
     allowed = os.sched_getaffinity(0)
     _hold({min(allowed)})
     try:
@@ -134,20 +134,20 @@ def _hold(cores: set[int]) -> None:
 
 
 def pages(size: int) -> memoryview:
-    """Return so much memory from the beginning of a page on: what the fastest copy to and from the page cache takes.
+    """Return page-aligned memory, from and to which copies of the page cache are fastest.
 
-    The data of bytes and bytearrays begins some bytes into a page. On the processor that docs/benchmarks.md names it
-    takes a quarter longer to write from them, and three times as long to read into a bytearray.
+    The data of bytes and bytearrays begins some bytes into a page. On the processor named in docs/benchmarks.md,
+    writing from them takes a quarter longer, and reading into a bytearray three times as long.
     """
     return memoryview(mmap.mmap(-1, size))
 
 
 def recycle(directory: Path, size: int) -> None:
-    """Write three times `size` bytes to a file and delete it, before a side that writes `size` to a fresh file.
+    """Write three times `size` bytes to a file and delete it, before a side that writes `size` to a new file.
 
-    A virtual machine pays for memory when it first touches it: five to ten times what a write costs; what lies idle for
-    two seconds it gives back. Both sides are to be given pages that were just let go. Of small blocks the system would
-    make small pages, and find others, cold ones, for a side that writes large blocks.
+    A virtual machine pays for memory at its first use, five to ten times the cost of a write, and returns it after two
+    idle seconds. So both sides should get pages that were freed just now. Small blocks would make the system use small
+    pages, and find other, cold ones for a side that writes large blocks.
     """
     write_blocks(
         directory / "recycled",
@@ -159,7 +159,7 @@ def recycle(directory: Path, size: int) -> None:
 
 
 def write_blocks(path: Path, data: memoryview, *, times: int = 1, block_bytes: int = BLOCK_BYTES) -> float:
-    """Write `data` to a fresh file in blocks, `times` over; return the seconds that write(2) took."""
+    """Write `data` to a new file in blocks, `times` over; return the seconds that write(2) took."""
     blocks = [data[start : start + block_bytes] for start in range(0, len(data), block_bytes)]
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
     try:

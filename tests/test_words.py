@@ -74,7 +74,7 @@ def test_one_use_more_of_a_phrase_fails_and_is_shown_with_its_place_and_what_to_
     assert words.main([], project) == 1
     shown = capsys.readouterr()
     assert "src/two.py:2: 'the medium': write 'the disk, the storage device': " in shown.out
-    assert "'the medium' is used 2 times, recorded are 1" in shown.err
+    assert "'the medium' is used 2 times, 1 are recorded" in shown.err
     assert words.main(["--update"], project) == 1, "a count is never raised"
 
 
