@@ -205,7 +205,7 @@ def test_finishing_twice_is_refused_and_harms_nothing(place: Any) -> None:
             stage.append_batch(pa.table({"value": NEW}))
             staged = stage.finish()
             for refused in (stage.finish, lambda: stage.append_batch(pa.table({"value": NEW}))):
-                with pytest.raises(seglog.InvalidArgument, match="finished"):
+                with pytest.raises(seglog.InvalidArgument, match="is finished or failed"):
                     refused()
         log.publish(staged, query="q", batch=0)
         assert values_of(log) == [*OLD, *NEW]

@@ -227,7 +227,7 @@ class Stage:
 
     def _check_open(self) -> None:
         if not self._open:
-            raise InvalidArgument(f"{self._files.path}: the stage has ended (finish, or an error); begin another")
+            raise InvalidArgument(f"{self._files.path}: the stage is finished or failed; begin another one")
 
     def discard(self) -> None:
         """Remove the stage and its content."""
