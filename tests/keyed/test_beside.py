@@ -103,7 +103,7 @@ def test_only_one_compaction_at_a_time(shop: Any) -> None:
         shop.put(log, STORY)
 
         def second() -> None:
-            with pytest.raises(CompactionAborted, match="under way already"):
+            with pytest.raises(CompactionAborted, match="another compaction of this log is running"):
                 log.compact()
 
         compact_and(log, second)
