@@ -59,7 +59,7 @@ def test_an_append_is_one_write_and_a_sync_is_one_sync_before_the_durable_word(w
     log.sync()
     first, *rest = writes.take(lookups=True)
     assert first == f"datasync {FIRST}"
-    assert {call.split("/")[-1] for call in rest} == {FIRST.replace("store", "index")}
+    assert {call.split()[-1] for call in rest} == {FIRST.replace("store", "index")}
     log.sync()
     assert writes.take(lookups=True) == [], "nothing is left to sync"
 
