@@ -285,6 +285,7 @@ def test_newest_shows_the_newest_records_although_a_large_one_is_among_them(
     console = open_console(server, viewport={"width": 390, "height": 800})
     page = console.go("topics/large/records")
     expect(console.rows()).to_have_count(35)
+    expect(page.locator(".pager").first).to_contain_text("0 … 34 of 0 … 34")
     expect(page.get_by_role("button", name="Newer").first).to_be_disabled()
     page = console.go("topics/larger/records")
     expect(console.rows().first).to_be_visible()

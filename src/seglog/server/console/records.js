@@ -238,7 +238,9 @@ function pages(route, topic) {
       { class: "number" },
       records.length ? `${exact(first)} … ${exact(records.at(-1).offset)}` : "–",
       " of ",
-      `${exact(known.lowest_offset)} … ${exact(known.next_offset)}`,
+      known.next_offset > known.lowest_offset
+        ? `${exact(known.lowest_offset)} … ${exact(known.next_offset - 1)}`
+        : "–",
     ),
     button("Newer", () => to(next), { disabled: next >= known.next_offset }),
     button("Newest", () => to("newest"), { disabled: next >= known.next_offset }),
