@@ -1,7 +1,14 @@
-"""The active segment: the one that records are appended to. Writes, rolls back, keeps its index, and seals itself.
+"""The active segment, to which records are appended: writes, rolls back, maintains its index, and seals itself.
 
-One thread at a time calls the writing methods (the log sees to it); `reader` may be used by any thread meanwhile,
-because a record's bytes are written before its entry, and its entry before `next_offset` moves.
+Publish order. One thread at a time calls the writing methods (the log ensures this); any thread may use `reader`
+meanwhile, without a lock. That is safe because every append does, in this order:
+1. write the record's bytes to the store. A batch or a stream writes its first head last, so readers in other processes
+   see all of it or nothing;
+2. add its entry to the lookup and its figures to the tally;
+3. set `reader.size`, then `reader.next_offset`, which makes the record visible;
+4. set `settled`.
+If step 1 fails, the store is cut to `reader.size` and synced, so that no part of the record can appear later; if that
+fails as well, the log is poisoned. Index files are derived: an error while writing them is no error of an append.
 """
 
 from __future__ import annotations
@@ -56,7 +63,7 @@ def _hashed(digest: xxh64, entries: list[memoryview]) -> xxh64:
 
 
 def create_segment(storage: Storage, entry: SegmentEntry, log_id: int, *, span: int = 0) -> File:
-    """Create the store of a new segment, and return once it is on the medium (its name after the directory's sync)."""
+    """Create the store of a new segment; return once it is on the disk (its name needs a sync of the directory)."""
     store = storage.create(entry.name())
     store.pwrite(StoreHeader(entry.salt, log_id, entry.created, span).encode(), 0)
     must_sync(store.datasync)
@@ -64,10 +71,11 @@ def create_segment(storage: Storage, entry: SegmentEntry, log_id: int, *, span: 
 
 
 class ActiveSegment:
-    """Appends to one segment. next_offset: behind what was appended, buffered records included.
+    """Appends to one segment. next_offset: after everything appended, including buffered records.
 
-    settled is False from the first write of a change until it is published or undone: an interrupt that finds it so
-    leaves what nobody may rely on. An interrupt of the last write undoes nothing: a reader may have seen the record.
+    settled is False from the first write of a change until it is published or rolled back: after an interrupt in
+    between the state is unknown, and the log is poisoned. An interrupt of the last write rolls nothing back, because a
+    reader may have seen the record.
     """
 
     def __init__(
@@ -94,9 +102,9 @@ class ActiveSegment:
         self._lookup = lookup
         self._dense = lookup if isinstance(lookup, DenseLookup) else None
         self._indexed_size = size
-        self._held: list[Any] = []  # cells, row after row
+        self._held: list[Any] = []  # buffered rows as cells, row after row
         self._held_bytes = 0
-        self._published = next_offset  # what readers saw last: `reader.next_offset`, before poisoning pulls that back
+        self._published = next_offset  # the last `reader.next_offset`; poisoning may reduce that, but not this
         self._buffer_bytes = min(buffer_bytes, HELD_MOST_BYTES)
         self._segment_bytes = segment_bytes
         self._hold_most = self._may_hold()
@@ -140,12 +148,12 @@ class ActiveSegment:
 
     @property
     def size(self) -> int:
-        """Bytes of the store, with what waits to be written."""
+        """Size of the store in bytes, including buffered records."""
         return self._written + self._held_bytes
 
     @property
     def dense(self) -> bool:
-        """Whether offsets must follow one another."""
+        """Whether offsets must be consecutive."""
         return self._dense is not None
 
     @property
@@ -155,7 +163,7 @@ class ActiveSegment:
 
     @property
     def records(self) -> int:
-        """How many were appended, those that wait to be written among them."""
+        """Number of records, including buffered ones."""
         return self.tally.records + len(self._held) // CELLS
 
     # --- one record ---------------------------------------------------------------------------------------------
@@ -170,13 +178,13 @@ class ActiveSegment:
         *,
         through: bool = False,
     ) -> None:
-        """Append one record; on an error nothing of it stays. through: it must not wait in the buffer."""
+        """Append one record; after an error nothing of it remains. through: it must not be buffered."""
         if self._buffer_bytes:
             row, length = (timestamp, key, value, headers), record_length(key, headers, value)
             may_wait = not through and offset == self.next_offset
             if may_wait and self.hold(row, length):
                 return
-            self.write_buffer()  # before this record is taken: a refusal leaves it out
+            self.write_buffer()  # before this record, which is not appended if this fails
             if may_wait and self.hold(row, length):
                 return
         relative = offset - self.entry.base_offset
@@ -194,7 +202,7 @@ class ActiveSegment:
         self._publish()
 
     def hold(self, row: Row, length: int) -> bool:
-        """Take in the next record, of `length` bytes, to be written later; False where the buffer does not take it."""
+        """Buffer the next record, of `length` bytes; return False if the buffer has no space for it."""
         held = self._held_bytes + length
         if held > self._hold_most:
             return False
@@ -206,18 +214,18 @@ class ActiveSegment:
         return True
 
     def _may_hold(self) -> int:
-        """Return how many bytes may wait behind what is written: within the buffer, the segment and the last offset."""
+        """Return how many bytes may be buffered: within the buffer, the segment and the last possible offset."""
         return min(self._buffer_bytes, self._segment_bytes - self._written, MAX_OFFSET - self.next_offset)
 
     def append_run(self, rows: Sequence[Row]) -> None:
-        """Append records with one write; on an error nothing of any stays."""
-        if len(rows) == 1:  # it may be a large one, which is not copied to be written
+        """Append records with one write; after an error nothing of them remains."""
+        if len(rows) == 1:  # it may be large, and is written without a copy
             return self.append(self.next_offset, *rows[0], through=True)
         self.write_buffer()
         return self._write_rows([*chain.from_iterable(rows)])
 
     def _write_rows(self, cells: list[Any]) -> None:
-        """Write rows that follow what was published; on an error nothing of them stays in the store."""
+        """Write rows that follow the published ones; after an error nothing of them remains in the store."""
         data, block = self._encoded(cells)
         self.settled = False
         self._write_last(data, self.reader.size)
@@ -252,7 +260,7 @@ class ActiveSegment:
             self._lookup.extend([(mark.relative, mark.position) for mark in unpack_marks(marks)])
 
     def _publish(self) -> None:
-        """Let readers see what was written."""
+        """Make what was written visible to readers."""
         self.reader.size = self._written
         self.reader.next_offset = self.next_offset
         self.reader.counted = self.tally.records
@@ -264,8 +272,8 @@ class ActiveSegment:
             self.write_index()
 
     def _roll_back(self) -> None:
-        """Cut what a failed write left; where that fails, nothing may be promised any more."""
-        if getattr(self._files.store, "suspended", False):  # it could not be opened again: nothing was written
+        """Cut what a failed write left; if that fails, nothing more can be acknowledged."""
+        if getattr(self._files.store, "suspended", False):  # it could not be opened again, so nothing was written
             self.settled = True
             return
         try:
@@ -280,7 +288,7 @@ class ActiveSegment:
         self.settled = True
 
     def _write_last(self, data: bytes | memoryview, position: int) -> None:
-        """Write what makes a change visible."""
+        """Write the bytes that make a change visible."""
         try:
             self._files.store.pwrite(data, position)
         except Exception:
@@ -288,7 +296,7 @@ class ActiveSegment:
             raise
 
     def write_buffer(self) -> None:
-        """Write buffered records; on an error they stay buffered."""
+        """Write buffered records; after an error they remain buffered."""
         if self._held:
             self._write_rows(self._held)
 
@@ -304,9 +312,9 @@ class ActiveSegment:
         record_limit: int,
         value_limit: int | None,
     ) -> None:
-        """Append one record whose value comes in pieces: value first, hashed on its way, its head last.
+        """Append one record whose value comes in chunks: first the value, hashed on the way, then its head.
 
-        record_limit: bytes the whole record may take; value_limit: bytes of value the caller allows.
+        record_limit: maximum size of the record; value_limit: maximum size of the value, from the caller.
         """
         self.write_buffer()
         packed = encode_headers(headers)
@@ -327,7 +335,7 @@ class ActiveSegment:
     # --- a batch ------------------------------------------------------------------------------------------------
 
     def append_batch(self, batch: Encoder, start: int, stop: int) -> None:
-        """Append rows start..stop of a batch: readers see all or none of them: the first head comes last."""
+        """Append rows start..stop of a batch. Readers see all of them or none: the first head is written last."""
         self.write_buffer()
         encoding = Encoding(
             batch,
@@ -360,7 +368,7 @@ class ActiveSegment:
         self._publish()
 
     def _admit_entries(self, entries: list[memoryview], records: int) -> None:
-        """Take in the entries of a batch: they go to the index file as they are, since copying many of them costs."""
+        """Add the entries of a batch, writing them to the index file without a copy, which would be slow."""
         if self._dense is None:
             self.tally.digest = _hashed(self.tally.digest, entries)
         elif not self._wrote_entries(self._dense, entries, records):
@@ -368,7 +376,9 @@ class ActiveSegment:
                 self._dense.pending.extend(part)
 
     def _wrote_entries(self, dense: DenseLookup, entries: list[memoryview], records: int) -> bool:
-        """Write entries to the index file, and hash them meanwhile; many of both take as long as a few blocks."""
+        """Write entries to the index file and hash them in parallel; for many entries each takes as long as some
+        blocks.
+        """
         hashing = Ahead()
         try:
             self._flush_entries()
@@ -376,7 +386,7 @@ class ActiveSegment:
             self._files.index.pwritev(entries, entry_position(dense.flushed))
             digest = hashing.take()
         except StorageError:
-            return False  # derived: they stay pending
+            return False  # derived: they remain pending
         finally:
             hashing.finish()
         self.tally.digest = digest
@@ -386,7 +396,7 @@ class ActiveSegment:
     # --- lookups and durability ---------------------------------------------------------------------------------
 
     def write_index(self) -> None:
-        """Move pending entries to the index file. Derived, so a refusal only leaves them pending."""
+        """Write pending entries to the index file. After an error they remain pending; the file is derived."""
         self._indexed_size = self._written
         try:
             self._flush_entries()
@@ -399,13 +409,13 @@ class ActiveSegment:
             return
         pending = dense.pending
         self._files.index.pwrite(pending, entry_position(dense.flushed))
-        settled, self.settled = self.settled, False  # an interrupt between these two would hash the entries twice
+        settled, self.settled = self.settled, False  # an interrupt between the next two would hash the entries twice
         self.tally.digest.update(bytes(pending))
         dense.move_pending(self._files.index)
         self.settled = settled
 
     def datasync(self) -> None:
-        """Return once every written record is on the medium; see ActiveFiles.sync_store. By any thread."""
+        """Return once every written record is on the disk; see ActiveFiles.sync_store. Any thread may call it."""
         self._files.sync_store()
 
     @property
@@ -414,7 +424,7 @@ class ActiveSegment:
         return self._files.suspendable
 
     def suspend(self, reopened: Callable[[], None]) -> bool:
-        """Sync the store and close both files until they are needed, unless a change is under way; see ActiveFiles."""
+        """Sync the store and close both files until they are needed, unless a change is in progress."""
         return self.settled and self._files.suspend(reopened)
 
     def reopen(self) -> None:
@@ -422,7 +432,7 @@ class ActiveSegment:
         self._files.reopen()
 
     def mark_durable(self, next_offset: int) -> None:
-        """Note in the index that the records before `next_offset` are on the medium; unsynced itself."""
+        """Write to the index, without a sync, that the records before `next_offset` are on the disk."""
         try:
             self._flush_entries()
             self._write_durable_word(next_offset)
@@ -434,9 +444,9 @@ class ActiveSegment:
         self._files.index.pwrite(encode_dense_header(base, min(next_offset - base, DURABLE_MAX), salt), 0)
 
     def rescue(self) -> None:
-        """Put on the medium what was appended before an interrupt; the next opening finds it by scanning.
+        """Write and sync what was appended before an interrupt; the next opening finds it by scanning.
 
-        Do nothing after a sync that failed: a later one would not report what was lost.
+        Does nothing after a failed sync: a later one would not report what was lost.
         """
         if self._files.failure is not None:
             return
@@ -445,11 +455,11 @@ class ActiveSegment:
         self.datasync()
 
     def leave_to_parent(self) -> None:
-        """Refuse every write from now on: in a forked child, which shares the files' descriptors with its parent."""
+        """Reject every write from now on: in a forked child, which shares the files' descriptors with its parent."""
         self._files = self._files.of_parent()
 
     def write_marks(self) -> None:
-        """Write the sparse lookups that a sealed segment has; marks behind its end, after a cut, lead nowhere."""
+        """Write the sparse lookups of a sealed segment; after a cut, marks beyond the end are not used."""
         marks, interval = bytes(self.tally.marks.marks), self.tally.marks.interval
         if self._dense is None:
             offsets = encode_offsets(marks, interval, self.entry.salt)
@@ -458,7 +468,7 @@ class ActiveSegment:
         write_derived(self._storage, self.entry.name(filename.TIMES), times)
 
     def seal(self, sealed_at: int) -> SegmentEntry:
-        """Put everything on the medium, write the lookups, and return the entry of a sealed segment."""
+        """Write and sync everything, write the lookups, and return the entry of the sealed segment."""
         self.write_buffer()
         self.datasync()
         self._flush_entries()

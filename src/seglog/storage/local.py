@@ -22,7 +22,7 @@ from seglog.uncopied import Uncopied
 
 
 def _is_directory(path: str) -> bool:
-    """Whether this is a directory; StorageError where that may not be looked at (Path.is_dir raises, or says no)."""
+    """Whether this is a directory. StorageError if it cannot be examined (Path.is_dir raises or returns False)."""
     with errors_naming(path):
         try:
             return stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116 - see above
@@ -31,7 +31,7 @@ def _is_directory(path: str) -> bool:
 
 
 class LocalLock(Uncopied):
-    """A flock on a file. A forked child closes its copy of the descriptor, which gives nothing back."""
+    """An flock on a file. A forked child closes its copy of the descriptor, which does not release the lock."""
 
     _held: ClassVar[WeakSet[LocalLock]] = WeakSet()
 
@@ -40,7 +40,7 @@ class LocalLock(Uncopied):
         self.path = path
         LocalLock._held.add(self)
         status = os.fstat(descriptor)
-        self._file = status.st_dev, status.st_ino  # no other file gets this inode while the descriptor is open
+        self._file = status.st_dev, status.st_ino  # the inode is not reused while the descriptor is open
 
     def write(self, data: bytes) -> None:
         """Replace the content of the locked file."""
@@ -49,9 +49,9 @@ class LocalLock(Uncopied):
             os.ftruncate(self._descriptor, len(data))
 
     def is_current(self) -> bool:
-        """Whether the locked file is still the one at its path."""
+        """Whether the locked file is still at its path."""
         try:
-            status = os.stat(self.path)  # noqa: PTH116 - a writer asks this at every sync
+            status = os.stat(self.path)  # noqa: PTH116 - called by a writer at every sync
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
@@ -59,7 +59,7 @@ class LocalLock(Uncopied):
         return self._file == (status.st_dev, status.st_ino)
 
     def release(self) -> None:
-        """Give the lock back; a second call does nothing."""
+        """Release the lock; a second call does nothing."""
         descriptor, self._descriptor = self._descriptor, -1
         LocalLock._held.discard(self)
         if descriptor >= 0:
@@ -70,7 +70,7 @@ class LocalLock(Uncopied):
 
     @classmethod
     def leave_to_parent(cls) -> None:
-        """Close, in a forked child, what the parent holds."""
+        """Close the locks in a forked child; the parent keeps them."""
         for lock in list(cls._held):
             lock.release()
 
@@ -79,7 +79,7 @@ os.register_at_fork(after_in_child=LocalLock.leave_to_parent)
 
 
 def checked_directory(path: object) -> str:
-    """Return the path; InvalidArgument for what no system call takes: empty, a NUL, a lone surrogate."""
+    """Return the path. Raises InvalidArgument if no system call accepts it: empty, with a NUL or a lone surrogate."""
     try:
         sound = isinstance(path, str) and b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:
@@ -101,13 +101,13 @@ class LocalStorage:
 
     @property
     def enclosing(self) -> LocalStorage | None:
-        """The directory that this one is in, None for the root; of a link, the one in which its target is."""
+        """The parent directory, None for the root; for a link, the parent of its target."""
         path = os.path.realpath(self.path)
         parent = os.path.dirname(path)  # noqa: PTH120 - strings, as the other calls here
         return None if parent == path else LocalStorage(parent)
 
     def exists(self, directory: str = "") -> bool:
-        """Whether the directory is there."""
+        """Whether the directory exists."""
         path = self._at(directory)
         if _is_directory(path):
             return True
@@ -116,7 +116,7 @@ class LocalStorage:
         return False
 
     def make(self, directories: Sequence[str]) -> None:
-        """Create what is missing, and sync every directory that got a new name."""
+        """Create missing directories, and sync every directory that got a new name."""
         if _is_directory(self.path) and self._is_empty():
             self._sync_own_name()
         for directory in [self._root, *(self._root / name for name in directories)]:
@@ -127,8 +127,8 @@ class LocalStorage:
             return next(entries, None) is None  # without a list of all names
 
     def _sync_own_name(self) -> None:
-        parent = f"{self.path}/.."  # not the path's parent: it may be a link
-        with errors_naming(parent), suppress(PermissionError):  # who may not read the parent has not made it
+        parent = f"{self.path}/.."  # not the path's parent, which may be a link
+        with errors_naming(parent), suppress(PermissionError):  # a user who may not read the parent did not create this
             if os.stat(parent).st_dev == os.stat(self.path).st_dev:  # noqa: PTH116 - strings, as the other calls here
                 self._sync(parent)
 
@@ -141,7 +141,7 @@ class LocalStorage:
             self._sync(str(directory.parent))
 
     def names(self, directory: str = "") -> list[str]:
-        """Return the names in a directory, ordered."""
+        """Return the names in a directory, sorted."""
         with errors_naming(self._at(directory)):
             try:
                 return sorted(with_descriptors(os.listdir, self._at(directory)))
@@ -157,7 +157,7 @@ class LocalStorage:
                     try:
                         if entry.is_file():
                             found[entry.name] = entry.stat().st_size
-                    except FileNotFoundError:  # a writer unlinked it meanwhile
+                    except FileNotFoundError:  # a writer has unlinked it
                         continue
             return found
 
@@ -177,7 +177,7 @@ class LocalStorage:
             raise storage_error(error, path) from error
 
     def rename(self, old: str, new: str) -> None:
-        """Move in one step."""
+        """Move atomically."""
         with errors_naming(self._at(new)):
             os.replace(self._at(old), self._at(new))  # noqa: PTH105 - names are joined already
 
@@ -187,12 +187,12 @@ class LocalStorage:
             os.link(self._at(old), self._at(new))
 
     def unlink(self, name: str) -> None:
-        """Remove a name; missing is no error."""
+        """Remove a name; a missing one is no error."""
         with errors_naming(self._at(name)), suppress(FileNotFoundError):
             os.unlink(self._at(name))  # noqa: PTH108 - names are joined already
 
     def sync_directory(self, directory: str = "") -> None:
-        """Return once the names in a directory are on the medium."""
+        """Return once the names in a directory are on the disk."""
         with errors_naming(self._at(directory)):
             self._sync(self._at(directory))
 
@@ -205,9 +205,9 @@ class LocalStorage:
             close_descriptor(descriptor)
 
     def identity(self, name: str) -> object:
-        """Return inode, change time and size of a file, None where there is none; a directory is no file."""
+        """Return inode, change time and size of a file; None if there is none, or it is a directory."""
         try:
-            status = os.stat(self._at(name))  # noqa: PTH116 - a reader asks this before every read
+            status = os.stat(self._at(name))  # noqa: PTH116 - called by a reader before every read
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -235,13 +235,13 @@ class LocalStorage:
         try:
             return open_file(path, os.O_RDWR | os.O_CREAT)
         except PermissionError as denied:
-            try:  # a file of another user: flock itself needs no write permission
+            try:  # a file of another user: flock needs no write permission
                 return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             except OSError:
                 raise denied from None
 
     def remove_directory(self, directory: str) -> None:
-        """Remove a subdirectory and all that is in it; missing is no error, also where another removes it as well."""
+        """Remove a subdirectory and its content; no error if it is missing, or another process removes it as well."""
         with errors_naming(self._at(directory)):
             for name in self._leaves(directory):
                 self.unlink(name)
@@ -257,11 +257,11 @@ class LocalStorage:
         ]
 
     def _branches(self, directory: str) -> list[str]:
-        """Return the directories below and including one, the deepest first."""
+        """Return the directory and those below it, the deepest first."""
         return [root for root, _, _ in os.walk(self._at(directory), topdown=False)]
 
     def remove_if_empty(self, directory: str) -> None:
-        """Remove a subdirectory in which nothing is."""
+        """Remove a subdirectory if it is empty."""
         with errors_naming(self._at(directory)):
             try:
                 os.rmdir(self._at(directory))  # noqa: PTH106 - as the other calls here
@@ -270,16 +270,16 @@ class LocalStorage:
                     raise
 
     def free_bytes(self, directory: str = "") -> int:
-        """Return the bytes an ordinary user may still write."""
+        """Return the bytes that an ordinary user may still write."""
         with errors_naming(self._at(directory)):
             status = os.statvfs(self._at(directory))
             return status.f_bavail * status.f_frsize
 
     def remove(self) -> None:
-        """Remove the directory and all that is in it."""
+        """Remove the directory and its content."""
         doomed = self._root.with_name(doomed_name(self._root.name))
         with errors_naming(self.path):
-            self._root.rename(doomed)  # in one step, so that no half of a log is ever opened
-            with suppress(PermissionError):  # nor one whose name a power loss has brought back
+            self._root.rename(doomed)  # atomic, so that no process opens a part of a log
+            with suppress(PermissionError):  # nor one whose name returns after a power loss
                 self._sync(str(doomed.parent))
             shutil.rmtree(doomed)

@@ -20,8 +20,8 @@ _HEADER_BYTES = 64
 _COPIED_BYTES = 256 * 1024
 
 _Identity = tuple[int, int, bytes]
-"""Device, inode and first bytes of a file. The inode alone may belong to a new file after the old one was removed; the
-files that are suspended begin with a header, which contains the salt of their segment.
+"""Device, inode and first bytes of a file. A new file may get the inode of one that was removed; files that are
+suspended begin with a header, which contains the salt of their segment.
 """
 
 
@@ -32,21 +32,25 @@ def _identity_of(descriptor: int, path: str) -> _Identity:
 
 
 class LocalFile(Uncopied):
-    """One file descriptor: `descriptor`, -1 once the file is closed and while it is suspended.
+    """An open file: `descriptor` is -1 once it is closed, and while it is suspended.
 
-    A suspended file has no descriptor until a call needs one. Reads may run while another thread suspends the file:
-    the number may then be another file's already, so each read checks that the file was not suspended meanwhile.
+    Invariant: a call on a suspended file works as on an open one, and never uses another file's descriptor.
+    - A suspended file has no descriptor; the first call that needs one opens it again.
+    - Reads may run while another thread suspends the file, and the number may then already belong to another file. So
+      every read compares the count of suspensions before and after, and is repeated if it has changed.
+    - A file that is opened again must be the same one: device, inode and first bytes are compared (ESTALE if not).
+    - Only a file whose data is synced is suspended, so a later sync has nothing to do.
     """
 
     __slots__ = ("_identity", "_reopened", "_suspensions", "descriptor", "path")
 
-    _installing: ClassVar[threading.RLock] = threading.RLock()  # a signal handler may come in
+    _installing: ClassVar[threading.RLock] = threading.RLock()  # a signal handler may interrupt
 
     def __init__(self, descriptor: int, path: str) -> None:
         self.descriptor = descriptor
         self.path = path
         self._suspensions = 0
-        self._identity: _Identity | None = None  # of a file that was suspended
+        self._identity: _Identity | None = None  # set by the first suspension
         self._reopened: Callable[[], None] | None = None
 
     # --- suspending ---------------------------------------------------------------------------------------------
@@ -59,12 +63,12 @@ class LocalFile(Uncopied):
     def suspend(self, reopened: Callable[[], None]) -> None:
         """Close the descriptor until a call needs it, and call `reopened` then.
 
-        The caller has synced what must be durable, and sees to it that no thread writes or syncs meanwhile. A file
-        that was unlinked or renamed since it was opened stays open: it could not be opened again.
+        The caller has synced what must be durable, and ensures that no thread writes or syncs meanwhile. A file that
+        was unlinked or renamed since it was opened stays open, because it could not be opened again.
         """
         if self._is_at_its_path():
             self._identity, self._reopened = _identity_of(self.descriptor, self.path), reopened
-            descriptor, self.descriptor = self.descriptor, -1  # first: a thread that still got it has counted one less
+            descriptor, self.descriptor = self.descriptor, -1  # first: a thread that still has it sees the old count
             self._suspensions += 1
             close_descriptor(descriptor)
 
@@ -80,9 +84,9 @@ class LocalFile(Uncopied):
     def _resumed(self, suspensions: int, used: int) -> bool:
         """Whether a call may have failed because the file was suspended, and it is open again now.
 
-        suspensions, used: how many there were, and the descriptor, when the call began. Whatever error it got: the
-        number may be another file's meanwhile, or a socket's, or again this one's.
-        StorageError where its name now leads to another file (ESTALE), to none, or where it cannot be opened.
+        suspensions, used: their number, and the descriptor, when the call began. The error of the call does not matter:
+        the number may belong to another file or a socket by now, or to this file again. Raises StorageError if the name
+        leads to another file (ESTALE) or to none, or the file cannot be opened.
         """
         identity = self._identity
         if identity is None or (used >= 0 and suspensions == self._suspensions):
@@ -92,8 +96,9 @@ class LocalFile(Uncopied):
         return True
 
     def _install(self, descriptor: int) -> None:
-        """Take a new descriptor, unless another thread was faster. No lock is held while it is opened: other logs may
-        sync and close their files for it.
+        """Use a new descriptor, unless another thread was faster.
+
+        No lock is held while it is opened, because other logs may sync and close their files to free a descriptor.
         """
         with LocalFile._installing:
             is_first = self.descriptor < 0 and self._identity is not None
@@ -106,7 +111,7 @@ class LocalFile(Uncopied):
 
     @classmethod
     def renew_guard(cls) -> None:
-        """In a forked child: another thread of the parent may have held the lock."""
+        """Replace the lock in a forked child: another thread of the parent may have held it."""
         cls._installing = threading.RLock()
 
     def _reopen(self, identity: _Identity) -> int:
@@ -119,7 +124,7 @@ class LocalFile(Uncopied):
             raise
         if not is_same:
             close_descriptor(descriptor)
-            raise StorageError(errno.ESTALE, "another file has taken the place of this one", self.path)
+            raise StorageError(errno.ESTALE, "the file was replaced by another one while its log was idle", self.path)
         return descriptor
 
     # --- reading ------------------------------------------------------------------------------------------------
@@ -128,7 +133,7 @@ class LocalFile(Uncopied):
         """Return the size in bytes."""
         suspensions, descriptor = self._suspensions, self.descriptor
         try:
-            size = os.fstat(descriptor).st_size  # a reader asks this before every read
+            size = os.fstat(descriptor).st_size  # called by a reader before every read
         except OSError as error:
             if self._resumed(suspensions, descriptor):
                 return self.size()
@@ -136,7 +141,7 @@ class LocalFile(Uncopied):
         return size if suspensions == self._suspensions else self.size()
 
     def pread(self, length: int, position: int) -> bytes:
-        """Return the bytes at `position`; fewer only where the file ends."""
+        """Return the bytes at `position`; fewer only at the end of the file."""
         suspensions, descriptor = self._suspensions, self.descriptor
         try:
             data = os.pread(descriptor, length, position)
@@ -149,16 +154,16 @@ class LocalFile(Uncopied):
         return data if suspensions == self._suspensions else self.pread(length, position)
 
     def map(self) -> memoryview:
-        """Return a memory map of the present bytes, of a small file a copy. A read error under a map is a SIGBUS."""
+        """Return a memory map of the present bytes, or a copy of a small file. A read error under a map is a SIGBUS."""
         suspensions, size = self._suspensions, self.size()
         if size <= _COPIED_BYTES:
             return memoryview(self.pread(size, 0))
         descriptor = self.descriptor
-        if descriptor < 0:  # Python would map memory of no file
+        if descriptor < 0:  # Python would map anonymous memory
             return self.map()
         try:
             mapped = mapping.map_file(descriptor, size)
-        except (OSError, ValueError) as error:  # ValueError: the number of an empty file
+        except (OSError, ValueError) as error:  # ValueError: the number belongs to an empty file
             if suspensions != self._suspensions:
                 return self.map()
             if isinstance(error, OSError):
@@ -181,7 +186,7 @@ class LocalFile(Uncopied):
             raise storage_error(error, self.path) from error
 
     def pwritev(self, parts: Sequence[Buffer], position: int) -> None:
-        """Write the parts end to end or raise."""
+        """Write the parts one after another or raise."""
         total, suspensions, descriptor = sum(len(part) for part in parts), self._suspensions, self.descriptor
         try:
             written = os.pwritev(descriptor, parts, position) if len(parts) <= _PARTS_MAX else 0
@@ -203,11 +208,11 @@ class LocalFile(Uncopied):
             raise storage_error(error, self.path) from error
 
     def datasync(self) -> None:
-        """Return once data and size are on the medium. Of a suspended file they are."""
+        """Return once data and size are on the disk; those of a suspended file are."""
         if self.suspended:
             return
         with errors_naming(self.path):
-            if self.descriptor < 0:  # Python refuses a closed descriptor here with ValueError, elsewhere with EBADF
+            if self.descriptor < 0:  # here Python raises ValueError for a closed descriptor, elsewhere EBADF
                 raise OSError(errno.EBADF, "closed")
             sync_data(self.descriptor)
 

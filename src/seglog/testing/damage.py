@@ -1,6 +1,6 @@
 """Damage to files, one at a time: what a disk, or a user who copies files, can do to a log of a few KiB.
 
-Bytes in, bytes out: every generator yields `Damage`s of files that are passed as name -> bytes; the name of each tells
+Bytes in, bytes out: every generator yields `Damage`s of files that are passed as name -> bytes; the name of each shows
 a reader how to repeat it. The tests know what must be true of a damaged log; this module only recognizes records, so
 that whole ones can be moved.
 """
