@@ -52,11 +52,11 @@ def test_an_entry_is_checksum_length_position() -> None:
 
 
 @given(st.integers(0, 2**63), st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1))
-def test_the_durable_word_is_read_back(base: int, records: int, salt: int) -> None:
+def test_the_durable_count_is_read_back(base: int, records: int, salt: int) -> None:
     assert decode_durable_records(encode_dense_header(base, records, salt) + b"entries", base, salt) == records
 
 
-def test_a_durable_word_that_does_not_verify_says_nothing() -> None:
+def test_a_durable_count_that_does_not_verify_says_nothing() -> None:
     header = encode_dense_header(BASE, 42, SALT)
     assert all(decode_durable_records(data, BASE, SALT) is None for data in flipped(header))
     assert all(decode_durable_records(header[:length], BASE, SALT) is None for length in range(16))
@@ -168,7 +168,7 @@ def test_the_floor_mark_never_passes_a_record_that_is_new_enough(records: list[t
         assert all(timestamp < wanted for timestamp, relative, _ in rows if relative < mark.relative)
 
 
-def test_a_durable_word_that_counts_more_than_a_store_has_room_for_is_none() -> None:
+def test_a_durable_count_that_counts_more_than_a_store_has_room_for_is_none() -> None:
     """Else whoever believes it makes an entry of each."""
     most = (2**32 - 1 - 64) // 32
     assert decode_durable_records(encode_dense_header(7, most, 5), 7, 5, dense=True) == most

@@ -51,7 +51,7 @@ def test_create_syncs_store_and_directory_before_the_manifest_that_names_it(writ
     assert writes.take() == ["make", "try_lock LOCK", *new_store(FIRST), *FIRST_MANIFEST]
 
 
-def test_an_append_is_one_write_and_a_sync_is_one_sync_before_the_durable_word(writes: Writes) -> None:
+def test_an_append_is_one_write_and_a_sync_is_one_sync_before_the_durable_count(writes: Writes) -> None:
     log = seglog.open(writes.storage)
     writes.take()
     log.append(b"one")

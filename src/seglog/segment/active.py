@@ -435,11 +435,11 @@ class ActiveSegment:
         """Write to the index, without a sync, that the records before `next_offset` are on the disk."""
         try:
             self._flush_entries()
-            self._write_durable_word(next_offset)
+            self._write_durable_count(next_offset)
         except StorageError:
             return
 
-    def _write_durable_word(self, next_offset: int) -> None:
+    def _write_durable_count(self, next_offset: int) -> None:
         base, salt = self.entry.base_offset, self.entry.salt
         self._files.index.pwrite(encode_dense_header(base, min(next_offset - base, DURABLE_MAX), salt), 0)
 
@@ -472,7 +472,7 @@ class ActiveSegment:
         self.write_buffer()
         self.datasync()
         self._flush_entries()
-        self._write_durable_word(self.next_offset)
+        self._write_durable_count(self.next_offset)
         self.write_marks()
         tally = self.tally
         return replace(

@@ -104,7 +104,7 @@ class ActiveFollower:
     def _jump(self) -> bool:
         """Advance as far as the index leads; return whether that is further than before.
 
-        Records that are only written must verify; records that the durable word counts exist even if the last is
+        Records that are only written must verify; records that the durable count covers exist even if the last is
         damaged.
         """
         index = self._open_index()
@@ -121,7 +121,7 @@ class ActiveFollower:
         return synced > known
 
     def _believe(self, synced: int) -> None:
-        """Show the records that the durable word counts, although the index does not lead to the last one."""
+        """Show the records that the durable count covers, although the index does not lead to the last one."""
         base = self.entry.base_offset
         entries = dense_entries(self._store, self._rules, end=self._store.size(), next_offset=base + synced)
         sound = [(base + number, place) for number, place in enumerate(DENSE_ENTRY.iter_unpack(entries)) if place[1]]

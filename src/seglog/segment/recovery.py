@@ -1,6 +1,6 @@
 """Recover the active segment of a log that was not closed: what is kept, what is cut, what is only reported.
 
-1. The durable word of the index counts the records that are known to be on the disk. It was written after their
+1. The durable count of the index is the number of records that are known to be on the disk. It was written after their
    sync, and its check is bound to the store's salt. These records are never cut, and their offsets are never assigned
    again: if one does not verify, that is damage, and its neighbours stay.
 2. After them the first invalid record ends the log. The bytes cut are kept beside the store (`.torn`).
