@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from seglog.keyed.schedule import SegmentStanding, Standing
     from seglog.log.backup import BackupReport
     from seglog.log.check import Progress
-    from seglog.log.compaction import CompactionReport
     from seglog.log.explain import Explanation, SegmentPlace
     from seglog.log.findings import Gap, Problem, VerifyReport
     from seglog.log.group import Appended, Draft
+    from seglog.log.info import CompactionReport
     from seglog.log.opening import Expose, Mode
     from seglog.log.repair import RepairAction, RepairReport
     from seglog.log.staging import StagedSegment
@@ -65,7 +65,7 @@ _HOME = {  # name -> where it is found below seglog
     "Buffer": "storage.base.Buffer",
     "Clock": "clock.Clock",
     "CompactionPlan": "keyed.plan.CompactionPlan",
-    "CompactionReport": "log.compaction.CompactionReport",
+    "CompactionReport": "log.info.CompactionReport",
     "Consumer": "topic.groups.consumer.Consumer",
     "Draft": "log.group.Draft",
     "Event": "topic.cleaning.state.Event",

@@ -14,7 +14,7 @@ import seglog
 from seglog import LogConfig, LogReplaced, LogTruncated, MemoryStorage, Retention
 from seglog.format.cuts import MOST, Cuts
 from seglog.log import catalog
-from seglog.log.history import trace_of, was_cut
+from seglog.log.history import was_cut
 from seglog.testing.faulty import Fault, FaultyStorage
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def test_a_position_counts_as_cut_exactly_if_a_record_before_it_was_replaced(ste
     storage = MemoryStorage()
     log = seglog.open(storage, LogConfig(segment_bytes=512, retention=Retention(compact=True)))
     born: list[int] = []  # the step in which the record of each offset was appended
-    known = [(0, trace_of(log.view(), 0), [])]
+    known = [(0, log.view().trace_of(0), [])]
     for step, (what, number) in enumerate(steps):
         if what == "append":
             fill(log, number)
@@ -114,7 +114,7 @@ def test_a_position_counts_as_cut_exactly_if_a_record_before_it_was_replaced(ste
             log.expire()
             log.alter_retention(Retention(compact=True))
         elif what == "look":
-            known += [(at, trace_of(log.view(), at), born[:at]) for at in range(log.lowest_offset, len(born) + 1, 3)]
+            known += [(at, log.view().trace_of(at), born[:at]) for at in range(log.lowest_offset, len(born) + 1, 3)]
         else:
             if what == "crash":  # what was appended is there, but nothing says that it was synced
                 log._live.active.write_buffer()
@@ -124,14 +124,14 @@ def test_a_position_counts_as_cut_exactly_if_a_record_before_it_was_replaced(ste
             log = seglog.open(storage)
         assert log.next_offset == len(born)
         for at, trace, before in known:
-            assert was_cut(trace, trace_of(log.view(), at)) == (born[:at] != before), (at, trace)
+            assert was_cut(trace, log.view().trace_of(at)) == (born[:at] != before), (at, trace)
     log.close()
 
 
 def test_where_an_earlier_version_truncated_without_a_note_the_file_decides(path: Path) -> None:
     with seglog.open(path, LogConfig(segment_bytes=512)) as log:
         fill(log, 30)
-        early, late = trace_of(log.view(), 10), trace_of(log.view(), 30)
+        early, late = log.view().trace_of(10), log.view().trace_of(30)
         log.truncate(20)
         fill(log, 20)
     lines = (path / "MANIFEST").read_bytes().splitlines(keepends=True)
@@ -144,8 +144,8 @@ def test_where_an_earlier_version_truncated_without_a_note_the_file_decides(path
     (path / "MANIFEST").write_bytes(body + b'{"check":"%016x"}\n' % xxh64_intdigest(body))
     with seglog.open(path, mode="r") as log:
         assert log.view().manifest.cuts == Cuts(1)
-        assert not was_cut(early, trace_of(log.view(), 10))
-        assert was_cut(late, trace_of(log.view(), 30))
+        assert not was_cut(early, log.view().trace_of(10))
+        assert was_cut(late, log.view().trace_of(30))
 
 
 def test_cuts_are_bounded_and_none_is_missed() -> None:
@@ -171,7 +171,7 @@ def left_open(path: Path) -> Any:
     fill(log, 10)
     log.sync()
     fill(log, 5)
-    known = trace_of(log.view(), 15)
+    known = log.view().trace_of(15)
     kept = path.with_name("kept")
     shutil.copytree(path, kept)
     log.close()
@@ -187,10 +187,10 @@ def test_what_was_read_beyond_the_records_that_survived_counts_as_cut(left_open:
     with seglog.open(path) as log:
         survived = log.next_offset
         assert survived == {0: 15, 7: 14, 150: 11}[cut]
-        within, beyond = trace_of(log.view(), survived), 15
+        within, beyond = log.view().trace_of(survived), 15
         fill(log, 20, "new")
-        assert was_cut(known, trace_of(log.view(), beyond)) == (survived < 15)
-        assert not was_cut(within, trace_of(log.view(), survived))
+        assert was_cut(known, log.view().trace_of(beyond)) == (survived < 15)
+        assert not was_cut(within, log.view().trace_of(survived))
 
 
 def test_after_a_restart_of_the_machine_what_left_no_trace_counts_as_cut(
@@ -206,7 +206,7 @@ def test_after_a_restart_of_the_machine_what_left_no_trace_counts_as_cut(
     for _ in range(2):  # once a run, not at every opening
         with seglog.open(path) as log:
             assert log.view().manifest.epoch == synced + 1
-    assert was_cut(known, trace_of(seglog.open(path, mode="r").view(), 15))
+    assert was_cut(known, seglog.open(path, mode="r").view().trace_of(15))
 
 
 def test_an_orderly_close_begins_no_epoch(path: Path) -> None:

@@ -8,11 +8,10 @@ from typing import NamedTuple
 import pytest
 from hypothesis import strategies as st
 
-from seglog.format.codec import NATIVE, encode_headers
+from seglog.format.codec import NATIVE, Rules, encode_headers
 from seglog.format.manifest import SegmentEntry
 from seglog.format.store import StoreHeader
 from seglog.record import Record
-from seglog.segment.scan import Rules
 from seglog.storage import File, MemoryStorage
 
 BASE, SALT = 1000, 0x0123456789ABCDEF

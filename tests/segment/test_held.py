@@ -12,6 +12,7 @@ from seglog.format.codec import encode_headers
 from seglog.format.index import MarkBuilder
 from seglog.segment import held
 from seglog.segment.held_by_kernels import encode_by_kernels
+from seglog.segment.survey import Place
 
 if TYPE_CHECKING:
     from seglog.segment.survey import Block
@@ -35,7 +36,7 @@ def plain(encoded: tuple[bytes | memoryview, Block]) -> tuple[bytes, Block]:
 def test_the_codec_and_the_kernels_make_the_same_of_rows(
     rows: list[held.Row], relative: int, position: int, newest: int
 ) -> None:
-    marks, place = MarkBuilder(64), held.Place(relative, position, 77)
+    marks, place = MarkBuilder(64), Place(relative, position, 77)
     marks.extend(b"", ((position // 64 + 1) * 64, newest))
     columns = held.columns_of([*chain.from_iterable(rows)])
     assert plain(encode_by_kernels(columns, place, marks)) == plain(held.encode_by_codec(columns, place, marks))

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from seglog.keyed.plan import Measured
     from seglog.keyed.schedule import Standing
-    from seglog.log.compaction import CompactionReport
     from seglog.log.explain import Explanation
+    from seglog.log.info import CompactionReport
     from seglog.log.log import Log
 
 

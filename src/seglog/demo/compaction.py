@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from seglog.log.compaction import CompactionReport
-    from seglog.log.info import SegmentInfo
+    from seglog.log.info import CompactionReport, SegmentInfo
     from seglog.topic import Topic
 
 

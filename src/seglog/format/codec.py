@@ -211,3 +211,12 @@ class NativeCodec:
 
 
 NATIVE = NativeCodec()
+
+
+class Rules(NamedTuple):
+    """What a record of a store must satisfy besides its own checksum."""
+
+    base_offset: int
+    salt: int
+    dense: bool
+    codec: RecordCodec = NATIVE

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,21 +17,10 @@ from seglog.kernels.layout import HEAD_BYTES, OK, REASONS, SHORT, Summary
 from seglog.kernels.survivors import Copied, Target, copy_survivors
 from seglog.keyed.ahead import ROOMS, Ahead
 from seglog.keyed.died import Deaths, Piece
-from seglog.keyed.output import Output, Outputs
+from seglog.keyed.output import Array, Output, Outputs, Survivors
 from seglog.keyed.pace import Pace
 from seglog.keyed.plan import CompactionPlan, joined
 from seglog.keyed.reader import ROWS, WINDOW_BYTES, SourceReader, Window
-
-Array = np.ndarray[Any, Any]
-
-
-class Survivors(NamedTuple):
-    """What the kernel copied, and the arrays that it filled."""
-
-    copied: Copied
-    out: Array
-    entries: Array
-    newest: Array
 
 
 class Room:

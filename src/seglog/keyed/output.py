@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,17 +18,26 @@ from seglog.format.index import MARK, encode_offsets, encode_times
 from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES, StoreHeader
 from seglog.kernels.layout import MarksState
-from seglog.kernels.survivors import Target, place_survivors
+from seglog.kernels.survivors import Copied, Target, place_survivors
 from seglog.keyed.plan import CompactionPlan, Runs, runs_between
 from seglog.segment.survey import Block, Tally
 from seglog.storage import Storage
 
-if TYPE_CHECKING:
-    from seglog.keyed.copying import Survivors
-
 SYNC_BYTES = 8 * 1024 * 1024  # a store is synced while it grows, so that the sync at its end is short
 
 Aside = Callable[[Callable[[], None]], "Future[None]"]
+
+
+Array = np.ndarray[Any, Any]
+
+
+class Survivors(NamedTuple):
+    """What the kernel copied, and the arrays that it filled."""
+
+    copied: Copied
+    out: Array
+    entries: Array
+    newest: Array
 
 
 class Output:

@@ -16,7 +16,6 @@ from seglog.errors import (
     CompactionAborted,
     ConfigError,
     CorruptLog,
-    CorruptRecord,
     InvalidArgument,
     InvalidType,
     PlanStale,
@@ -25,6 +24,7 @@ from seglog.errors import (
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.keyed.plan import CompactionPlan, make_plan
 from seglog.keyed.schedule import Standing, least_pin, scheduled_plan, standing
+from seglog.log.info import CompactionReport
 from seglog.log.live import LiveSegments
 from seglog.log.locked import LockedLog, change
 from seglog.log.pins import read_pins
@@ -38,43 +38,6 @@ if TYPE_CHECKING:
     from seglog.keyed.pace import Progress
     from seglog.keyed.rewrite import Outcome
     from seglog.log.view import View
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompactionReport:
-    """The result of a compaction.
-
-    Attributes:
-        end: The cleanable end: records before this offset were considered.
-        segments_before: Segments before `end`, before the compaction.
-        segments_after: Segments before `end`, after it.
-        records_before: Records in `segments_before`.
-        records_after: Records in `segments_after`.
-        bytes_before: Store bytes of `segments_before`.
-        bytes_after: Store bytes of `segments_after`.
-        superseded: Records removed because a later one has their key.
-        tombstones: Tombstones removed because `delete_retention` has passed.
-        unkeyed: Records removed because they have no key.
-        rewritten: Segments that were copied.
-        keys: Distinct keys among the records that had not been considered before.
-        rounds: Passes over ranges of keys; more than one if the key map was full.
-        damaged: One error for each segment left unchanged because a record in it does not verify.
-    """
-
-    end: int
-    segments_before: int
-    segments_after: int
-    records_before: int
-    records_after: int
-    bytes_before: int
-    bytes_after: int
-    superseded: int = 0
-    tombstones: int = 0
-    unkeyed: int = 0
-    rewritten: int = 0
-    keys: int = 0
-    rounds: int = 0
-    damaged: tuple[CorruptRecord, ...] = ()
 
 
 @dataclass(frozen=True)

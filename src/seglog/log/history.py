@@ -8,10 +8,7 @@ the place, the file of that record decides; if compaction moved the record or re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from seglog.log.view import View
+from typing import NamedTuple
 
 KNOWN = 0
 """A `Trace.file` for which the epoch alone decides. No file has this number."""
@@ -27,17 +24,6 @@ class Trace(NamedTuple):
     log: str
     epoch: int
     file: int | None
-
-
-def trace_of(view: View, offset: int) -> Trace:
-    """Return the trace of an offset. Take the view before reading, so that a truncate in between is noticed later."""
-    manifest, last = view.manifest, offset - 1
-    cuts = manifest.cuts
-    if cuts.is_known_at(offset):
-        file: int | None = KNOWN
-    else:
-        file = view.file_of(last) if last >= view.lowest_offset else None
-    return Trace(f"{manifest.log_id:016x}", cuts.epoch_at(offset), file)
 
 
 def was_cut(known: Trace, now: Trace) -> bool:

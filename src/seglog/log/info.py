@@ -1,9 +1,10 @@
-"""Public figures of a log's segments."""
+"""Public figures of a log: of its segments, and of a compaction."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from seglog.errors import CorruptRecord
 from seglog.format.manifest import SegmentEntry
 from seglog.segment.reader import SegmentReader
 from seglog.segment.survey import Tally
@@ -72,3 +73,40 @@ def active_info(entry: SegmentEntry, reader: SegmentReader, tally: Tally) -> Seg
         dense=entry.dense,
         name=entry.name(),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactionReport:
+    """The result of a compaction.
+
+    Attributes:
+        end: The cleanable end: records before this offset were considered.
+        segments_before: Segments before `end`, before the compaction.
+        segments_after: Segments before `end`, after it.
+        records_before: Records in `segments_before`.
+        records_after: Records in `segments_after`.
+        bytes_before: Store bytes of `segments_before`.
+        bytes_after: Store bytes of `segments_after`.
+        superseded: Records removed because a later one has their key.
+        tombstones: Tombstones removed because `delete_retention` has passed.
+        unkeyed: Records removed because they have no key.
+        rewritten: Segments that were copied.
+        keys: Distinct keys among the records that had not been considered before.
+        rounds: Passes over ranges of keys; more than one if the key map was full.
+        damaged: One error for each segment left unchanged because a record in it does not verify.
+    """
+
+    end: int
+    segments_before: int
+    segments_after: int
+    records_before: int
+    records_after: int
+    bytes_before: int
+    bytes_after: int
+    superseded: int = 0
+    tombstones: int = 0
+    unkeyed: int = 0
+    rewritten: int = 0
+    keys: int = 0
+    rounds: int = 0
+    damaged: tuple[CorruptRecord, ...] = ()

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from seglog.keyed.schedule import Standing
     from seglog.log.backup import BackupReport
     from seglog.log.check import Progress
-    from seglog.log.compaction import CompactionReport
     from seglog.log.explain import Explainer, Explanation
     from seglog.log.group import Appended, Draft
+    from seglog.log.info import CompactionReport
     from seglog.log.repair import RepairReport
     from seglog.log.staging import StagedSegment
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from seglog.clock import Clock, system_clock
 from seglog.errors import LogLocked, StorageError
 from seglog.format import filename
-from seglog.format.codec import HEAD_BYTES, ZERO_HEAD, encode_headers
+from seglog.format.codec import HEAD_BYTES, ZERO_HEAD, Rules, encode_headers
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES
 from seglog.log.catalog import Catalog, read_manifest, write_manifest
@@ -26,7 +26,7 @@ from seglog.log.write_lock import try_lock_log
 from seglog.segment.active import ActiveSegment, create_segment
 from seglog.segment.recovery import TailRecovery
 from seglog.segment.resync import find_record
-from seglog.segment.scan import Rules, StoreWalk
+from seglog.segment.scan import StoreWalk
 from seglog.segment.sealed import read_whole, rules_of, write_lookups
 from seglog.storage import File, Lock, Storage, must_sync
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from seglog.errors import CorruptLog, CorruptRecord, LogTruncated, OffsetOutOfRange, SeglogError, StorageError
-from seglog.log.history import trace_of, was_cut
+from seglog.log.history import was_cut
 from seglog.log.view import View
 from seglog.record import HEADER_COST, Record, value_size
 
@@ -81,7 +81,7 @@ class Tail:
         if self.position < now.lowest_offset:
             raise OffsetOutOfRange(self.position, now.lowest_offset, now.next_offset)
         if now.manifest.log_id != self.view.manifest.log_id or now.manifest.epoch != self.view.manifest.epoch:
-            known, present = trace_of(self.view, self.position), trace_of(now, self.position)
+            known, present = self.view.trace_of(self.position), now.trace_of(self.position)
             if was_cut(known, present) or self.position > now.next_offset:
                 raise LogTruncated(
                     f"{self._path}: the log was truncated below offset {self.position}; seek to an offset that"

@@ -15,7 +15,7 @@ from weakref import WeakMethod, WeakSet
 from seglog.errors import CorruptLog, LogTruncated, OffsetOutOfRange
 from seglog.format.manifest import Manifest
 from seglog.log.cache import SegmentCache
-from seglog.log.history import trace_of, was_cut
+from seglog.log.history import KNOWN, Trace, was_cut
 from seglog.record import Record
 from seglog.segment.bulk import decode_ahead
 from seglog.segment.reader import OnCorrupt, SegmentReader
@@ -89,7 +89,7 @@ class View:
         now = self if present is None else present()
         if now.manifest.version == self.manifest.version:
             raise error
-        if was_cut(trace_of(self, start), trace_of(now, start)):
+        if was_cut(self.trace_of(start), now.trace_of(start)):
             raise LogTruncated(f"the log was cut while it was read, at offset {start}; read it again") from error
         if start < now.lowest_offset:
             raise OffsetOutOfRange(start, now.lowest_offset, now.next_offset) from error
@@ -169,6 +169,15 @@ class View:
         entry = self.manifest.segments[number]
         share = _share(entry.base_offset, entry.next_offset or 0, None if entry.dense else entry.records or 0, offset)
         return share + before[-1] - before[number + 1] + left
+
+    def trace_of(self, offset: int) -> Trace:
+        """Return the trace of an offset; take the view before reading, so that a later truncate is noticed."""
+        cuts, last = self.manifest.cuts, offset - 1
+        if cuts.is_known_at(offset):
+            file: int | None = KNOWN
+        else:
+            file = self.file_of(last) if last >= self.lowest_offset else None
+        return Trace(f"{self.manifest.log_id:016x}", cuts.epoch_at(offset), file)
 
     def file_of(self, offset: int) -> int:
         """Return the number of the file that holds the offset; negated in a gap after a segment's end."""

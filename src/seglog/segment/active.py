@@ -24,7 +24,7 @@ from xxhash import xxh64
 from seglog.config import MAX_OFFSET, MAX_STORE_BYTES
 from seglog.errors import LogPoisoned, StorageError
 from seglog.format import filename
-from seglog.format.codec import HEAD_BYTES, NATIVE, encode_headers, record_length, seal_head
+from seglog.format.codec import HEAD_BYTES, NATIVE, Rules, encode_headers, record_length, seal_head
 from seglog.format.index import (
     DENSE_ENTRY,
     DURABLE_MAX,
@@ -41,13 +41,12 @@ from seglog.record import Headers
 from seglog.segment.active_files import ActiveFiles
 from seglog.segment.bulk import Encoder, Encoding
 from seglog.segment.calls import Ahead
-from seglog.segment.held import CELLS, HELD_MOST_BYTES, Place, Row, encode_rows
+from seglog.segment.held import CELLS, HELD_MOST_BYTES, Row, encode_rows
 from seglog.segment.lookup import DenseLookup, SparseLookup
 from seglog.segment.reader import SegmentReader
-from seglog.segment.scan import Rules
 from seglog.segment.sealed import rules_of, write_derived
 from seglog.segment.streamed import write_value
-from seglog.segment.survey import Block, Tally
+from seglog.segment.survey import Block, Place, Tally
 from seglog.storage import File, Storage, must_sync
 
 INDEX_EVERY_BYTES = 1024 * 1024

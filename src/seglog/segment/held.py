@@ -7,26 +7,18 @@ them would wait forever for the locks of its imports.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from seglog.format.codec import NATIVE
 from seglog.format.index import DENSE_ENTRY, MarkBuilder
 from seglog.segment.loaded import loaded_kernel
-from seglog.segment.survey import Block, Tally
+from seglog.segment.survey import Block, Place, Tally
 
 Row = tuple[int, bytes | None, bytes | None, bytes]  # its cells: timestamp, key, value, packed headers
 
 CELLS = 4  # per row; buffered rows are laid end to end, because gathering a column from tuples is slow
 HELD_MOST_BYTES = 1024 * 1024  # once encoded; more gains nothing, and needs several times the memory
 KERNELS_FROM_ROWS = 64  # fewer rows are encoded before the kernels have begun
-
-
-class Place(NamedTuple):
-    """Place of the first row: relative offset and position in the store, and the store's salt."""
-
-    relative: int
-    position: int
-    salt: int
 
 
 def encode_rows(cells: list[Any], place: Place, marks: MarkBuilder) -> tuple[bytes | memoryview, Block]:

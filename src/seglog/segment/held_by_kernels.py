@@ -12,8 +12,7 @@ from seglog.kernels import encode as kernel
 from seglog.kernels.extent import STEP, measure
 from seglog.kernels.layout import MarksState
 from seglog.kernels.rows import Cells, Column, Rows
-from seglog.segment.held import Place
-from seglog.segment.survey import Block
+from seglog.segment.survey import Block, Place
 
 Array = np.ndarray[Any, Any]
 NULL, EMPTY = np.array([-1], np.int64), np.array([0], np.int64)  # lengths

@@ -15,7 +15,7 @@ from seglog.format.codec import HEAD_BYTES, Framed, Head, InvalidRecord, decode_
 from seglog.record import Cut
 
 if TYPE_CHECKING:
-    from seglog.segment.scan import Rules
+    from seglog.format.codec import Rules
     from seglog.storage import File
 
 LONG_BYTES = 1024 * 1024

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from seglog.format.codec import InvalidRecord, decode_headers
+from seglog.format.codec import InvalidRecord, Rules, decode_headers
 from seglog.format.index import ENTRY_BYTES
 from seglog.record import Record
 from seglog.segment.loaded import loaded_kernel
 from seglog.segment.lookup import BLOCK_ENTRIES, Lookup
-from seglog.segment.scan import Rules
 from seglog.storage import File
 from seglog.storage.local_file import LocalFile
 

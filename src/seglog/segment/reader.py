@@ -6,14 +6,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from seglog.errors import CorruptRecord, OffsetCompacted
-from seglog.format.codec import Framed, InvalidRecord
+from seglog.format.codec import Framed, InvalidRecord, Rules
 from seglog.format.index import Mark, floor_mark
 from seglog.record import Record
 from seglog.segment.long import LONG_BYTES, read_long
 from seglog.segment.lookup import Lookup, Place
 from seglog.segment.point import PointReader
 from seglog.segment.resync import find_record
-from seglog.segment.scan import Rules, StoreWalk
+from seglog.segment.scan import StoreWalk
 from seglog.storage import File
 
 OnCorrupt = Callable[[CorruptRecord], None]

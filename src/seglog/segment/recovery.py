@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from seglog.config import MAX_STORE_BYTES
 from seglog.errors import StorageError
 from seglog.format import filename
-from seglog.format.codec import HEAD_BYTES, ZERO_HEAD, InvalidRecord
+from seglog.format.codec import HEAD_BYTES, ZERO_HEAD, InvalidRecord, Rules
 from seglog.format.index import (
     DENSE_ENTRY,
     DURABLE_MAX,
@@ -35,7 +35,6 @@ from seglog.segment.lookup import DenseLookup, SparseLookup
 from seglog.segment.reindex import NewIndex, OldIndex
 from seglog.segment.report import RecoveryEvent
 from seglog.segment.resync import Found, find_next, find_record
-from seglog.segment.scan import Rules
 from seglog.segment.sealed import open_store, rules_of
 from seglog.segment.survey import Block, Tally, survey
 from seglog.storage import File, Storage

@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from seglog.format.codec import HEAD_BYTES, METADATA_FIXED, NULL, InvalidRecord
-from seglog.segment.scan import Rules
+from seglog.format.codec import HEAD_BYTES, METADATA_FIXED, NULL, InvalidRecord, Rules
 from seglog.storage import File
 
 WINDOW = 1024 * 1024

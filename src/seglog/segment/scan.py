@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from seglog.format.codec import NATIVE, Framed, InvalidRecord, RecordCodec
+from seglog.format.codec import Framed, InvalidRecord, Rules
 from seglog.segment.long import LONG_BYTES, read_long
 from seglog.storage import File
 
 FIRST_CHUNK = 16 * 1024
 MAX_CHUNK = 1024 * 1024
-
-
-class Rules(NamedTuple):
-    """What a record of a store must satisfy besides its own checksum."""
-
-    base_offset: int
-    salt: int
-    dense: bool
-    codec: RecordCodec = NATIVE
 
 
 class StoreWalk:

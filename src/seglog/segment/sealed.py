@@ -8,7 +8,7 @@ from functools import cache
 
 from seglog.errors import CorruptLog, StorageError
 from seglog.format import filename
-from seglog.format.codec import NATIVE
+from seglog.format.codec import NATIVE, Rules
 from seglog.format.index import (
     DENSE_HEADER_BYTES,
     ENTRY_BYTES,
@@ -28,7 +28,6 @@ from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.segment.lookup import DenseLookup, Lookup, SparseLookup
 from seglog.segment.reader import SegmentReader
 from seglog.segment.resync import find_next
-from seglog.segment.scan import Rules
 from seglog.segment.survey import survey
 from seglog.storage import File, Storage
 

@@ -12,12 +12,12 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
+from seglog.format.codec import Rules
 from seglog.format.index import NO_TIMESTAMP, MarkBuilder
 from seglog.kernels.layout import MarksState
 from seglog.kernels.scan import StoreScan, scan_chunks
 from seglog.segment.calls import THREADS, Ahead
 from seglog.segment.reindex import OldIndex
-from seglog.segment.scan import Rules
 from seglog.segment.survey import Block, block_of, survey
 from seglog.storage import File
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xxhash import xxh64
 
+from seglog.format.codec import Rules
 from seglog.format.index import DENSE_ENTRY, MarkBuilder
-from seglog.segment.scan import Rules, StoreWalk
+from seglog.segment.scan import StoreWalk
 from seglog.storage import File
 
 if TYPE_CHECKING:
@@ -22,6 +23,14 @@ KERNEL_FROM_BYTES = 4 * 1024 * 1024
 WALK_RECORDS = 4096
 TIMES = (-(2**63), 2**63 - 1)
 """Lowest and highest possible timestamp of a record."""
+
+
+class Place(NamedTuple):
+    """Place of the first row: relative offset and position in the store, and the store's salt."""
+
+    relative: int
+    position: int
+    salt: int
 
 
 class Block(NamedTuple):

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from seglog.log.compaction import CompactionReport
-from seglog.log.info import SegmentInfo
+from seglog.log.info import CompactionReport, SegmentInfo
 from seglog.server.models import NAME
 from seglog.topic.cleaning.state import LogState
 

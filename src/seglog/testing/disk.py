@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 from weakref import WeakSet
-
-if TYPE_CHECKING:
-    from seglog.testing.disk_storage import DiskLock
 
 ROOT = 0
 Node = int
 """The number of a file or directory; not reused on the same disk."""
+
+
+class Holder(Protocol):
+    """A lock that is held on a file."""
+
+    shared: bool
 
 
 class Wrote(NamedTuple):
@@ -73,7 +76,7 @@ class Disk:
         self.files: dict[Node, bytearray] = {node: bytearray(data) for node, data in image.files.items()}
         self.directories = {node: dict(names) for node, names in image.directories.items()}
         self.journal: list[Entry] | None = [] if recording else None
-        self.holders: dict[Node, WeakSet[DiskLock]] = {}
+        self.holders: dict[Node, WeakSet[Holder]] = {}
         self._changes = itertools.count(1)
         self.changed: dict[Node, int] = {}
         self._next = max(itertools.chain(self.files, self.directories)) + 1

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from seglog.errors import LogTruncated, OffsetOutOfRange
-from seglog.log.history import Trace, trace_of
+from seglog.log.history import Trace
 
 if TYPE_CHECKING:
     from seglog.log.view import View
@@ -26,7 +26,7 @@ class Passage(NamedTuple):
 
 def passage_of(view: View, start: int, next_offset: int) -> Passage:
     """Return the traces of a reading from `start` that came as far as `next_offset`."""
-    return Passage(trace_of(view, start), trace_of(view, next_offset))
+    return Passage(view.trace_of(start), view.trace_of(next_offset))
 
 
 def log_was_cut(partition: Partition, offset: int) -> LogTruncated:

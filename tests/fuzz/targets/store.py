@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from xxhash import xxh64_intdigest
 
 from seglog.errors import FormatVersionError
-from seglog.format.codec import HEAD_BYTES, NATIVE, NULL, InvalidRecord, encode_headers
+from seglog.format.codec import HEAD_BYTES, NATIVE, NULL, InvalidRecord, Rules, encode_headers
 from seglog.format.index import MarkBuilder
 from seglog.format.store import HEADER_BYTES, StoreHeader, decode_header
 from seglog.segment.resync import Found, find_record
-from seglog.segment.scan import Rules, StoreWalk
+from seglog.segment.scan import StoreWalk
 from seglog.segment.survey import Block, _by_kernel, _by_walk
 from tests.fuzz.choices import Choices, mangled
 from tests.fuzz.files import file_of

@@ -16,8 +16,7 @@ from seglog.server.operations import Call, Operation, json_answer
 from seglog.server.routes.common import EMPTY, PARTITION, TOPIC, json_of, log_of, topic_of
 
 if TYPE_CHECKING:
-    from seglog.log.compaction import CompactionReport
-    from seglog.log.info import SegmentInfo
+    from seglog.log.info import CompactionReport, SegmentInfo
     from seglog.log.log import Log
     from seglog.log.view import View
     from seglog.topic.groups import Groups

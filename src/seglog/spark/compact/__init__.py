@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Row, SparkSession
 
-    from seglog.log.compaction import CompactionReport
+    from seglog.log.info import CompactionReport
     from seglog.topic.places import Place
 
 SCHEMA = "number int, directory string, outcome string, error string, message string"

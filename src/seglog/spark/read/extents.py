@@ -67,7 +67,7 @@ class LogSnapshot:
         return [extent.start for extent in self.extents]
 
     def trace_of(self, offset: int) -> Trace:
-        """Return what is before an offset; see `seglog.log.history.trace_of`."""
+        """Return what is before an offset; see `seglog.log.view.View.trace_of`."""
         file = KNOWN if self.cuts.is_known_at(offset) else self.file_of(offset - 1)
         return Trace(self.log, self.cuts.epoch_at(offset), file)
 

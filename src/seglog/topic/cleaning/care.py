@@ -19,7 +19,7 @@ from seglog.topic.cleaning.timing import Retry, Trouble, is_over, next_look
 
 if TYPE_CHECKING:
     from seglog.keyed.schedule import Standing
-    from seglog.log.compaction import CompactionReport
+    from seglog.log.info import CompactionReport
     from seglog.log.log import Log
 
 Work = Literal["expiry", "compaction"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from seglog.topic.cleaning.timing import MICROSECONDS
 
 if TYPE_CHECKING:
-    from seglog.log.compaction import CompactionReport
+    from seglog.log.info import CompactionReport
 
 Doing = Literal["idle", "waiting", "expiring", "compacting", "retrying", "failed", "paused"]
 What = Literal["expired", "compacted", "stopped", "damaged", "failed", "refused", "forgotten"]
