@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from seglog.log.explain import Explanation, SegmentPlace
     from seglog.log.findings import Gap, Problem, VerifyReport
     from seglog.log.group import Appended, Draft
+    from seglog.log.history import Trace
     from seglog.log.info import CompactionReport
     from seglog.log.opening import Expose, Mode
     from seglog.log.repair import RepairAction, RepairReport
@@ -111,6 +112,7 @@ _HOME = {  # name -> where it is found below seglog
     "Tail": "log.tail.Tail",
     "TopicBatch": "topic.groups.consumer.TopicBatch",
     "TopicInfo": "client.facts.TopicInfo",
+    "Trace": "log.history.Trace",
     "Verify": "client.origin.Verify",
     "VerifyReport": "log.findings.VerifyReport",
     "View": "log.view.View",
@@ -174,6 +176,7 @@ __all__ = [
     "Tail",
     "TopicBatch",
     "TopicInfo",
+    "Trace",
     "Verify",
     "VerifyReport",
     "View",
