@@ -92,6 +92,9 @@ class _Segment:
 def open_laminarmq(place: str | os.PathLike[str] | Storage) -> LaminarmqLog:
     """Open the log in a directory for reading.
 
+    Args:
+        place: Path of the directory, or a storage.
+
     Raises:
         LogNotFound: If the directory does not exist.
         NotALog: If it holds no log of laminarmq.
@@ -128,6 +131,9 @@ class LaminarmqLog:
     def read(self, offset: int) -> LaminarmqRecord:
         """Return one record.
 
+        Args:
+            offset: Offset of the record.
+
         Raises:
             OffsetOutOfRange: If offset < lowest_offset or >= next_offset.
             OffsetCompacted: If laminarmq skipped the offset.
@@ -141,12 +147,28 @@ class LaminarmqLog:
         raise OffsetCompacted(offset, next(self.scan(offset)).offset)
 
     def scan(self, start: int | None = None, stop: int | None = None) -> Iterator[LaminarmqRecord]:
-        """Yield the records start <= offset < stop in order. Raises CorruptRecord at a damaged or missing record."""
+        """Yield the records start <= offset < stop in order.
+
+        Args:
+            start: First offset. Default: the lowest offset.
+            stop: First offset not to return. Default: the end.
+
+        Raises:
+            CorruptRecord: At a damaged or missing record.
+        """
         for run in self.runs(start, stop):
             yield from map(LaminarmqRecord, *run)
 
     def runs(self, start: int | None = None, stop: int | None = None) -> Iterator[Run]:
-        """Yield the same records in runs of about READ_BYTES; those before a damaged one come before its error."""
+        """Yield the records of `scan` in runs of about READ_BYTES; those before a damaged one come before its error.
+
+        Args:
+            start: As in `scan`.
+            stop: As in `scan`.
+
+        Raises:
+            CorruptRecord: At a damaged or missing record.
+        """
         first = self.lowest_offset if start is None else checked_offset(start)
         end = self.next_offset if stop is None else checked_offset(stop)
         for base, following in zip(self._bases, [*self._bases[1:], None], strict=True):

@@ -71,7 +71,14 @@ class Log(ReadableLog):
         self.view()
 
     def unpin(self, name: str) -> None:
-        """Remove a follower; one that is not registered is no error."""
+        """Remove a follower; one that is not registered is no error.
+
+        Args:
+            name: Name of the follower.
+
+        Raises:
+            StorageError: If the pin cannot be removed.
+        """
         self._check_place()
         drop_pin(self._storage, name)
 
@@ -100,6 +107,9 @@ class Log(ReadableLog):
 
         May read every following segment to find a later record of the same key.
 
+        Args:
+            offset: Offset of the record.
+
         Raises:
             OffsetOutOfRange: If offset < 0.
             CorruptRecord: If the record does not verify.
@@ -110,7 +120,14 @@ class Log(ReadableLog):
         return self._explainer().explain(offset)
 
     def explain_key(self, key: bytes) -> tuple[Explanation, ...]:
-        """Explain every record of a key that is still in the log, the oldest first. Reads the whole log."""
+        """Explain every record of a key that is still in the log, the oldest first. Reads the whole log.
+
+        Args:
+            key: The key.
+
+        Raises:
+            InvalidType: If the key is not bytes.
+        """
         return self._explainer().explain_key(checked_bytes(key, "key"))
 
     def _explainer(self) -> Explainer:
@@ -162,6 +179,9 @@ class Log(ReadableLog):
         Returns for each draft its offset, or the error that `append` would raise. A failed write fails every record
         that was part of it.
 
+        Args:
+            drafts: The records; see `Draft`.
+
         Raises:
             LogPoisoned: If writing has ended: then none of them is acknowledged.
         """
@@ -171,6 +191,9 @@ class Log(ReadableLog):
         """Whether an append of `length` bytes could begin at once, and would neither roll a segment nor sync.
 
         A hint for callers that must not block, such as an event loop; it may be outdated by the time of the append.
+
+        Args:
+            length: Size of the encoded record in bytes.
         """
         self._check_open()
         return False
@@ -183,8 +206,14 @@ class Log(ReadableLog):
     def append_at(self, offset: int, record: Record) -> int:
         """Append a record of another log at its own offset: next_offset, or a later one, which leaves a gap.
 
+        Args:
+            offset: The offset to use.
+            record: The record; its own offset is ignored.
+
         Raises:
             OffsetConflict: If offset < next_offset.
+            RecordTooLarge: If the record fits no segment.
+            StorageError: If the write fails; it is rolled back.
         """
         self._refuse("append_at")
 
@@ -259,17 +288,27 @@ class Log(ReadableLog):
     def check_staged(self, staged: Sequence[StagedSegment]) -> None:
         """Check that segments can be published, without changing anything.
 
+        Args:
+            staged: The segments.
+
         Raises:
             CorruptLog: If a staged file is missing or damaged.
         """
         self._refuse("check_staged")
 
     def published(self, query: str) -> int | None:
-        """Return the number of the last published batch of a query; None before the first."""
+        """Return the number of the last published batch of a query; None before the first.
+
+        Args:
+            query: Name of the query.
+        """
         return self.view().manifest.published.get(checked_text(query, "query"))
 
     def truncate(self, offset: int) -> None:
         """Remove the records from `offset` on; the next append gets `offset`.
+
+        Args:
+            offset: First offset to remove.
 
         Raises:
             OffsetOutOfRange: If offset < lowest_offset or > next_offset.
@@ -294,6 +333,9 @@ class Log(ReadableLog):
         Fields that are not given keep their values: Retention(age=60) changes only the age. Records that the new
         retention does not keep are deleted at the next roll, `expire` or `compact`. A running compaction ends with
         PlanStale.
+
+        Args:
+            retention: The new retention.
 
         Raises:
             StorageError: If it cannot be stored; the old retention remains.
@@ -344,6 +386,9 @@ class Log(ReadableLog):
     def plan_compaction(self, *, generational: bool = False) -> CompactionPlan:
         """Return what `compact` would do now, for `seglog.keyed.rewrite.rewrite` in another process.
 
+        Args:
+            generational: As in `compact`.
+
         Raises:
             ConfigError: If the log is not compacted by key.
         """
@@ -353,6 +398,11 @@ class Log(ReadableLog):
         """Replace a plan's sources atomically by what `rewrite` wrote into `directory`, a stage of this log.
 
         The stage is not removed; the caller removes it afterwards.
+
+        Args:
+            plan: The plan, from `plan_compaction`.
+            outcome: The result of `rewrite`.
+            directory: Directory of the stage, relative to the log's.
 
         Raises:
             PlanStale: If the plan's sources are no longer part of the log.

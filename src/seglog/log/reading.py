@@ -144,6 +144,9 @@ class ReadableLog(ABC, Uncopied):
     def read(self, offset: int) -> Record:
         """Return the record at `offset`.
 
+        Args:
+            offset: Offset of the record.
+
         Raises:
             OffsetOutOfRange: If offset < lowest_offset or >= next_offset.
             OffsetCompacted: If compaction removed the record; the error names the next one.
@@ -153,8 +156,14 @@ class ReadableLog(ABC, Uncopied):
         return self._read(offset, None)
 
     def read_cut(self, offset: int, keep: int) -> Record:
-        """Return the record at `offset` with only the first `keep` bytes of a large value (`Cut`); all of it is
-        verified.
+        """Return the record at `offset` with only the beginning of a large value, as a `Cut`. All of it is verified.
+
+        Args:
+            offset: Offset of the record.
+            keep: Maximum bytes of the value to return.
+
+        Raises:
+            OffsetOutOfRange: As in `read`, like the other errors.
         """
         return self._read(offset, keep)
 
@@ -274,7 +283,14 @@ class ReadableLog(ABC, Uncopied):
         return stream_of(record_schema("binary"), batches, requested_schema)
 
     def offset_at(self, timestamp: int) -> int | None:
-        """Return the first offset with a timestamp (us) of `timestamp` or later; None if every record is older."""
+        """Return the first offset with this timestamp or a later one; None if every record is older.
+
+        Args:
+            timestamp: Microseconds since the epoch, UTC.
+
+        Raises:
+            CorruptRecord: If a damaged record precedes the result.
+        """
         timestamp = checked_timestamp(timestamp)
         for reader in self._newer(self.view(), timestamp):
             found = reader.offset_at(timestamp)

@@ -27,19 +27,50 @@ class File(Protocol):
         ...
 
     def pread(self, length: int, position: int) -> bytes:
-        """Return the bytes at `position`; fewer than `length` only at the end of the file."""
+        """Return the bytes at a position; fewer than `length` only at the end of the file.
+
+        Args:
+            length: Number of bytes.
+            position: Position in bytes.
+
+        Raises:
+            StorageError: If the read fails, or the file is closed.
+        """
         ...
 
     def pwrite(self, data: Buffer, position: int) -> None:
-        """Write all of `data`, visible to readers at once, or raise; after an error any prefix may be written."""
+        """Write all of the data, visible to readers at once; after an error any prefix of it may be written.
+
+        Args:
+            data: The bytes.
+            position: Position in bytes; a gap before it reads as zeros.
+
+        Raises:
+            StorageError: If the write fails, or the file is closed or was opened for reading.
+        """
         ...
 
     def pwritev(self, parts: Sequence[Buffer], position: int) -> None:
-        """Write the parts one after another, as `pwrite` does, without joining them."""
+        """Write parts one after another, as `pwrite` does, without joining them.
+
+        Args:
+            parts: The bytes, in order.
+            position: Position of the first part in bytes.
+
+        Raises:
+            StorageError: As in `pwrite`.
+        """
         ...
 
     def truncate(self, size: int) -> None:
-        """Cut the file, or extend it with zeros, to `size` bytes."""
+        """Cut the file, or extend it with zeros.
+
+        Args:
+            size: New size in bytes.
+
+        Raises:
+            StorageError: If that fails.
+        """
         ...
 
     def datasync(self) -> None:
@@ -71,7 +102,14 @@ class SuspendableFile(Protocol):
         ...
 
     def suspend(self, reopened: Callable[[], None]) -> None:
-        """Close the descriptor; the next call opens it again and calls `reopened`. No thread may write meanwhile."""
+        """Close the descriptor until the next call, which opens it again. No thread may write meanwhile.
+
+        Args:
+            reopened: Called when the file is open again.
+
+        Raises:
+            StorageError: If the file cannot be examined; it stays open.
+        """
         ...
 
 
@@ -79,7 +117,14 @@ class Lock(Protocol):
     """A lock on a name. It ends with the process at the latest; a forked child does not hold it."""
 
     def write(self, data: bytes) -> None:
-        """Replace the content of the locked file; not synced."""
+        """Replace the content of the locked file; not synced.
+
+        Args:
+            data: The new content.
+
+        Raises:
+            StorageError: If the write fails.
+        """
         ...
 
     def is_current(self) -> bool:
@@ -101,7 +146,14 @@ class Storage(Protocol):
     path: str
 
     def exists(self, directory: str = "") -> bool:
-        """Whether the directory, or one below it, exists. Raises NotALog if something else has that name."""
+        """Whether the directory, or one below it, exists.
+
+        Args:
+            directory: Name of a subdirectory; "" for the directory itself.
+
+        Raises:
+            NotALog: If something else than a directory has that name.
+        """
         ...
 
     def make(self, directories: Sequence[str]) -> None:
@@ -109,29 +161,59 @@ class Storage(Protocol):
 
         Each new name is on the disk before anything is created below it. The name of an existing empty directory is
         synced as well: its creator may have crashed before it did so.
+
+        Args:
+            directories: Names of subdirectories.
+
+        Raises:
+            StorageError: If that fails.
         """
         ...
 
     def names(self, directory: str = "") -> list[str]:
-        """Return the names in a directory; none if it does not exist."""
+        """Return the names in a directory; none if it does not exist.
+
+        Args:
+            directory: Name of a subdirectory; "" for the directory itself.
+
+        Raises:
+            StorageError: If the directory cannot be read.
+        """
         ...
 
     def sizes(self, directory: str = "", *, ending: str = "") -> dict[str, int]:
         """Return name -> size in bytes of every file directly in a directory.
 
-        ending: include only names with this ending. On a local disk each size is a system call; 10,000 take 30 ms.
+        Args:
+            directory: Name of a subdirectory; "" for the directory itself.
+            ending: Include only names with this ending. On a local disk each size is a system call; 10,000 take 30 ms.
+
+        Raises:
+            StorageError: If the directory cannot be read.
         """
         ...
 
     def open(self, name: str, *, writable: bool = False) -> File:
-        """Open an existing file. Raises StorageError with ENOENT if there is none."""
+        """Open an existing file.
+
+        Args:
+            name: Its name.
+            writable: Open it for reading and writing.
+
+        Raises:
+            StorageError: With ENOENT if there is no such file.
+        """
         ...
 
     def create(self, name: str, *, replace: bool = False) -> File:
         """Create an empty writable file.
 
-        Raises StorageError with EEXIST if the name exists and `replace` is False, with ENOENT if its directory is
-        missing.
+        Args:
+            name: Its name.
+            replace: Replace the content of an existing file.
+
+        Raises:
+            StorageError: With EEXIST if the name exists and `replace` is False, with ENOENT if its directory is missing.
         """
         ...
 
@@ -139,39 +221,104 @@ class Storage(Protocol):
         """Move a file atomically, replacing `new`; or a directory with its content, to a name that is not in use.
 
         Open files and locks keep working.
+
+        Args:
+            old: Present name.
+            new: New name.
+
+        Raises:
+            StorageError: With ENOENT if `old` is missing, ENOTEMPTY or ENOTDIR if a directory cannot replace `new`.
         """
         ...
 
     def link(self, old: str, new: str) -> None:
-        """Give a file a second name. Raises StorageError with EEXIST if `new` exists."""
+        """Give a file a second name.
+
+        Args:
+            old: Present name.
+            new: Second name.
+
+        Raises:
+            StorageError: With EEXIST if `new` exists.
+        """
         ...
 
     def unlink(self, name: str) -> None:
-        """Remove a name; a missing one is no error."""
+        """Remove a name of a file; a missing one is no error.
+
+        Args:
+            name: The name.
+
+        Raises:
+            StorageError: If that fails.
+        """
         ...
 
     def sync_directory(self, directory: str = "") -> None:
-        """Return once the names in a directory are on the disk."""
+        """Return once the names in a directory are on the disk.
+
+        Args:
+            directory: Name of a subdirectory; "" for the directory itself.
+
+        Raises:
+            StorageError: If the sync fails.
+        """
         ...
 
     def identity(self, name: str) -> object:
-        """Return a token that changes whenever the file `name` is replaced; None if there is no such file."""
+        """Return a token that changes whenever a file is replaced; None if there is no such file.
+
+        Args:
+            name: Name of the file.
+
+        Raises:
+            StorageError: If the file cannot be examined.
+        """
         ...
 
     def try_lock(self, name: str, *, shared: bool = False) -> Lock | None:
-        """Lock a name without waiting, creating the file; return None if another holder prevents it."""
+        """Lock a name without waiting, creating the file; return None if another holder prevents it.
+
+        Args:
+            name: Name of the file to lock.
+            shared: Take a lock that several holders may share.
+
+        Raises:
+            StorageError: If the file cannot be created or locked.
+        """
         ...
 
     def remove_directory(self, directory: str) -> None:
-        """Remove a subdirectory and its content; a missing one is no error."""
+        """Remove a subdirectory and its content; a missing one is no error.
+
+        Args:
+            directory: Name of the subdirectory.
+
+        Raises:
+            StorageError: If that fails.
+        """
         ...
 
     def remove_if_empty(self, directory: str) -> None:
-        """Remove a subdirectory if it is empty; one that is missing or not empty is no error."""
+        """Remove a subdirectory if it is empty; one that is missing or not empty is no error.
+
+        Args:
+            directory: Name of the subdirectory.
+
+        Raises:
+            StorageError: If that fails.
+        """
         ...
 
     def free_bytes(self, directory: str = "") -> int:
-        """Return the free bytes of the disk that holds the directory."""
+        """Return the free bytes of the disk that holds a directory.
+
+        Args:
+            directory: Name of a subdirectory; "" for the directory itself.
+
+        Raises:
+            StorageError: If that is unknown.
+        """
         ...
 
     def remove(self) -> None:

@@ -90,7 +90,11 @@ def checked_directory(path: object) -> str:
 
 
 class LocalStorage:
-    """A directory of the file system."""
+    """A directory of the file system. Its methods are described in `Storage`.
+
+    Args:
+        path: Path of the directory; it need not exist yet.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._root = Path(os.path.abspath(path))  # noqa: PTH100 - Path.absolute keeps "..", resolve follows links

@@ -112,7 +112,13 @@ class MemoryLock:
 
 
 class MemoryStorage:
-    """A directory in memory. Logs opened on one MemoryStorage see one another's files, as on a disk."""
+    """A directory in memory. Logs opened on one MemoryStorage see one another's files, as on a disk.
+
+    Its methods are described in `Storage`.
+
+    Args:
+        name: Shown in paths and errors, as "<name>".
+    """
 
     def __init__(self, name: str = "memory") -> None:
         self.path = f"<{name}>"
