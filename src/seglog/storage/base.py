@@ -213,7 +213,7 @@ class Storage(Protocol):
             replace: Replace the content of an existing file.
 
         Raises:
-            StorageError: With EEXIST if the name exists and `replace` is False, with ENOENT if its directory is missing.
+            StorageError: With EEXIST if the name exists and `replace` is False, ENOENT if its directory is missing.
         """
         ...
 
