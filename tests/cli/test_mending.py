@@ -71,7 +71,7 @@ def test_a_dry_run_says_what_for_and_that_nothing_was_changed(cli: Callable[...,
         "would be done:",
         "  salvage: shop/orders/1/00000000000000000000-1.store",
         "    because: its checksum does not match",
-        f"    then: {SALVAGED}; offset 2 cannot be read any more",
+        f"    then: {SALVAGED}; offset 2 can no longer be read",
         "given up: 1 record known to be lost",
         "nothing was changed",
     ]
