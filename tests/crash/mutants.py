@@ -41,7 +41,7 @@ LIKELY = {
     "format/laminarmq": ["tests/format/test_laminarmq.py"],
     "kernels/": ["tests/kernels"],
     "keyed/": [CUTS, "tests/keyed"],
-    "segment/": [ORDER, "tests/segment", CUTS, "tests/recovery"],
+    "segment/": [ORDER, CUTS, "tests/segment", "tests/recovery"],
     "segment/active_files": ["tests/log/test_failed_syncs.py", "tests/log/test_descriptors.py", CUTS],
     "segment/follower": ["tests/recovery/test_followers.py", "tests/log/test_follow.py"],
     "segment/recovery": [ORDER, CUTS, REPAIRS, "tests/recovery"],
@@ -95,7 +95,7 @@ COMPILED = ("kernels/", "format/codec.py", "format/index.py")
 """What the compiled code of the kernels depends on, see seglog.kernels.sources."""
 PYTEST = ["-x", "-m", "not proof and not deep and not spark", "--timeout=60", "--tb=no"]
 PLUGINS = ["pytest_timeout", "_hypothesis_pytestplugin"]  # those of the tests; the others take a second to load
-PASSED, FAILED, NOTHING_COLLECTED = 0, 1, 5
+PASSED, NOTHING_COLLECTED = 0, 5
 
 
 class Bench:
@@ -119,20 +119,28 @@ class Bench:
         """Compile the kernels ahead of time, so that a run starts without numba. Without a linker numba does it."""
         self._run([sys.executable, "-m", "seglog.kernels.aot"], {})
 
-    def noticed_by(self, mutant: Mutant, paths: Sequence[str], ignored: Collection[str] = ()) -> str | None:
+    def noticed_by(self, mutant: Mutant, paths: Sequence[str]) -> str | None:
         """Return a test that fails without the line, and only without it; None if there is none."""
-        passed_over = list(self.unsound)
         with self._without(mutant) as environment:
-            while (failed := self._first_failure(paths, environment, ignored, passed_over)) is not None:
-                if self._first_failure([failed], environment) is not None and self._is_sound(failed, mutant):
-                    return failed
-                passed_over.append(failed)
+            for path in paths:  # one run each: pytest changes the order of paths that overlap
+                if (test := self._noticed_in(path, mutant, environment)) is not None:
+                    return test
+        return None
+
+    def _noticed_in(self, path: str, mutant: Mutant, environment: dict[str, str]) -> str | None:
+        passed_over = list(self.unsound)
+        while (failed := self._first_failure(path, environment, passed_over)) is not None:
+            if self._first_failure(failed, environment) is not None and self._is_sound(failed, mutant):
+                return failed
+            passed_over.append(failed)
+            if failed == path:  # pytest itself was ended, not by the missing line
+                return None
         return None
 
     def _is_sound(self, test: str, mutant: Mutant) -> bool:
         if test not in self._sound:
             with _content(self._directory / "src" / "seglog" / mutant.path, self._unchanged):
-                self._sound[test] = self._first_failure([test], {}) is None
+                self._sound[test] = self._first_failure(test, {}) is None
         return self._sound[test]
 
     @contextmanager
@@ -147,24 +155,18 @@ class Bench:
             with tempfile.TemporaryDirectory(dir=self._directory) as cache:  # that of the unchanged kernels stays
                 yield {"SEGLOG_CACHE_DIR": cache}
 
-    def _first_failure(
-        self,
-        paths: Sequence[str],
-        environment: dict[str, str],
-        ignored: Collection[str] = (),
-        passed_over: Collection[str] = (),
-    ) -> str | None:
-        """Return the first test that fails, or all the paths if pytest itself is ended; None if all pass."""
+    def _first_failure(self, path: str, environment: dict[str, str], passed_over: Collection[str] = ()) -> str | None:
+        """Return the first test that fails, or the path if pytest itself is ended; None if all pass."""
         plugins = [word for name in PLUGINS for word in ("-p", name)]
-        left_out = [*(f"--ignore={path}" for path in ignored), *(f"--deselect={test}" for test in passed_over)]
-        here = [path for path in paths if path not in ignored and (self._directory / path.partition("::")[0]).exists()]
-        scratch = self._directory / "scratch"
-        command = [sys.executable, "-m", "pytest", *PYTEST, *plugins, f"--basetemp={scratch}", *left_out, *here]
-        status, output = self._run(command, environment)
+        left_out = [f"--deselect={test}" for test in passed_over]
+        scratch = f"--basetemp={self._directory / 'scratch'}"
+        status, output = self._run(
+            [sys.executable, "-m", "pytest", *PYTEST, *plugins, scratch, *left_out, path], environment
+        )
         if status in (PASSED, NOTHING_COLLECTED):
             return None
         failures = [line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-        return failures[0].partition(" ")[2].partition(" - ")[0] if failures else " ".join(here)
+        return failures[0].partition(" ")[2].partition(" - ")[0] if failures else path
 
     def _run(self, command: list[str], environment: dict[str, str]) -> tuple[int, str]:
         """Run a command in the copy; end it with all its children after SECONDS."""
@@ -255,8 +257,8 @@ def check(found: list[Mutant], results: Results, *, only_likely: bool) -> int:
         bench.compile_kernels()
         for is_rest in (False,) if only_likely else (False, True):
             for mutant in [one for one in found if results[one] is None]:
-                paths = REST if is_rest else likely(mutant)
-                test = bench.noticed_by(mutant, paths, likely(mutant) if is_rest else ())
+                paths = [path for path in REST if path not in likely(mutant)] if is_rest else likely(mutant)
+                test = bench.noticed_by(mutant, paths)
                 if test is not None:
                     results.add(mutant, test)
                 tried += [mutant] * (mutant not in tried)
