@@ -93,6 +93,7 @@ LIKELY = {
 """Where a mutant is most likely noticed, by the beginning of its path; the longest one counts."""
 REST = [f"tests/{part}" for part in ("storage", "format", "kernels", "segment", "recovery", "keyed", "log", "topic")]
 SECONDS = 1800
+MOST_HINTS = 12
 COMPILED = ("kernels/", "format/codec.py", "format/index.py")
 """What the compiled code of the kernels depends on, see seglog.kernels.sources."""
 PYTEST = ["-x", "-m", "not proof and not deep and not spark", "--timeout=60", "--tb=no"]
@@ -121,28 +122,31 @@ class Bench:
         """Compile the kernels ahead of time, so that a run starts without numba. Without a linker numba does it."""
         self._run([sys.executable, "-m", "seglog.kernels.aot"], {})
 
-    def noticed_by(self, mutant: Mutant, paths: Sequence[str]) -> str | None:
-        """Return a test that fails without the line, and only without it; None if there is none."""
+    def noticed_by(self, mutant: Mutant, runs: Sequence[Sequence[str]]) -> str | None:
+        """Return a test that fails without the line, and only without it; None if there is none.
+
+        runs: the paths or tests of each run of pytest, which changes the order of paths that overlap.
+        """
         with self._without(mutant) as environment:
-            for path in paths:  # one run each: pytest changes the order of paths that overlap
-                if (test := self._noticed_in(path, mutant, environment)) is not None:
+            for paths in filter(None, runs):
+                if (test := self._noticed_in(paths, mutant, environment)) is not None:
                     return test
         return None
 
-    def _noticed_in(self, path: str, mutant: Mutant, environment: dict[str, str]) -> str | None:
+    def _noticed_in(self, paths: Sequence[str], mutant: Mutant, environment: dict[str, str]) -> str | None:
         passed_over = list(self.unsound)
-        while (failed := self._first_failure(path, environment, passed_over)) is not None:
-            if self._first_failure(failed, environment) is not None and self._is_sound(failed, mutant):
+        while (failed := self._first_failure(paths, environment, passed_over)) is not None:
+            if self._first_failure([failed], environment) is not None and self._is_sound(failed, mutant):
                 return failed
-            passed_over.append(failed)
-            if failed == path:  # pytest itself was ended, not by the missing line
+            if failed in (*paths, *passed_over):  # a path: pytest itself was ended, and not by the missing line
                 return None
+            passed_over.append(failed)
         return None
 
     def _is_sound(self, test: str, mutant: Mutant) -> bool:
         if test not in self._sound:
             with _content(self._directory / "src" / "seglog" / mutant.path, self._unchanged):
-                self._sound[test] = self._first_failure(test, {}) is None
+                self._sound[test] = self._first_failure([test], {}) is None
         return self._sound[test]
 
     @contextmanager
@@ -157,18 +161,17 @@ class Bench:
             with tempfile.TemporaryDirectory(dir=self._directory) as cache:  # that of the unchanged kernels stays
                 yield {"SEGLOG_CACHE_DIR": cache}
 
-    def _first_failure(self, path: str, environment: dict[str, str], passed_over: Collection[str] = ()) -> str | None:
-        """Return the first test that fails, or the path if pytest itself is ended; None if all pass."""
-        plugins = [word for name in PLUGINS for word in ("-p", name)]
-        left_out = [f"--deselect={test}" for test in passed_over]
-        scratch = f"--basetemp={self._directory / 'scratch'}"
-        status, output = self._run(
-            [sys.executable, "-m", "pytest", *PYTEST, *plugins, scratch, *left_out, path], environment
-        )
+    def _first_failure(
+        self, paths: Sequence[str], environment: dict[str, str], passed_over: Collection[str] = ()
+    ) -> str | None:
+        """Return the first test that fails, or the first path if pytest itself is ended; None if all pass."""
+        options = [word for name in PLUGINS for word in ("-p", name)]
+        options += [f"--deselect={test}" for test in passed_over] + [f"--basetemp={self._directory / 'scratch'}"]
+        status, output = self._run([sys.executable, "-m", "pytest", *PYTEST, *options, *paths], environment)
         if status in (PASSED, NOTHING_COLLECTED):
             return None
         failures = [line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-        return failures[0].partition(" ")[2].partition(" - ")[0] if failures else path
+        return failures[0].partition(" ")[2].partition(" - ")[0] if failures else paths[0]
 
     def _run(self, command: list[str], environment: dict[str, str]) -> tuple[int, str]:
         """Run a command in the copy; end it with all its children after SECONDS."""
@@ -211,10 +214,10 @@ def _write(path: Path, text: str) -> None:
         compiled.unlink()
 
 
-def likely(mutant: Mutant) -> list[str]:
-    """Return the tests that most likely notice a mutant."""
+def likely(mutant: Mutant) -> list[list[str]]:
+    """Return the tests that most likely notice a mutant, each to run by itself."""
     best = max((start for start in LIKELY if mutant.path.startswith(start)), key=len)
-    return LIKELY[best]
+    return [[path] for path in LIKELY[best]]
 
 
 def fingerprint(mutant: Mutant) -> str:
@@ -232,24 +235,32 @@ def is_there(test: str) -> bool:
 
 
 class Results:
-    """Which test noticed which mutant, by fingerprint; kept for the next run."""
+    """Which test noticed which mutant, by fingerprint, and which tests noticed any of a module; kept for later runs."""
 
     def __init__(self, *, again: bool) -> None:
-        self._file = DIRECTORY / "mutants" / "caught.json"
-        self._caught: dict[str, str] = {}
-        if self._file.exists() and not again:
-            kept = json.loads(self._file.read_text())
-            self._caught = {mark: test for mark, test in kept.items() if is_there(test)}
+        self._file = DIRECTORY / "mutants" / "noticed.json"
+        kept = json.loads(self._file.read_text()) if self._file.exists() else {"lines": {}, "modules": {}}
+        self._lines: dict[str, str] = {
+            mark: test for mark, test in kept["lines"].items() if is_there(test) and not again
+        }
+        self._modules: dict[str, list[str]] = kept["modules"]
 
     def __getitem__(self, mutant: Mutant) -> str | None:
-        return self._caught.get(fingerprint(mutant))
+        return self._lines.get(fingerprint(mutant))
+
+    def hints(self, mutant: Mutant) -> list[str]:
+        """Return the tests that noticed other lines of the module: one of them may notice this one."""
+        return [test for test in self._modules.get(mutant.path, []) if is_there(test)]
 
     def add(self, mutant: Mutant, test: str) -> None:
         """Note a test, and keep all that is known by now."""
-        self._caught[fingerprint(mutant)] = test
+        self._lines[fingerprint(mutant)] = test
+        self._modules[mutant.path] = [test, *(one for one in self._modules.get(mutant.path, []) if one != test)][
+            :MOST_HINTS
+        ]
         self._file.parent.mkdir(parents=True, exist_ok=True)
         partial = self._file.with_suffix(".partial")
-        partial.write_text(json.dumps(self._caught, indent=1))
+        partial.write_text(json.dumps({"lines": self._lines, "modules": self._modules}, indent=1))
         partial.replace(self._file)
 
 
@@ -261,8 +272,7 @@ def check(found: list[Mutant], results: Results, *, only_likely: bool) -> int:
         bench.compile_kernels()
         for is_rest in (False,) if only_likely else (False, True):
             for mutant in [one for one in found if results[one] is None]:
-                paths = [path for path in REST if path not in likely(mutant)] if is_rest else likely(mutant)
-                test = bench.noticed_by(mutant, paths)
+                test = bench.noticed_by(mutant, [REST] if is_rest else [results.hints(mutant), *likely(mutant)])
                 if test is not None:
                     results.add(mutant, test)
                 tried += [mutant] * (mutant not in tried)
