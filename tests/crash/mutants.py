@@ -20,7 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -265,25 +265,29 @@ class Results:
 
 
 def check(found: list[Mutant], results: Results, *, only_likely: bool) -> int:
-    """Try every mutant that was not noticed before: all with the likeliest tests, then the others with the rest."""
-    tried = [mutant for mutant in found if results[mutant] is not None]
+    """Try every mutant that was not noticed before, all of them with the likeliest tests before any with the rest."""
+    rounds: list[tuple[str, Callable[[Mutant], Sequence[Sequence[str]]]]] = [
+        ("not noticed by tests of its module", lambda mutant: [results.hints(mutant)]),
+        ("not noticed by the likeliest", likely),
+        ("SURVIVED", lambda _: [REST]),
+    ]
+    tried = {mutant for mutant in found if results[mutant] is not None}
     with tempfile.TemporaryDirectory() as directory, suppress(KeyboardInterrupt):
         bench = Bench(Path(directory))
         bench.compile_kernels()
-        for is_rest in (False,) if only_likely else (False, True):
+        for missed, tests in rounds[:2] if only_likely else rounds:
             for mutant in [one for one in found if results[one] is None]:
-                test = bench.noticed_by(mutant, [REST] if is_rest else [results.hints(mutant), *likely(mutant)])
+                test = bench.noticed_by(mutant, tests(mutant))
                 if test is not None:
                     results.add(mutant, test)
-                tried += [mutant] * (mutant not in tried)
-                outcome = test or ("SURVIVED" if is_rest else "not noticed by the likeliest")
-                print(f"{mutant.kind:9} {mutant.name:32} {outcome}: {mutant.text}", flush=True)
+                tried.add(mutant)
+                print(f"{mutant.kind:9} {mutant.name:32} {test or missed}: {mutant.text}", flush=True)
         for test in bench.unsound:
             print(f"fails without any change, and shows nothing: {test}")
     return summary(found, tried, results)
 
 
-def summary(found: list[Mutant], tried: list[Mutant], results: Results) -> int:
+def summary(found: list[Mutant], tried: set[Mutant], results: Results) -> int:
     """Print and keep the figures of each kind; 1 if a line was not noticed, or not tried."""
     noticed = [mutant for mutant in found if results[mutant] is not None]
     for kind in sorted({mutant.kind for mutant in found}):

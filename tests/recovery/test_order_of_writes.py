@@ -5,6 +5,7 @@ No crash of a process shows that a sync is missing; only a power cut does. So th
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pytest
 
 import seglog
 from seglog.storage import LocalStorage
-from seglog.testing.faulty import WRITING, FaultyStorage
+from seglog.testing.faulty import WRITING, Fault, FaultyStorage
 
 SMALL = seglog.LogConfig(segment_bytes=512)
 PREVIOUS = ["unlink tmp/MANIFEST.prev", "link tmp/MANIFEST.prev", "rename MANIFEST.prev", "unlink tmp/MANIFEST.prev"]
@@ -71,6 +72,19 @@ def test_a_batch_and_a_stream_write_their_first_head_last(writes: Writes, scene:
     assert writes.take() == [f"pwrite {FIRST}"] * 2
     log.append_stream([b"three"])
     assert writes.take() == [f"pwrite {FIRST}"] * 2
+
+
+def test_what_a_refused_append_left_is_cut_off_and_the_cut_is_on_the_disk_before_the_error_is_raised(
+    writes: Writes,
+) -> None:
+    log = seglog.open(writes.storage)
+    log.append(b"one")
+    for append in (lambda: log.append(b"two"), lambda: log.append_stream([b"three"])):
+        writes.take()
+        writes.storage.fault = Fault(operations=frozenset({"pwrite"}), error=errno.EIO, keep=1.0)
+        with pytest.raises(seglog.StorageError):
+            append()
+        assert writes.take()[-2:] == [f"truncate {FIRST}", f"datasync {FIRST}"]
 
 
 def test_a_flush_policy_syncs_before_it_acknowledges(writes: Writes) -> None:
