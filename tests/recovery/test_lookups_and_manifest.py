@@ -424,3 +424,12 @@ def fill(scene: Any, *, compacted: bool) -> None:
         log.compact()
         log.append(b"last", key=b"key")
     return None
+
+
+def test_a_store_that_takes_the_place_of_another_one_is_named_when_it_is_opened(scene: Any) -> None:
+    scene.fill(VALUES, SMALL)
+    shutil.copy(scene.file(1), scene.file(0))
+    with seglog.open(scene.path, mode="r") as log:
+        with pytest.raises(seglog.CorruptLog, match="its salt differs"):
+            log.read(0)
+        assert log.read(log.next_offset - 1).value == VALUES[-1]

@@ -74,17 +74,24 @@ def test_a_batch_and_a_stream_write_their_first_head_last(writes: Writes, scene:
     assert writes.take() == [f"pwrite {FIRST}"] * 2
 
 
+APPENDS = {
+    "record": (lambda log: log.append(b"two"), [1]),
+    "stream": (lambda log: log.append_stream([b"three"]), [1, 2]),
+    "batch": (lambda log: log.append_batch(pa.table({"value": [b"four", b"five"]})), [1, 2]),
+}
+
+
+@pytest.mark.parametrize(("append", "at"), [(kind, at) for kind, (_, writes) in APPENDS.items() for at in writes])
 def test_what_a_refused_append_left_is_cut_off_and_the_cut_is_on_the_disk_before_the_error_is_raised(
-    writes: Writes,
+    writes: Writes, append: str, at: int
 ) -> None:
     log = seglog.open(writes.storage)
     log.append(b"one")
-    for append in (lambda: log.append(b"two"), lambda: log.append_stream([b"three"])):
-        writes.take()
-        writes.storage.fault = Fault(operations=frozenset({"pwrite"}), error=errno.EIO, keep=1.0)
-        with pytest.raises(seglog.StorageError):
-            append()
-        assert writes.take()[-2:] == [f"truncate {FIRST}", f"datasync {FIRST}"]
+    writes.take()
+    writes.storage.fault = Fault(operations=frozenset({"pwrite"}), at=at, error=errno.EIO, keep=1.0)
+    with pytest.raises(seglog.StorageError):
+        APPENDS[append][0](log)
+    assert writes.take() == [f"pwrite {FIRST}"] * at + [f"truncate {FIRST}", f"datasync {FIRST}"]
 
 
 def test_a_flush_policy_syncs_before_it_acknowledges(writes: Writes) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seglog.errors import LogPoisoned, StorageError
+from seglog.errors import LogPoisoned, LogReadOnly, StorageError
 from seglog.format.codec import encode_headers
 from seglog.format.manifest import SegmentEntry
 from seglog.log.arrow import ArrowBatch
@@ -191,3 +191,11 @@ def test_a_rollback_that_fails_is_poison() -> None:
     faulty.fault = Fault(name=".store", error=errno.EIO, forever=True)
     with pytest.raises(LogPoisoned):
         add(active, [Record(1000, 0, None, b"x")])
+
+
+def test_the_files_of_a_parent_take_nothing_from_a_child() -> None:
+    active = started()
+    active.leave_to_parent()
+    for call in (lambda: add(active, [Record(1000, 0, None, b"x")]), active.datasync):
+        with pytest.raises(LogReadOnly):
+            call()

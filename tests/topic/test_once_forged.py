@@ -69,6 +69,12 @@ def test_a_batch_of_copied_rows_loses_the_marks_of_every_row(topic: Topic, kind:
     assert [pair for one in found for pair in one if pair[0] != HEADER] == [KEEP] * 4
 
 
+def test_a_batch_keeps_a_header_whose_name_is_as_long_as_that_of_the_mark(topic: Topic) -> None:
+    other = ("x" * len(HEADER), b"1")
+    topic.append_batch(batch_with([other, (HEADER, LIES[0])], KINDS[0]), partition=0)
+    assert headers_in(topic) == [other, other]
+
+
 def test_the_first_append_with_a_key_is_stored_though_a_copied_record_names_the_key(topic: Topic, root: Path) -> None:
     copied = copied_headers(root)
     for number in range(topic.partitions):
