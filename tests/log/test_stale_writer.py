@@ -133,6 +133,25 @@ def test_expiry_of_a_stale_writer_unlinks_nothing_of_the_other_log(path: Path) -
     stale.close()
 
 
+def test_files_that_a_reader_held_when_they_were_removed_are_not_looked_for_in_the_other_log(path: Path) -> None:
+    small = LogConfig(segment_bytes=512)
+    stale = seglog.open(path, small)
+    for _ in range(10):
+        stale.append(b"v" * 200)
+    view = stale.view()  # keeps the files that the truncate retires
+    stale.truncate(0)
+    shutil.rmtree(path)
+    with seglog.open(path, small) as other:
+        for _ in range(10):
+            other.append(b"o" * 200)
+    before = tree(path)
+    del view
+    with pytest.raises(LogPoisoned):
+        stale.expire()
+    assert tree(path) == before
+    stale.close()
+
+
 def test_a_manifest_that_was_copied_over_an_open_log_stops_the_writer_before_it_is_overwritten(path: Path) -> None:
     other_path = path.with_name("other")
     with seglog.open(other_path, LogConfig(segment_bytes=512)) as other:

@@ -433,3 +433,4 @@ def test_a_store_that_takes_the_place_of_another_one_is_named_when_it_is_opened(
         with pytest.raises(seglog.CorruptLog, match="its salt differs"):
             log.read(0)
         assert log.read(log.next_offset - 1).value == VALUES[-1]
+    assert "foreign" in [problem.kind for problem in seglog.verify(scene.path).problems]
