@@ -58,7 +58,7 @@ def test_every_example_of_the_page_on_laminarmq_runs_as_it_stands(tmp_path):
     shutil.copytree(Path(__file__).parent / "data" / "laminarmq" / "plain", tmp_path / "laminarmq-log")
     first, again, verified, record, facts, size = run_page("laminarmq.md", tmp_path).splitlines()
     assert first.startswith("imported 30 records as offsets 0 to 29, all compared")
-    assert again.startswith("imported 0 records, 30 records stood there before")
+    assert again.startswith("imported 0 records, 30 records already present")
     assert verified.startswith("ok: 30 records")
     assert '"offset":17' in record.replace(" ", "")
     assert (facts, size) == ("0 30 True", str(sum(n * 7 % 61 for n in range(30))))

@@ -99,7 +99,7 @@ def test_a_bad_line_says_how_many_records_went_in_before_it(cli: Callable[..., A
     assert ended.code == 2
     assert ended.out == b"0\n1\n"
     assert "line 3" in ended.err
-    assert "2 records went in before it: offsets 0 to 1" in ended.err
+    assert "2 records appended before that: offsets 0 to 1" in ended.err
     assert ended.err.count("\n") == 1
     assert len(records(path)) == 2
 

@@ -117,11 +117,11 @@ def test_what_cannot_be_is_one_line(cli: Callable[..., Any], log: Path, topics: 
         ([log, "--group", "billing=1", "--group", "billing=2"], 2, "given twice"),
         ([topics, "--group", "billing=1"], 2, "one offset for 3 logs"),
         ([log, "--group", 'billing={"bills": {"0": 1}}'], 2, "no partition 0 of topic 'bills'"),
-        ([log, "--checkpoint", f"billing={tmp_path}"], 2, "no checkpoint"),
+        ([log, "--checkpoint", f"billing={tmp_path}"], 2, "not a checkpoint"),
         ([log, "--delivered", tmp_path / "bad.json"], 2, "bad.json must be JSON"),
         ([log, "--delivered", tmp_path / "none.json"], 3, "none.json"),
-        ([log, "--undelivered"], 2, "--undelivered needs groups"),
-        ([log, "--limit", 3], 2, "--limit is about"),
+        ([log, "--undelivered"], 2, "--undelivered needs the offsets"),
+        ([log, "--limit", 3], 2, "--limit limits the keys"),
         ([tmp_path / "nowhere"], 3, "nowhere"),
     ):
         ended = cli("audit", *words)

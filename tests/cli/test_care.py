@@ -105,7 +105,7 @@ def test_a_whole_log_needs_no_repair(cli: Callable[..., Any], log: Any) -> None:
 
 def test_truncate_drops_what_stands_behind(cli: Callable[..., Any], log: Any) -> None:
     assert cli("truncate", log, 5).code == 2  # nobody can be asked
-    assert cli("truncate", log, 5, "--yes").text == "dropped 15 offsets; the next offset is 5\n"
+    assert cli("truncate", log, 5, "--yes").text == "deleted 15 offsets; the next offset is 5\n"
     assert cli("append", log, "new").out == b"5\n"
     assert cli("truncate", log, 6, "--json").json == {"next_offset": 6, "dropped": 0}
     assert cli("truncate", log, 7, "--yes").code == 5
@@ -132,7 +132,7 @@ def test_a_no_changes_nothing(cli: Callable[..., Any], log: Any, monkeypatch: py
 
 
 def test_expire_drops_what_retention_lets_go(cli: Callable[..., Any], log: Any) -> None:
-    assert cli("expire", log).text == "dropped 0 segments, 0 B\n"
+    assert cli("expire", log).text == "deleted 0 segments, 0 B\n"
     cli("append", log, "v", "--retention-bytes", "1KiB")
     planned = cli("expire", log, "--dry-run", "--json").json
     assert planned["segments"] > 0

@@ -264,7 +264,7 @@ def test_compressed_input_is_recognised_from_a_file_and_from_a_pipe(
     file.write_bytes(data[:-20])
     ended = cli("import", path, file, "--json")
     assert ended.code == 2
-    assert "cut short" in json.loads(ended.err)["message"]
+    assert "truncated" in json.loads(ended.err)["message"]
 
 
 # --- long values ----------------------------------------------------------------------------------------------------

@@ -43,11 +43,11 @@ def test_compact_tells_in_words_what_it_did(cli: Callable[..., Any], log: Path) 
     ended = cli("compact", log)
     assert (ended.code, ended.err) == (0, "")
     gone = RECORDS - len(content(log))
-    assert f"let go of {gone} records of" in ended.text
+    assert f"removed {gone} records of" in ended.text
     assert "superseded, 0 tombstones, 0 without a key" in ended.text
     assert "of them copied" in ended.text
-    assert "9 new keys looked at" in ended.text
-    assert "nothing to let go of in" in cli("compact", log).text
+    assert "9 new keys read" in ended.text
+    assert "nothing to remove in" in cli("compact", log).text
     assert cli("verify", log).code == 0
 
 
@@ -66,14 +66,14 @@ def test_a_dry_run_counts_exactly_and_changes_nothing(cli: Callable[..., Any], l
     shown = cli("compact", log, "--dry-run").text
     assert content(log) == before
     assert shown.startswith("due: dirty; 100% of ")
-    assert f"would let go of {told['dead']} records of {told['records']}" in shown
+    assert f"would remove {told['dead']} records of {told['records']}" in shown
     assert told["standing"]["due"] == "dirty"
     assert cli("compact", log, "--dry-run", "--generational").code == 0
     assert cli("compact", log, "--json").json["superseded"] == told["dead"]
     again = cli("compact", log, "--dry-run").text
     assert again.startswith("due: no; 0% of")
     assert "look again at" in again
-    assert "would let go of 0 records" in again
+    assert "would remove 0 records" in again
 
 
 def test_a_log_that_is_not_compacted_by_key_is_refused_and_the_hint_works(cli: Callable[..., Any], path: Path) -> None:
@@ -101,7 +101,7 @@ def test_damage_is_told_and_is_exit_code_1(cli: Callable[..., Any], log: Path) -
     store.write_bytes(data)
     ended = cli("compact", log, "--quiet")
     assert ended.code == 1
-    assert f"left as it is: {store}: offset 0 at position 64 is damaged" in ended.text
+    assert f"skipped, damaged: {store}: offset 0 at position 64 is damaged" in ended.text
 
 
 def test_a_rate_of_nothing_is_refused(cli: Callable[..., Any], log: Path) -> None:
@@ -136,7 +136,7 @@ def test_the_options_of_a_keyed_log_are_kept_with_it(cli: Callable[..., Any], pa
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
-        ("--min-dirty-ratio", "half", "is not a share"),
+        ("--min-dirty-ratio", "half", "is not a number between 0 and 1"),
         ("--min-dirty-ratio", "2", "between 0 and 1"),
         ("--unkeyed", "x", "reject"),
     ],
@@ -175,7 +175,7 @@ def test_explain_says_it_for_every_record_of_a_key(cli: Callable[..., Any], log:
     assert shown.count("A compaction is due") < len(heads), "one story for all that have the same"
     told = cli("explain", log, "--key", "k0", "--json")
     assert len(told.lines) == len(heads)
-    assert cli("explain", log, "--key", "nobody").text == "no record of key nobody is in the log\n"
+    assert cli("explain", log, "--key", "nobody").text == "no record with key nobody is in the log\n"
     assert cli("explain", log, "--key", "nobody", "--json").out == b""
 
 

@@ -100,7 +100,7 @@ def test_a_log_that_ends_before_the_source_begins_takes_none(cli: Callable[..., 
     cli("append", path, "first")
     ended = cli("import", path, DATA / "expired")
     assert ended.code == 2
-    assert "goes on at 1, laminarmq's log begins at 23" in ended.err
+    assert "continues at 1, laminarmq's log starts at 23" in ended.err
     assert len(held(path)) == 1
 
 
@@ -108,7 +108,7 @@ def test_all_before_a_damaged_record_goes_in_and_the_damage_is_told(cli: Callabl
     files = files_of("plain")
     files["16.store"] = files["16.store"][:100] + b"?" + files["16.store"][101:]
     source = put(files, path.parent / "damaged")
-    for note in ("17 records went in before it: offsets 0 to 16", "0 records went in before it"):
+    for note in ("17 records appended before that: offsets 0 to 16", "0 records appended before that"):
         ended = cli("import", path, source, "--json")
         assert ended.code == 1
         error = json.loads(ended.err)

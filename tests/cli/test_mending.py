@@ -44,7 +44,7 @@ def test_a_sound_place_is_a_line_for_every_log_and_a_total(cli: Callable[..., An
         "shop/.groups: ok: 0 records, 64 B, 1 segment",
         "shop/orders/0: ok: 10 records, 464 B, 1 segment",
         "shop/orders/1: ok: 10 records, 464 B, 1 segment",
-        "total: 1 topic, 3 logs: 3 sound, 0 damaged; 20 records readable, 992 B",
+        "total: 1 topic, 3 logs: 3 intact, 0 damaged; 20 records readable, 992 B",
     ]
     assert cli("repair", "shop").text == "nothing to repair\n"
     assert cli("verify", shop, "--quiet").out == b""
@@ -58,7 +58,7 @@ def test_damage_is_told_with_its_place_and_what_is_still_readable(cli: Callable[
         "shop/orders/1: DAMAGED: 1 problem; 9 records readable, 464 B, 1 segment",
         "  record: shop/orders/1/00000000000000000000-1.store, offset 2, position 144: its checksum does not match",
         "  not readable: offset 2",
-        "total: 1 topic, 3 logs: 2 sound, 1 damaged; 19 records readable, 992 B",
+        "total: 1 topic, 3 logs: 2 intact, 1 damaged; 19 records readable, 992 B",
         "`seglog repair shop --dry-run` shows what a repair would do",
     ]
 
@@ -72,7 +72,7 @@ def test_a_dry_run_says_what_for_and_that_nothing_was_changed(cli: Callable[...,
         "  salvage: shop/orders/1/00000000000000000000-1.store",
         "    because: its checksum does not match",
         f"    then: {SALVAGED}; offset 2 can no longer be read",
-        "given up: 1 record known to be lost",
+        "lost: at least 1 record",
         "nothing was changed",
     ]
 
@@ -92,7 +92,7 @@ def test_what_is_left_to_do_by_hand_is_told_and_is_exit_code_1(cli: Callable[...
     shutil.rmtree(shop / "orders" / "0")
     shown = cli("repair", "shop", "--yes")
     assert shown.code == Exit.FAILED
-    assert "left for you to do:\n  leave: shop/orders/0\n" in shown.text
+    assert "to be done manually:\n  leave: shop/orders/0\n" in shown.text
     assert "`seglog append shop/orders/0 --lines < /dev/null`" in shown.text
     assert cli("append", "shop/orders/0", "--lines").code == Exit.OK
     assert cli("verify", "shop").code == Exit.OK
@@ -104,8 +104,8 @@ def test_what_could_not_be_looked_at_has_an_exit_code_of_its_own(cli: Callable[.
         name.unlink()
     (shop / "orders" / "1" / "MANIFEST").unlink()
     shown = cli("verify", "shop")
-    assert "shop/orders/0: CANNOT BE LOOKED AT: " in shown.text
-    assert "1 could not be looked at" in shown.text
+    assert "shop/orders/0: CANNOT BE CHECKED: " in shown.text
+    assert "1 could not be checked" in shown.text
     (log / "MANIFEST").mkdir()
     assert cli("verify", "shop").code == Exit.IO
 
@@ -118,7 +118,7 @@ def test_beside_a_server_verify_says_so_and_repair_says_what_to_do(cli: Callable
         assert "shop/orders/0: ok: 10 records, 464 B, 1 segment; a process is writing to it" in shown.text
         refused = cli("repair", "shop", "--yes")
         assert refused.code == Exit.LOCKED
-        assert "end it and repair again" in refused.err
+        assert "stop it and repeat the repair" in refused.err
         assert cli("repair", "shop", "--dry-run").text == "nothing to repair\n"
 
 

@@ -152,7 +152,7 @@ def test_an_interrupted_append_says_so_and_keeps_what_went_in(path: Any, start: 
     program.send_signal(signal.SIGINT)
     _, err = program.communicate(timeout=60)
     assert program.returncode == 130
-    assert err == b"seglog: interrupted; 1 record went in before it: offsets 0 to 0\n"
+    assert err == b"seglog: interrupted; 1 record appended before that: offsets 0 to 0\n"
     assert run("read", path, 0).stdout == b"one"
 
 
@@ -160,7 +160,7 @@ def test_what_must_be_read_from_its_end_is_refused_from_a_pipe(path: Any) -> Non
     for kind, data in (("parquet", b"PAR1"), ("arrow", b"ARROW1")):
         done = run("import", path, "-", "--format", kind, stdin=data)
         assert done.returncode == 2
-        assert b"from its end" in done.stderr
+        assert b"index at the end" in done.stderr
         assert not path.exists()
 
 

@@ -86,7 +86,7 @@ def test_a_topic_or_group_that_is_not_there_is_said(cli, billing):
         assert ended.code == 3, words
         assert "there is no" in ended.err
     assert cli("topics", "create", billing, "orders").code == 2
-    assert "nothing to change" in cli("topics", "alter", billing, "orders").err
+    assert "give at least one option to change" in cli("topics", "alter", billing, "orders").err
 
 
 def test_beside_a_server_looking_works_and_changes_name_the_http_api(cli, billing):
@@ -189,7 +189,7 @@ def test_members_of_a_server_that_is_gone_are_dropped_only_when_asked_to(cli, bi
     reset = ["groups", "reset", billing, "billing", "--topic", "orders", "--to", "latest"]
     asked = cli(*reset)
     assert asked.code == 2
-    assert "1 member, which will have to join again" in asked.err
+    assert "1 member that will have to rejoin" in asked.err
     assert committed(billing) == {"orders": {0: 4}}
     assert cli(*reset, "--yes").code == 0
     assert committed(billing) == {"orders": {0: 10, 1: 10}}

@@ -137,10 +137,10 @@ def test_tables_of_others_come_in(cli: Callable[..., Any], path: Any, tmp_path: 
         ("csv", b"a,b\n1,2\n", (), "no column 'value'"),
         ("csv", b"value,value\n1,2\n", (), "more than one column"),
         ("csv", b"value\n1\n", ("--key-column", "id"), "no column 'id'"),
-        ("csv", b"value,x\n1\n", (), "not readable"),
+        ("csv", b"value,x\n1\n", (), "cannot be read"),
         ("csv", b"value,timestamp\n1,soon\n", (), "not a time"),
-        ("arrow", b"nonsense" * 20, (), "the arrow input is"),
-        ("parquet", b"nonsense" * 20, (), "not readable"),
+        ("arrow", b"nonsense" * 20, (), "the arrow input cannot be read"),
+        ("parquet", b"nonsense" * 20, (), "cannot be read"),
         ("ndjson", b"", ("--value-column", "x"), "no columns"),
         ("csv", b"value\n1\n", ("--key-separator", ":"), "--format lines"),
     ],
@@ -173,7 +173,7 @@ def test_a_column_of_times_may_be_written_in_many_ways(
     ended = cli("import", path, file)
     if moments_us is None:
         assert ended.code == 2
-        assert "column 'timestamp' is double" in ended.err
+        assert "column 'timestamp' has type double" in ended.err
     else:
         assert [record.timestamp for record in records(path)] == moments_us
 
@@ -185,7 +185,7 @@ def test_values_that_are_no_bytes_are_refused_by_the_name_of_their_column(
     pq.write_table(pa.table({"price": [1.5]}), file)
     ended = cli("import", path, file, "--value-column", "price")
     assert ended.code == 2
-    assert "column 'price' is double" in ended.err
+    assert "column 'price' has type double" in ended.err
     assert not path.exists()
 
 
@@ -206,7 +206,7 @@ def test_an_import_that_stops_says_how_many_records_went_in(
     ended = cli("import", path, "-", stdin=b"\n".join(lines))
     assert ended.code == 2
     assert "line 6" in ended.err
-    assert "4 records went in before it: offsets 0 to 3" in ended.err
+    assert "4 records appended before that: offsets 0 to 3" in ended.err
     assert len(records(path)) == 4
 
 

@@ -97,7 +97,9 @@ def test_a_line_of_the_usual_form_is_left_to_no_other_code(body, monkeypatch):
 
 def test_a_long_line_that_is_odd_and_one_odd_line_too_many_are_refused():
     padding = b" " * reading.ODD_BYTES
-    assert "line 2 is no record in the usual form" in compiled(b'{"value":""}\n{"value":"","value":""' + padding + b"}")
+    assert "line 2 is not a record in the usual form" in compiled(
+        b'{"value":""}\n{"value":"","value":""' + padding + b"}"
+    )
     many = RARE[0] + b"\n"
     assert len(compiled(many * reading.ODD_LINES)) == reading.ODD_LINES
     assert "in a rare form of JSON" in compiled(many * (reading.ODD_LINES + 1))

@@ -1,6 +1,6 @@
-"""The `seglog` command. One module for each family of commands; their names are what you type.
+"""The `seglog` command: one module per family of commands, named after what you type.
 
-    frame     how a command is declared and parsed      catalog   all commands, and where each one is declared
+    frame     how a command is declared and parsed      catalog   all commands, and the module that declares each
     write     append                          transfer  import, export
     read      read, tail                      consume   consume
     inspect   info (inspect_topic: of topics) completion, play: completion, demo
@@ -11,15 +11,15 @@
     serve     serve, token
 
     location                  what LOG names: a log, a partition, a topic, or one on a server
-    source, sink              what records are read from and written to, wherever it is
+    source, sink              the same read and write interface for logs, topics and servers
     selection, filters        which records are read
     formats, tables, draw     how records and segments are printed
-    ingest, rows, laminarmq   what `import` takes
-    options, waiting, opened, brokers, verbs, progress: what commands share; what other programs share as well is in
+    ingest, rows, laminarmq   the input formats of `import`
+    options, waiting, opened, brokers, verbs, progress: shared by several commands; what Spark's jobs share too is in
     `seglog.terminal`
 
-This module runs a command and turns whatever happens into an exit code and at most one line on stderr. `seglog --help`
-loads no command; a command loads what it runs with (logs and topics, pyarrow, numba, tqdm) when it runs.
+This module runs a command and turns every outcome into an exit code and at most one line on stderr. `seglog --help`
+imports no command; a command imports its dependencies (logs and topics, pyarrow, numba, tqdm) when it runs.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _EPILOG = """\
 LOG         a log's directory (orders), a topic (shop/orders: all partitions, merged by time), a partition
             (shop/orders/0), or one on a server: http://host:3000/orders[/0], or --url http://host:3000 orders[/0]
 sizes:      512, 64MiB (1024), 1GB (1000)           durations:  90s, 15m, 1h30m, 7d; a bare number is seconds
-times:      2024-05-01T12:00:00Z (UTC where no zone is given), '1h ago', now, today, yesterday, @seconds, microseconds
+times:      2024-05-01T12:00:00Z (UTC if no zone is given), '1h ago', now, today, yesterday, @seconds, microseconds
 offsets:    whole numbers from 0, or -10: the tenth from the end; --stop is exclusive
 
 Exit codes:
 {exits}
 
-Every error is one line on stderr; with --json it is a JSON object with "error", "message", "exit",
-and where it has them "offset", "path", "position".
+Every error is one line on stderr; with --json it is a JSON object with "error", "message", "exit" and,
+if known, "offset", "path", "position".
 
 Examples:
   seglog append orders 'hello' --key user-1
@@ -63,7 +63,7 @@ Examples:
 
 
 def build_program() -> Program:
-    """Return the whole program; the commands load when they are used."""
+    """Return the whole program; each command is imported when it is used."""
     return Program(story=_STORY, epilog=_EPILOG.format(exits=exit_table()), version=f"seglog {seglog.__version__}")
 
 
@@ -73,10 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = _run(words)
         output.flush()
-    except BrokenPipeError:  # the reader of standard output closed it, as `| head` does: no error
+    except BrokenPipeError:  # the reader closed standard output, as `| head` does: not an error
         output.silence_stdout()
         return Exit.OK
-    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 # the program's edge: everything becomes a code and a line
+    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 # every error becomes an exit code and one line
         return _report(error, words)
     return code
 
@@ -97,7 +97,7 @@ def _run(words: list[str]) -> int:
 
 
 def _report(error: BaseException, words: list[str]) -> Exit:
-    """Print on stderr what went wrong, after whatever was printed before it, and return the exit code."""
+    """Print the error on stderr, after any output already printed, and return the exit code."""
     said = words[: words.index("--")] if "--" in words else words  # words after -- are values
     try:
         output.flush()

@@ -1,4 +1,4 @@
-"""`audit`: what was delivered of every key, by consumer group. Opens read only, creates nothing."""
+"""`audit`: count the keys of logs and what consumer groups received of them. Read-only."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def _audit(args: Args) -> int:
 
     groups = _groups(args, logs_at(args.path))
     if args.limit is not None and not args.undelivered:
-        raise InvalidArgument("--limit is about the keys that --undelivered lists")
+        raise InvalidArgument("--limit limits the keys that --undelivered lists; give --undelivered too")
     if args.undelivered and not groups:
-        raise InvalidArgument("--undelivered needs groups: give --delivered, --group or --checkpoint")
+        raise InvalidArgument("--undelivered needs the offsets of groups: give --delivered, --group or --checkpoint")
     memory_bytes = MEMORY_BYTES if args.memory is None else args.memory
     with audit_keys(args.path, delivered=groups or None, memory_bytes=memory_bytes) as found:
         for event in found.recovery:
@@ -47,7 +47,7 @@ def _audit(args: Args) -> int:
 
 
 def _groups(args: Args, places: Sequence[Place]) -> dict[str, Positions]:
-    """Return what the options say was delivered, group -> topic -> partition -> offset."""
+    """Return the delivered offsets that the options give: group -> topic -> partition -> offset."""
     from seglog.topic.delivered import by_group, delivered_from_json, read_checkpoint
 
     said: list[tuple[str, Positions]] = []
@@ -58,7 +58,7 @@ def _groups(args: Args, places: Sequence[Place]) -> dict[str, Positions]:
     said += [(name, read_checkpoint(directory)) for name, directory in _named(args.checkpoint, "--checkpoint")]
     groups = dict(said)
     if len(groups) < len(said):
-        raise InvalidArgument("the offsets of a group are given twice")
+        raise InvalidArgument("the offsets of one group are given twice; give each group once")
     return groups
 
 
@@ -76,7 +76,7 @@ def _offsets(text: str, places: Sequence[Place]) -> Positions:
     if not (text.isascii() and text.isdecimal()):
         return from_json(text, "--group")
     if len(places) > 1:
-        raise InvalidArgument(f"--group gives one offset for {len(places)} logs; name topics and partitions")
+        raise InvalidArgument(f"--group gives one offset for {len(places)} logs; give JSON with topics and partitions")
     return {places[0].topic: {places[0].partition: int(text)}}
 
 
@@ -111,7 +111,7 @@ def _group_figures(found: KeyAudit) -> Iterator[list[str]]:
 
 
 def _table(heads: list[str], rows: list[list[str]], *, words: int = 1) -> list[str]:
-    """Return lines with columns below their heads: the first `words` to the left, numbers to the right."""
+    """Return lines with columns below their heads: the first `words` columns left-aligned, numbers right-aligned."""
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     return [
         "  ".join(
@@ -123,7 +123,7 @@ def _table(heads: list[str], rows: list[list[str]], *, words: int = 1) -> list[s
 
 
 def _undelivered(found: KeyAudit, group: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a group's undelivered keys, the key as NDJSON has it."""
+    """Yield the rows of a group's undelivered keys; the key is encoded as in NDJSON."""
     for batch in found.undelivered(group):
         for row in batch.to_pylist():
             yield row | {"key": encode_bytes(row["key"])}
@@ -136,7 +136,7 @@ def _say_key(row: dict[str, Any], *, as_json: bool) -> None:
     last = "never delivered" if row["delivered"] is None else f"delivered {row['delivered']}"
     kind = ", a tombstone" if row["tombstone"] else ""
     where = f"{row['topic']}/{row['partition']}"
-    key = json.dumps(row["key"], ensure_ascii=False)  # in quotes, so that no byte of it does anything to a terminal
+    key = json.dumps(row["key"], ensure_ascii=False)  # quoted, so that no byte of it can control the terminal
     output.say(f"{row['group']}  {where}  {key}  appended {row['appended']}{kind}, {last}")
 
 
@@ -156,16 +156,15 @@ COMMANDS = (
                 "--group",
                 metavar="NAME=OFFSETS",
                 multiple=True,
-                help='the offsets of one group: JSON {"topic": {"0": 23}}, or a number where PATH is one log; '
-                "may be repeated",
+                help='the offsets of one group: JSON {"topic": {"0": 23}}, or a number if PATH is one log; repeatable',
             ),
             option(
                 "--checkpoint",
                 metavar="NAME=DIR",
                 multiple=True,
-                help="the offsets of one group, from the checkpoint of a streaming query; may be repeated",
+                help="the offsets of one group, from the checkpoint of a streaming query; repeatable",
             ),
-            flag("--undelivered", help="list the keys whose latest record a group lacks"),
+            flag("--undelivered", help="list the keys whose latest record a group has not received"),
             option(
                 "--limit", metavar="N", type=parse_count, help="list at most this many keys of each group; default: all"
             ),
@@ -173,15 +172,15 @@ COMMANDS = (
                 "--memory",
                 metavar="SIZE",
                 type=parse_size,
-                help="for keys at a time, such as 64MiB: where they do not fit, the logs are read several times; "
+                help="memory for keys, such as 64MiB; if they do not fit, the logs are read several times; "
                 "default: 256MiB",
             ),
         ],
         story=(
-            "Takes what was delivered to each group: offsets, exclusive, of which a partition that is not named\n"
-            "has none. Ends with exit code 1 if the latest record of a key was not delivered, or a record is\n"
-            "damaged. A log alone is partition 0 of a topic named like its directory. With --json the figures are\n"
-            "one line, and each key that is listed one more."
+            "Takes the offset (exclusive) up to which each group received each partition; a partition that is not\n"
+            "named counts as not received. Exits with code 1 if a group has not received the latest record of a\n"
+            "key, or a record is damaged. A standalone log is partition 0 of a topic with its directory's name.\n"
+            "--json prints one line of figures, then one line for each listed key."
         ),
         examples=[
             "seglog audit orders",

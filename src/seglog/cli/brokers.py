@@ -1,4 +1,4 @@
-"""Opening a directory of topics for a command: to look at it beside whoever writes, or to change it alone."""
+"""Open a directory of topics for a command: read-only beside a writer, or exclusively to change it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 def looking(root: str) -> Broker:
-    """Open to read; creates nothing."""
+    """Open read-only; create nothing."""
     return seglog.Broker(root, mode="r")
 
 
 @contextmanager
 def changing(root: str, over_http: str, *, create: bool = False, wait: float | None = None) -> Iterator[Broker]:
-    """Open for a change, alone; what had to be set right on the way is told on stderr.
+    """Open exclusively for a change; print what recovery did on stderr.
 
-    over_http: the call that does the same on a server; told with LogLocked. create: whether the directory may be new.
-    wait: seconds to wait for another process that holds it.
+    over_http: the request that does the same on a server, for the hint in LogLocked. create: whether the directory may
+    be created. wait: seconds to wait for another process that holds it.
     """
     if not create:
         looking(root).close()
@@ -36,5 +36,5 @@ def changing(root: str, over_http: str, *, create: bool = False, wait: float | N
                 output.note(f"recovery: {event}")
             yield broker
     except LogLocked as error:
-        error.add_note(f"if that is `seglog serve`, its HTTP API does the same: {over_http}")
+        error.add_note(f"if that process is `seglog serve`, use its HTTP API instead: {over_http}")
         raise

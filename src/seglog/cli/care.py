@@ -1,4 +1,4 @@
-"""`truncate` and `expire`: remove records from a log. `truncate` asks first."""
+"""`truncate` and `expire`: delete records from a log. `truncate` asks first."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def _truncate(args: Args) -> int:
-    with opened(args.log, mode="r") as log:  # never creates a log, which "a" would
+    with opened(args.log, mode="r") as log:  # mode "a" would create a missing log
         lowest, end = log.lowest_offset, log.next_offset
     if not lowest <= args.offset <= end:
         raise OffsetOutOfRange(args.offset, lowest, end + 1)
-    question = f"Drop offsets {args.offset} to {end - 1} of {args.log} for good?"
+    question = f"Delete offsets {args.offset} to {end - 1} of {args.log} permanently?"
     if args.offset < end and not output.confirmed(question, yes=args.yes):
         output.note("nothing was changed")
         return Exit.FAILED
@@ -35,19 +35,19 @@ def _truncate(args: Args) -> int:
     if args.json:
         output.say_json({"next_offset": args.offset, "dropped": dropped})
     else:
-        output.say(f"dropped {format_count(dropped, 'offset')}; the next offset is {args.offset}")
+        output.say(f"deleted {format_count(dropped, 'offset')}; the next offset is {args.offset}")
     return Exit.OK
 
 
 def _expire(args: Args) -> int:
-    with opened(args.log, mode="r") as log:  # never creates a log, which "a" would
+    with opened(args.log, mode="r") as log:  # mode "a" would create a missing log
         if args.dry_run:
             going = _expirable(log)
             return _expired(args, len(going), sum(segment.bytes for segment in going))
     with patiently(lambda: opened(args.log, mode="a"), args.wait) as log:
         before = log.size
         dropped = log.expire()
-        return _expired(args, dropped, max(before - log.size, 0))  # a roll adds the head of a segment
+        return _expired(args, dropped, max(before - log.size, 0))  # a roll adds a segment header
 
 
 def _expirable(log: Log) -> tuple[SegmentInfo, ...]:
@@ -55,7 +55,7 @@ def _expirable(log: Log) -> tuple[SegmentInfo, ...]:
 
     sealed = [segment for segment in log.segments if segment.sealed_at is not None]
     active_bytes = sum(segment.bytes for segment in log.segments) - sum(segment.bytes for segment in sealed)
-    entries = cast(Any, sealed)  # the decision looks at sealed_at and bytes, which both kinds of entry have
+    entries = cast(Any, sealed)  # select_expired reads only sealed_at and bytes, which both types have
     return tuple(sealed[: select_expired(entries, active_bytes, log.config.retention, system_clock())])
 
 
@@ -63,7 +63,7 @@ def _expired(args: Args, segments: int, size: int) -> int:
     if args.json:
         output.say_json({"segments": segments, "bytes": size, "dry_run": args.dry_run})
     else:
-        verb = "would drop" if args.dry_run else "dropped"
+        verb = "would delete" if args.dry_run else "deleted"
         output.say(f"{verb} {format_count(segments, 'segment')}, {format_size(size)}")
     return Exit.OK
 
@@ -72,15 +72,15 @@ COMMANDS = (
     Command(
         "truncate",
         _truncate,
-        [LOG, argument("offset", type=parse_offset, help="the first offset to drop"), YES, WAIT],
-        story="The next record gets that offset. The records cannot be restored; readers after it get an error.",
+        [LOG, argument("offset", type=parse_offset, help="the first offset to delete"), YES, WAIT],
+        story="The next append gets this offset. The records cannot be restored; readers past it get an error.",
         examples=["seglog truncate orders 1000", "seglog truncate orders 1000 --yes"],
     ),
     Command(
         "expire",
         _expire,
-        [LOG, flag("--dry-run", help="show what would be dropped, change nothing"), WAIT],
-        story="Retention is part of the config: --retention-bytes and --retention-age of `seglog append`.",
+        [LOG, flag("--dry-run", help="show what would be deleted, change nothing"), WAIT],
+        story="Deletes what --retention-bytes and --retention-age (see `seglog append`) no longer keep.",
         examples=["seglog expire orders --dry-run", "seglog expire orders"],
     ),
 )

@@ -1,6 +1,6 @@
-"""The commands of `seglog` by name: where each one is declared, and its line in `seglog --help`.
+"""The commands of `seglog` by name: the module that declares each, and its line in `seglog --help`.
 
-The help lists this table and imports no command; `frame.Program` imports the module of the command that runs. To add a
+The help prints this table and imports no command; `frame.Program` imports the module of the command that runs. To add a
 command, declare it in a module's COMMANDS and add it here: tests/cli/test_help.py compares the two.
 """
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """module: below seglog.cli; summary: one line, without a capital and without a full stop."""
+    """module: below seglog.cli; summary: one line, no capital, no full stop."""
 
     module: str
     summary: str
@@ -21,7 +21,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "append": Entry("write", "append records and print their offsets"),
         "read": Entry("read", "print one record or a range of records"),
         "tail": Entry("read", "print the last records, and follow the log as it grows"),
-        "consume": Entry("consume", "print what a consumer group has not read yet, and commit it"),
+        "consume": Entry("consume", "print and commit the records that a consumer group has not read yet"),
         "import": Entry("transfer", "append the records of a file"),
         "export": Entry("transfer", "write records to a file"),
     },
@@ -29,28 +29,28 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "info": Entry("inspect", "show what a log holds, its config and its segments"),
         "verify": Entry("mending", "check every byte of a log, a topic or a directory of topics, change nothing"),
         "repair": Entry(
-            "mending", "set damage aside, so that the rest of a log, a topic or a directory of topics can be used"
+            "mending", "move damage aside, so that the rest of a log, a topic or a directory of topics is usable"
         ),
-        "backup": Entry("copies", "copy a log, a topic or a directory of topics, beside a process that writes"),
-        "truncate": Entry("care", "drop all records from an offset on"),
-        "expire": Entry("care", "drop the oldest segments that retention no longer keeps"),
+        "backup": Entry("copies", "copy a log, a topic or a directory of topics, also while a process writes to it"),
+        "truncate": Entry("care", "delete all records from an offset on"),
+        "expire": Entry("care", "delete the oldest segments that retention no longer keeps"),
     },
     "Logs that are compacted by key": {
-        "compact": Entry("keyed", "keep of every key its latest record"),
-        "explain": Entry("keyed", "say why a record is still there, or why it is not"),
-        "pin": Entry("keyed", "register a follower, so that no tombstone goes before it has read it"),
-        "audit": Entry("audit", "count keys, and list latest values that a consumer group did not receive"),
+        "compact": Entry("keyed", "keep the latest record of every key, delete the others"),
+        "explain": Entry("keyed", "show why a record is still there, or why it is not"),
+        "pin": Entry("keyed", "register a follower, so that tombstones stay until it has read them"),
+        "audit": Entry("audit", "count keys, and list latest values that a consumer group has not received"),
     },
     "Topics and servers": {
         "topics": Entry("topics", "list, create, alter and delete topics"),
         "groups": Entry("groups", "show consumer groups and their lag; reset or delete one"),
         "serve": Entry("serve", "serve topics over HTTP"),
-        "token": Entry("serve", "make a token for the server, and add it to a file of tokens"),
+        "token": Entry("serve", "create a token for the server and add it to a token file"),
     },
     "Other": {
         "completion": Entry("completion", "print the completion script for bash, zsh or fish"),
-        "warm": Entry("warm", "load or compile the kernels ahead of the first batch, for container images"),
-        "demo": Entry("play", "run the demo: real data through a log and through Spark, with figures and pictures"),
+        "warm": Entry("warm", "load or compile the kernels before the first batch, for container images"),
+        "demo": Entry("play", "run the demo: real data through a log and Spark, with figures and charts"),
     },
 }
 

@@ -1,4 +1,4 @@
-"""`completion`: the script that makes a shell complete commands, options and paths."""
+"""`completion`: the script that lets a shell complete commands, options and paths."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from seglog.terminal import output
 
 SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_SEGLOG_COMPLETE"
-"""Set by the scripts when they ask the program what may come next."""
+"""Set by the scripts when they ask the program for completions."""
 
 
 def _completion(args: Args) -> int:
@@ -19,7 +19,7 @@ def _completion(args: Args) -> int:
     assert kind is not None  # noqa: S101 - the three are click's own
     script = ShellComplete.source(
         kind(build_program(), {}, "seglog", VARIABLE)
-    )  # bash's own starts a bash to ask its version
+    )  # click's BashComplete would start bash to check its version
     if args.json:
         output.say_json({"shell": args.shell, "script": script})
     else:
@@ -33,7 +33,7 @@ COMMANDS = (
         _completion,
         [argument("shell", choices=SHELLS, metavar="SHELL", help="bash (4.4 or newer), zsh or fish")],
         story=(
-            "Load it where your shell starts:\n\n"
+            "Load it when your shell starts:\n\n"
             'bash   eval "$(seglog completion bash)"       in ~/.bashrc\n'
             'zsh    eval "$(seglog completion zsh)"        in ~/.zshrc, after compinit\n'
             "fish   seglog completion fish | source        in ~/.config/fish/config.fish"

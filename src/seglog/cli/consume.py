@@ -1,7 +1,7 @@
-"""`consume`: print what a consumer group has not read yet, and commit it. Of a directory of topics, or of a server.
+"""`consume`: print and commit the records that a consumer group has not read, from a directory of topics or a server.
 
-A record is committed after it was written to standard output and flushed: what stops the program makes the group read
-some records again, never lose one. On a directory of topics the program holds it alone; on a server any number do.
+A record is committed after it was written to standard output and flushed: after an interruption the group reads some
+records again and loses none. A directory of topics is opened exclusively; on a server many members share the work.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from seglog.topic.groups.consumer import Consumer
 
 POLL_RECORDS = 500
-POLL_S = 1.0  # a poll that waits; Ctrl-C ends it at once
+POLL_S = 1.0  # how long a poll waits; Ctrl-C ends it immediately
 
 
 def _consume(args: Args) -> int:
     delimiter_from(args)
     if len(args.log) > 1 and format_of(args) in ("csv", "table"):
-        raise InvalidArgument(f"{format_of(args)} has no column for the topic: consume one topic, or as ndjson")
+        raise InvalidArgument(f"{format_of(args)} has no topic column: consume one topic, or use --format ndjson")
     with _consumer(args) as consumer:
         try:
             return _print_and_commit(args, consumer)
-        except KeyboardInterrupt:  # the usual way to end --follow; what is not committed comes again
+        except KeyboardInterrupt:  # the usual way to end --follow; uncommitted records are read again
             return Exit.INTERRUPTED
 
 
@@ -60,13 +60,13 @@ def _print_and_commit(args: Args, consumer: Consumer | RemoteConsumer) -> int:
             left = None if left is None else left - len(records)
         elif not args.follow and not sum(consumer.lag().values()):
             if not consumer.assignment:
-                output.note("no partition was assigned: other members of the group hold them; --timeout 30s waits")
+                output.note("no partition was assigned: other members of the group own them; try --timeout 30s")
             return Exit.OK
     return Exit.OK
 
 
 def _writer(args: Args) -> Callable[[TopicRecord], None]:
-    """Return what prints a record of any topic, if it passes the filters."""
+    """Return a function that prints a record of any topic, if it passes the filters."""
     test, printers = filter_from(args), {}
 
     def write(one: TopicRecord) -> None:
@@ -88,16 +88,16 @@ def _consumer(args: Args) -> Iterator[Consumer | RemoteConsumer]:
             remote = [place for place in places if isinstance(place, Remote)]
             topics, server = [place.topic for place in remote], remote[0]
             if len({place.url for place in remote}) > 1 or len(remote) < len(places):
-                raise InvalidArgument("the topics of one consumer are on one server")
+                raise InvalidArgument("all topics of one consumer must be on one server")
             if any(place.partition is not None for place in remote):
-                raise InvalidArgument("a group shares out partitions itself: name the topic alone")
+                raise InvalidArgument("the group assigns the partitions: give the topic without a partition")
             client = resources.enter_context(client_for(args, server, patient=args.follow))
             yield resources.enter_context(client.consumer(args.group, topics, **options))
             return
         roots, names = zip(*map(_topic_of, places), strict=True)
         if len(set(roots)) > 1:
-            raise InvalidArgument("the topics of one consumer are in one directory of topics")
-        looking(roots[0]).close()  # never creates one
+            raise InvalidArgument("all topics of one consumer must be in one directory of topics")
+        looking(roots[0]).close()  # raises if it is missing: Broker would create it
         broker = resources.enter_context(_alone(roots[0], args.wait))
         yield resources.enter_context(broker.consumer(args.group, names, **options))
 
@@ -105,9 +105,9 @@ def _consumer(args: Args) -> Iterator[Consumer | RemoteConsumer]:
 def _topic_of(place: Local | Remote) -> tuple[str, str]:
     """Return the directory of topics and the name of a topic in it."""
     if isinstance(place, Remote):
-        raise InvalidArgument("the topics of one consumer are in one directory of topics, or on one server")
+        raise InvalidArgument("all topics of one consumer must be in one directory of topics, or on one server")
     if place.partition is not None:
-        raise InvalidArgument(f"{place.path}: a group shares out partitions itself: name the topic alone")
+        raise InvalidArgument(f"{place.path}: the group assigns the partitions: give the topic without a partition")
     if place.topic is None:
         raise TopicNotFound(place.path)
     topic = place.topic.resolve()
@@ -118,7 +118,7 @@ def _alone(root: str, wait: float | None) -> seglog.Broker:
     try:
         return patiently(partial(seglog.Broker, root), wait)
     except LogLocked as error:
-        error.add_note("if that is `seglog serve`, consume from it: --url http://HOST:PORT TOPIC")
+        error.add_note("if that process is `seglog serve`, consume from it: --url http://HOST:PORT TOPIC")
         raise
 
 
@@ -132,34 +132,34 @@ COMMANDS = (
                 metavar="TOPIC",
                 nargs=-1,
                 type=File(),
-                help="a topic (shop/orders), or one on a server (http://host:3000/orders); several of one place",
+                help="topics (shop/orders), all in one directory or on one server (http://host:3000/orders)",
             ),
             option("-g", "--group", metavar="NAME", required=True, help="the consumer group"),
             option(
                 "--start",
                 choices=["earliest", "latest"],
                 default="earliest",
-                help="where a partition begins of which the group has committed nothing; default: earliest",
+                help="where to start in partitions without a committed offset; default: earliest",
             ),
             option("-n", "--limit", metavar="N", type=parse_count, help="end after this many records"),
-            flag("-f", "--follow", help="wait for more, until it is interrupted (exit code 130)"),
+            flag("-f", "--follow", help="wait for more records until interrupted (exit code 130)"),
             option(
                 "--timeout",
                 metavar="DURATION",
                 type=parse_duration,
                 default=0.0,
-                help="end when no record came for so long (10s, 15m); default 0: at the end of the partitions",
+                help="end after this long without a record (10s, 15m); default 0: at the end of the partitions",
             ),
             format_option(),
             *FILTERS,
-            *delimiter_options("raw: what follows every value"),
+            *delimiter_options("raw: printed after every value"),
             WAIT,
             *SERVER,
         ],
         story=(
-            "Each record is printed, and committed when it was written: after an interruption the group reads some\n"
-            "records again, and loses none. Filters choose what is printed; all that is read is committed. A\n"
-            "directory of topics is held alone meanwhile; on a server members of a group share the partitions."
+            "Prints each record, then commits it: after an interruption the group reads some records again and\n"
+            "loses none. Filters select what is printed; every record read is committed. A directory of topics is\n"
+            "opened exclusively; on a server the members of a group share the partitions."
         ),
         examples=[
             "seglog consume shop/orders --group billing",

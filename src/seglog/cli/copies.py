@@ -18,8 +18,8 @@ def _backup(args: Args) -> int:
         output.say_json(asdict(report))
     else:
         output.say(
-            f"{format_count(report.logs, 'log')}, {format_count(report.segments, 'segment')}: {report.kept} there "
-            f"already, {report.shared} shared, {format_size(report.copied)} copied to {args.dest}"
+            f"{format_count(report.logs, 'log')}, {format_count(report.segments, 'segment')}: {report.kept} already "
+            f"present, {report.shared} shared, {format_size(report.copied)} copied to {args.dest}"
         )
     return Exit.OK
 
@@ -30,12 +30,12 @@ COMMANDS = (
         _backup,
         [
             argument("place", help="a log's directory, a topic, or a directory of topics", type=File()),
-            argument("dest", help="the directory of the copy; a later backup to it brings what is new", type=File()),
-            flag("--copy", help="copy sealed segments too, where they could share their bytes with the log"),
+            argument("dest", help="the directory of the copy; a later backup to it adds what is new", type=File()),
+            flag("--copy", help="copy sealed segments instead of sharing their bytes with the log"),
         ],
         story=(
-            "Works beside a process that writes; the copy opens and verifies. On the file system of the log sealed\n"
-            "segments share their bytes with it, which costs no space, but one damaged disk block then damages both."
+            "Works while another process writes; the copy opens and verifies. On the log's own file system the copy\n"
+            "shares the bytes of sealed segments (hard links): no extra space, but one bad disk block damages both."
         ),
         examples=["seglog backup orders /backup/orders", "seglog backup shop /backup/shop --copy"],
     ),

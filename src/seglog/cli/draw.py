@@ -1,8 +1,8 @@
-"""How a log looks: its segments as lines with bars to scale. Pure: figures and a width in, lines of text out.
+"""Segments drawn as lines with bars to scale. Pure functions: figures and a width in, lines of text out.
 
-A bar's length is the segment's size, the light part of it the share of tombstones, or where that is known the
-garbage that a compaction would let go of. Columns that do not fit the width are left out, the last first. Without
-Unicode everything is drawn in ASCII.
+The length of a bar is the segment's size. Its light part is the share of tombstones or, if known, of the garbage that
+a compaction would remove. Columns that do not fit the width are dropped from the right. Without Unicode everything is
+drawn in ASCII.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GAP = "  "
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """What bars and ranges are drawn with; `parts` are the fillings of one cell, from an eighth to full."""
+    """The characters of bars and ranges; `parts` fill a cell from an eighth to full."""
 
     parts: str
     light: str
@@ -33,8 +33,8 @@ class Glyphs:
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """What is known of a segment of a log that is compacted by key. state: a word; garbage: share of its records that a
-    compaction would let go of, 0 to 1, None where it would not look; exact: counted, not estimated.
+    """A segment of a log compacted by key. garbage: the share (0 to 1) of its records that a compaction would remove,
+    None if compaction would not read it; exact: counted, not estimated.
     """
 
     state: str
@@ -47,9 +47,9 @@ ASCII = Glyphs(parts="#", light=".", to="-", mark="|")
 
 
 def bar(size: float, light: float, largest: float, width: int, glyphs: Glyphs) -> str:
-    """Return a bar of `width` cells for `size`; a full one is `largest`; `light` is its light share, 0 to 1.
+    """Return a bar of `width` cells; a size of `largest` fills it; `light` is the light share, 0 to 1.
 
-    Whatever is there shows: the smallest size has a part of a cell, the smallest light share a cell.
+    Nothing rounds to zero: the smallest size fills part of a cell, the smallest light share one cell.
     """
     if size <= 0 or largest <= 0:
         return " " * width
@@ -72,7 +72,7 @@ def _offsets(segment: SegmentInfo, glyphs: Glyphs) -> str:
 
 
 def time_range(first: int | None, last: int | None, glyphs: Glyphs) -> str:
-    """Return two moments (us) as a range, the end without what it shares with the start."""
+    """Return two moments (us) as a range; the end omits the date if it is the start's."""
     if first is None or last is None:
         return ""
     start, end = (format_time(moment, precise=False) for moment in (first, last))
@@ -112,12 +112,12 @@ def _light(segment: SegmentInfo, keyed: Mapping[int, Keyed]) -> float:
 def segment_lines(
     segments: Sequence[SegmentInfo], width: int, glyphs: Glyphs, keyed: Mapping[int, Keyed] | None = None
 ) -> list[str]:
-    """Return a heading and a line for each segment, none wider than `width` if that leaves room for a bar.
+    """Return a heading and a line for each segment, at most `width` wide unless that leaves no space for a bar.
 
-    keyed: base offset -> what is known of a segment, in a log that is compacted by key.
+    keyed: base offset -> compaction state of that segment, for a log compacted by key.
     """
     known = keyed or {}
-    columns: list[tuple[str, Callable[[SegmentInfo], str], bool]] = [  # heading, cell, to the right
+    columns: list[tuple[str, Callable[[SegmentInfo], str], bool]] = [  # heading, cell, right-aligned
         ("offsets", lambda segment: _offsets(segment, glyphs), True),
         ("size", lambda segment: format_size(segment.bytes), True),
         ("records", lambda segment: f"{segment.records:,}", True),

@@ -1,4 +1,4 @@
-"""Which records of a range are shown: by key, by text in the value, by JSON path. Pure: a record in, yes or no out."""
+"""Filters on records: by key, by text in the value, by JSON path. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
     Test = Callable[[Record], bool]
 
-_GROUP = "Filters: records that match all of them"
+_GROUP = "Filters (a record must match all of them)"
 FILTERS = (
-    option("--key", metavar="KEY", help="only records of this key", group=_GROUP),
+    option("--key", metavar="KEY", help="only records with this key", group=_GROUP),
     option("--text", metavar="TEXT", help="only values that contain this text", group=_GROUP),
     option(
         "--where",
         metavar="EXPR",
         help="only JSON values that match: a filter of RFC 9535, as '@.qty > 2 && @.user.name == \"Ann\"', or a path "
-        "that must find something, as '$.items[0].price'",
+        "that must exist, as '$.items[0].price'",
         group=_GROUP,
     ),
 )
 
 
 def filter_from(args: Args) -> Test | None:
-    """Return what the options of FILTERS ask for as one test, or None where none is given."""
+    """Return the FILTERS options as one test, None if none is given."""
     tests: list[Test] = []
     if args.key is not None:
         key = os.fsencode(args.key)
@@ -49,14 +49,14 @@ def filter_from(args: Args) -> Test | None:
 
 
 def _where(expression: str) -> Callable[[bytes], bool]:
-    """Return whether a value is JSON that the expression matches."""
-    import jsonpath  # 50 ms that only this filter should cost
+    """Return a test: whether a value is JSON that the expression matches."""
+    import jsonpath  # takes 50 ms: only this filter pays for it
 
     whole = expression.strip().startswith("$")
     try:
         path = jsonpath.compile(expression.strip() if whole else f"$[?({expression})]")
     except jsonpath.JSONPathError as error:
-        why = f"{str(error).splitlines()[0]}; fields begin with @. or $."
+        why = f"{str(error).splitlines()[0]}; start fields with @. or $."
         raise InvalidArgument(f"--where {expression!r} is not a JSON path: {why}") from error
 
     def matches(value: bytes) -> bool:

@@ -1,10 +1,10 @@
-r"""How records are printed: raw values, NDJSON, CSV, a table for people, or a format string as kcat has it.
+r"""Output formats for records: raw values, NDJSON, CSV, a table for people, or a format string like kcat's.
 
     %o offset    %p partition    %t topic    %k key    %K its length    %s value    %S its length, -1 of a tombstone
     %T timestamp in milliseconds, %u in microseconds, %d as ISO 8601    %h headers, name=value,...    %% a percent sign
     \n \t \r \0 \\
 
-A printer writes row by row and holds no more than one. Long values in NDJSON are encoded piece by piece.
+A printer writes one row at a time. Long values in NDJSON are encoded in pieces.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from seglog.record import Record
 
 NAMES = ("raw", "ndjson", "table", "csv")
-LONG = 4 * 1024 * 1024  # bytes of a value that is encoded piece by piece
-PIECE = 3 * 256 * 1024  # a multiple of 3, so that pieces of base64 join
+LONG = 4 * 1024 * 1024  # a value of at least this many bytes is encoded in pieces
+PIECE = 3 * 256 * 1024  # a multiple of 3, so that pieces of base64 can be concatenated
 
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 _TOKEN = re.compile(r"%(.?)|\\(.?)", re.DOTALL)
@@ -53,7 +53,7 @@ _FIELDS: dict[str, Callable[[str, Row], bytes]] = {
 
 
 def format_option(*more: str) -> Option:
-    """Return --format; more: names beside NAMES that the command takes."""
+    """Return --format. more: names it accepts besides NAMES."""
     names = (*NAMES, *more)
 
     def parse(text: str) -> str:
@@ -69,21 +69,21 @@ def format_option(*more: str) -> Option:
         "--format",
         metavar=f"[{'|'.join(names)}|STRING]",
         type=Parsed(parse, names),
-        help=r"raw: the values; ndjson: whole records, a line each; table: for people, cut to the terminal's width; "
+        help=r"raw: the values; ndjson: whole records, one per line; table: for people, cut to the terminal's width; "
         r"csv; or a string with %o offset, %p partition, %t topic, %k key, %K its length, %s value, %S its length, %T "
         r"timestamp (ms), %u (us), %d (ISO 8601), %h headers, \n, \t; default: raw (ndjson with --json)",
     )
 
 
 def format_of(args: Args) -> str:
-    """Return the format that was asked for."""
+    """Return the requested format."""
     return str(args.format or ("ndjson" if args.json else "raw"))
 
 
 def printer(args: Args, sink: BinaryIO, topic: str, *, partitioned: bool, named: bool = False) -> Callable[[Row], None]:
-    """Return what writes a row to `sink`; what comes before the rows is written at once.
+    """Return a function that writes a row to `sink`; write a heading, if any, now.
 
-    partitioned: whether records of several partitions come; named: whether NDJSON names the topic.
+    partitioned: whether rows come from several partitions; named: whether NDJSON includes the topic.
     """
     kind = format_of(args)
     if kind == "ndjson":
@@ -113,7 +113,7 @@ def _write_all(sink: BinaryIO, pieces: Iterable[bytes]) -> None:
 
 
 def _pieces(text: str) -> list[bytes | Callable[[str, Row], bytes]]:
-    """Return a format string as bytes and functions of a row; InvalidArgument for an unknown field."""
+    """Split a format string into bytes and functions of a row. Raises InvalidArgument for an unknown field."""
     found: list[bytes | Callable[[str, Row], bytes]] = []
     end = 0
     for match in _TOKEN.finditer(text):
@@ -121,9 +121,9 @@ def _pieces(text: str) -> list[bytes | Callable[[str, Row], bytes]]:
         end = match.end()
         field, escape = match.groups()
         if field is not None and field not in _FIELDS:
-            raise InvalidArgument(f"--format has no field %{field}; there are {' '.join(f'%{one}' for one in _FIELDS)}")
+            raise InvalidArgument(f"--format has no field %{field}; use {' '.join(f'%{one}' for one in _FIELDS)}")
         if field is None and escape not in _ESCAPES:
-            raise InvalidArgument(rf"--format has no escape \{escape}; there are \n \t \r \0 \\")
+            raise InvalidArgument(rf"--format has no escape \{escape}; use \n \t \r \0 \\")
         found.append(_FIELDS[field] if field is not None else _ESCAPES[escape])
     return [*found, os.fsencode(text[end:])]
 
@@ -132,7 +132,7 @@ def _pieces(text: str) -> list[bytes | Callable[[str, Row], bytes]]:
 
 
 def write_ndjson(row: Row, sink: BinaryIO, *, partitioned: bool, topic: str | None = None) -> None:
-    """Write a record as a line, with its topic where it is given, and its partition where `partitioned`."""
+    """Write a record as a line, with its topic if given, and its partition if `partitioned`."""
     number, record = row
     sink.write(b"{")
     if topic is not None:
@@ -149,7 +149,7 @@ def write_ndjson(row: Row, sink: BinaryIO, *, partitioned: bool, topic: str | No
 
 
 def write_json_bytes(value: bytes, sink: BinaryIO, *, piece: int = PIECE) -> None:
-    """Write what `format.lines.encode_bytes` returns of a long value as JSON, piece by piece."""
+    """Write a long value as the JSON that `format.lines.encode_bytes` describes, in pieces."""
     pieces = [memoryview(value)[at : at + piece] for at in range(0, len(value), piece)]
     if not _is_text(pieces):
         sink.write(b'{"base64":"')
@@ -191,7 +191,7 @@ def _write_csv(row: Row, sink: BinaryIO, *, partitioned: bool) -> None:
 
 
 def _cell(data: bytes | None) -> bytes:
-    """Return bytes as a cell: quoted where that is needed, "" where there are none; nothing for None."""
+    """Return bytes as a CSV cell: quoted if needed, "" for empty bytes, nothing for None."""
     if data is None:
         return b""
     if data and not any(mark in data for mark in (b'"', b",", b"\n", b"\r")):
@@ -200,7 +200,7 @@ def _cell(data: bytes | None) -> bytes:
 
 
 class Table:
-    """Columns of fixed width: partition, offset, time, key, and the value in what is left of the terminal's width."""
+    """Columns of fixed width: partition, offset, time, key; the value fills the rest of the terminal's width."""
 
     OFFSET, KEY = 10, 20
 
@@ -227,7 +227,7 @@ class Table:
 
 
 def preview(data: bytes, width: int) -> str:
-    """Return the beginning of bytes as one line; what is no text, or has an effect on a terminal, is escaped."""
+    """Return the start of `data` as one line, with control characters and bytes that are not text escaped."""
     text = data[: width * 4].decode("utf-8", "backslashreplace")
     shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text[: width + 1])
     return shown if len(shown) <= width and len(data) <= width * 4 else shown[: width - 1] + "~"

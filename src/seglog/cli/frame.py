@@ -1,12 +1,12 @@
 r"""How a command is declared and parsed: click, with commands that load when they run.
 
-    Program    `seglog`: lists seglog.cli.catalog, imports the module of the one command that runs
+    Program    `seglog`: lists seglog.cli.catalog, imports the module of the command that runs
     Command    a command or a verb: story, examples, parameters, and the function that runs it
-    Verbs      a command with commands of its own, of which the first may be left out (`seglog topics shop`)
+    Verbs      a command with subcommands; the first is the default (`seglog topics shop` lists)
 
-A parameter is an `option` or an `argument`, with a function that parses its text (seglog.terminal.units). Options and
-arguments come in any order. A negative number is a value, never an option: `seglog append temperatures -5`.
-What click refuses becomes InvalidArgument in seglog.cli.main.
+A parameter is an `option` or an `argument` with a function that parses its text (seglog.terminal.units). Options and
+arguments may be mixed in any order. A negative number is a value, never an option: `seglog append temperatures -5`.
+click's errors become InvalidArgument in seglog.cli.main.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 Args = SimpleNamespace
-"""The values of a command's parameters, by name; None for an option that was not given."""
+"""The values of a command's parameters by name; None for an option that was not given."""
 
-_GUARD = "\0"  # before a word that looks like a negative number; no word of a process can hold it
+_GUARD = "\0"  # prefixes a word that looks like a negative number; no command-line word can contain it
 _NUMBER = re.compile(r"-\.?\d")
 _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
@@ -40,9 +40,9 @@ _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content
 
 
 class Parsed(click.ParamType[Any]):
-    """A type made of a function from text to a value, which raises ArgumentTypeError or InvalidArgument.
+    """A click type from a parser function, which raises ArgumentTypeError or InvalidArgument.
 
-    words: what a shell completes.
+    words: completions for the shell.
     """
 
     name = "text"
@@ -51,7 +51,7 @@ class Parsed(click.ParamType[Any]):
         self._parse, self._words = parse, words
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Parse text; a default that is not text stays as it is."""
+        """Parse text; keep a default that is not text."""
         if not isinstance(value, str):
             return value
         try:
@@ -67,7 +67,7 @@ class Parsed(click.ParamType[Any]):
 
 
 class File(click.ParamType[str]):
-    """A path, which shells complete."""
+    """A path; shells complete it."""
 
     name = "path"
 
@@ -83,12 +83,12 @@ def _files(incomplete: str) -> list[CompletionItem]:
 
 
 class Option(click.Option):
-    """An option; `group` is the heading it is listed under."""
+    """An option; `group` is its heading in the help."""
 
     group: str | None = None
 
     def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
-        """Convert the value, without the guard before a negative number."""
+        """Convert the value, without the guard of a negative number."""
         return super().type_cast_value(ctx, _unguarded(value))
 
 
@@ -96,7 +96,7 @@ class Argument(click.Argument):
     """A positional argument."""
 
     def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
-        """Convert the value, without the guard before a negative number."""
+        """Convert the value, without the guard of a negative number."""
         return super().type_cast_value(ctx, _unguarded(value))
 
 
@@ -108,7 +108,7 @@ def option(
     group: str | None = None,
     **more: Any,
 ) -> Option:
-    """Declare an option; `more` is click's own: metavar, default, multiple, is_flag, flag_value, required."""
+    """Declare an option; `more` goes to click: metavar, default, multiple, is_flag, flag_value, required."""
     found = Option(list(names), help=help, type=_type(type, choices), **({"default": None} | more))
     found.group = group
     return found
@@ -129,7 +129,7 @@ def argument(
     nargs: int = 1,
     metavar: str | None = None,
 ) -> Argument:
-    """Declare a positional argument; nargs -1: one or more, or none where it is not required."""
+    """Declare a positional argument; nargs -1: one or more, or zero or more if it is not required."""
     shown = (metavar or name.upper()) + ("..." if nargs < 0 else "")
     shown = shown if required else f"[{shown}]"
     return Argument([name], help=help, type=_type(type, choices), required=required, nargs=nargs, metavar=shown)
@@ -148,10 +148,10 @@ def _unguarded(value: Any) -> Any:
 
 
 def refuse_together(args: Args, *names: str) -> None:
-    """Raise InvalidArgument where more than one of these options was given."""
+    """Raise InvalidArgument if more than one of these options was given."""
     given = [f"--{name.replace('_', '-')}" for name in names if getattr(args, name) not in (None, False)]
     if len(given) > 1:
-        raise InvalidArgument(f"{' and '.join(given)} exclude each other; give one of them")
+        raise InvalidArgument(f"{' and '.join(given)} exclude each other; give only one of them")
 
 
 # --- commands -------------------------------------------------------------------------------------------------------
@@ -164,21 +164,21 @@ class _Described(click.Command):
     examples: tuple[str, ...] = ()
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the summary and the story, the story's lines as they are."""
+        """Write the summary and the story, keeping the story's line breaks."""
         super().format_help_text(ctx, formatter)
         if self.story:
             formatter.write_paragraph()
             formatter.write("".join(f"  {line}".rstrip() + "\n" for line in self.story.splitlines()))
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples as they are."""
+        """Write the examples, keeping their line breaks."""
         if self.examples:
             formatter.write_paragraph()
             formatter.write("Examples:\n" + "".join(f"  {example}\n" for example in self.examples))
 
 
 class Command(_Described):
-    """A command: parameters, what runs it, and its help."""
+    """A command: its parameters, its function and its help."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class Command(_Described):
         story: str = "",
         examples: Sequence[str] = (),
     ) -> None:
-        """summary: default: the catalog's. story: paragraphs for the help, printed as they are."""
+        """summary: default: from the catalog. story: paragraphs for the help, printed unchanged."""
         self.summary = COMMANDS[name].summary if summary is None else summary
         self.story, self.examples = story, tuple(examples)
         self._run = run
@@ -227,12 +227,12 @@ class Command(_Described):
 def _common() -> tuple[Option, Option]:
     return (
         flag("--json", help="results on stdout and errors on stderr as JSON objects"),
-        flag("--traceback", help="show Python's trace of an error (or set SEGLOG_TRACEBACK=1)"),
+        flag("--traceback", help="print Python's traceback of an error (or set SEGLOG_TRACEBACK=1)"),
     )
 
 
 class Verbs(_Described, click.Group):
-    """A command with commands of its own. Where none is named, the first one is meant."""
+    """A command with subcommands. The first one is the default."""
 
     def __init__(self, name: str, verbs: Sequence[Command], *, story: str = "", examples: Sequence[str]) -> None:
         self.summary, self.story, self.examples = COMMANDS[name].summary, story, tuple(examples)
@@ -247,7 +247,7 @@ class Verbs(_Described, click.Group):
         )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the verb first: options of the verb may come before it, and the default verb may be left out."""
+        """Move the verb to the front: its options may come before it, and the default verb may be omitted."""
         if not args and not ctx.resilient_parsing:
             show_help_instead(ctx)
         flags = next((number for number, word in enumerate(args) if not word.startswith("-")), len(args))
@@ -264,7 +264,7 @@ class Verbs(_Described, click.Group):
         return [*super().shell_complete(ctx, incomplete), *_files(incomplete)]
 
     def _refuse_misspelled(self, ctx: click.Context, word: str, rest: list[str]) -> None:
-        """Raise UsageError for a word like a verb that other words follow, as in `topics craete shop orders`."""
+        """Raise UsageError for a misspelled verb followed by more words, as in `topics craete shop orders`."""
         if word in self.commands or all(one.startswith("-") for one in rest) or ctx.resilient_parsing:
             return
         if meant := did_you_mean(word, self.commands):
@@ -272,13 +272,13 @@ class Verbs(_Described, click.Group):
 
 
 def show_help_instead(ctx: click.Context) -> None:
-    """Print the help on stderr and end with the code of a wrong command line: nothing was asked for."""
+    """Print the help on stderr and exit with the usage code: no command was given."""
     click.echo(ctx.get_help(), err=True)
     ctx.exit(Exit.USAGE)
 
 
 class Program(click.Group):
-    """`seglog`: commands by the catalog, each imported when it is needed."""
+    """`seglog`: the catalog's commands, each imported when needed."""
 
     def __init__(self, *, story: str, epilog: str, version: str) -> None:
         self._epilog = epilog
@@ -293,11 +293,11 @@ class Program(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return a command, None for an unknown name."""
+        """Import and return a command; None for an unknown name."""
         return load(cmd_name) if cmd_name in COMMANDS else None
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words before the command; without any, show the help."""
+        """Parse the words before the command; without any words, show the help."""
         if not args and not ctx.resilient_parsing:
             show_help_instead(ctx)
         return super().parse_args(ctx, args)
@@ -305,20 +305,20 @@ class Program(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; of an unknown one the error names those that are spelled like it."""
+        """Find the command; the error for an unknown one suggests similar names."""
         if args[0] not in COMMANDS and not ctx.resilient_parsing:
             raise click.UsageError(f"no such command {args[0]!r}{did_you_mean(args[0], COMMANDS)}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the catalog; imports no command."""
+        """Write the catalog; import no command."""
         width = max(map(len, COMMANDS))
         for heading, section in SECTIONS.items():
             with formatter.section(heading):
                 formatter.write_dl([(name.ljust(width), entry.summary) for name, entry in section.items()])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the epilog as it is."""
+        """Write the epilog unchanged."""
         formatter.write_paragraph()
         formatter.write(self._epilog)
 
@@ -332,14 +332,14 @@ class Program(click.Group):
 
 
 def load(name: str) -> click.Command:
-    """Import and return the command of a name in the catalog."""
+    """Import and return a command of the catalog."""
     module = import_module(f"seglog.cli.{COMMANDS[name].module}")
     found: click.Command = next(command for command in module.COMMANDS if command.name == name)
     return found
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return "; did you mean ...?" with the known words that are spelled like `word`, or nothing."""
+    """Return "; did you mean ...?" with the known words similar to `word`, or an empty string."""
     from difflib import get_close_matches
 
     close = get_close_matches(word, list(known), cutoff=0.6)
@@ -347,7 +347,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def refusal(error: click.ClickException) -> str:
-    """Return what click refused as one sentence, with a pointer to the help."""
+    """Return click's error as one sentence with a pointer to the help."""
     if isinstance(error, click.NoSuchOption):
         text = f"no such option {error.option_name!r}" + did_you_mean(error.option_name, error.possibilities or ())
     else:

@@ -1,4 +1,4 @@
-"""`groups`: which consumer groups there are and how far behind, moving what one has committed, deleting one."""
+"""`groups`: list consumer groups and their lag, reset committed offsets, delete a group."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _list(args: Args) -> int:
 
 
 def _facts(state: GroupState) -> dict[str, Any]:
-    """Return a group as the HTTP API tells it."""
+    """Return a group as the HTTP API does."""
     from seglog.topic.positions import nested
 
     members = [output.plain(member) for member in state.members]
@@ -82,7 +82,7 @@ def _show(args: Args) -> int:
 def _reset(args: Args) -> int:
     refuse_together(args, "to", "time")
     if args.to is None and args.time is None:
-        raise InvalidArgument("give --to (earliest, latest or an offset) or --time")
+        raise InvalidArgument("give the new position: --to (earliest, latest or an offset) or --time")
     with changing(args.root, f"POST /groups/{args.group}/offsets", wait=args.wait) as broker:
         before = broker.groups.describe(args.group).committed.get(args.topic, {})
         offsets = _places(broker, args)
@@ -100,11 +100,11 @@ def _reset(args: Args) -> int:
 
 
 def _places(broker: Broker, args: Args) -> dict[int, int]:
-    """Return partition -> where the group is to read on."""
+    """Return partition -> the offset at which the group continues."""
     topic = broker.topic(args.topic)
     if args.partition is None and isinstance(args.to, int) and topic.partitions > 1:
         raise InvalidArgument(
-            f"topic {args.topic!r} has {topic.partitions} partitions: name the offset's with --partition"
+            f"topic {args.topic!r} has {topic.partitions} partitions: choose one for the offset with --partition"
         )
     numbers = range(topic.partitions) if args.partition is None else [args.partition]
     return {number: _place(topic.partition(number), args.to, args.time) for number in numbers}
@@ -123,11 +123,11 @@ def _place(log: Log, to: str | int | None, time_us: int | None) -> int:
 
 
 def _may_drop_members(broker: Broker, args: Args) -> bool:
-    """Drop the group's members, if there are: no server runs, so they are not connected, and will join again."""
+    """Remove the group's members: no server is running, so they are not connected and will rejoin."""
     members = broker.groups.describe(args.group).members
     if not members:
         return True
-    question = f"Group {args.group} has {format_count(len(members), 'member')}, which will have to join again. Go on?"
+    question = f"Group {args.group} has {format_count(len(members), 'member')} that will have to rejoin. Continue?"
     if not output.confirmed(question, yes=args.yes):
         output.note("nothing was changed")
         return False
@@ -140,7 +140,7 @@ def _delete(args: Args) -> int:
     with changing(args.root, f"DELETE /groups/{args.group}", wait=args.wait) as broker:
         committed = broker.groups.committed(args.group)
         count = format_count(sum(len(of) for of in committed.values()), "committed offset")
-        if not output.confirmed(f"Delete group {args.group} with {count} for good?", yes=args.yes):
+        if not output.confirmed(f"Delete group {args.group} with {count} permanently?", yes=args.yes):
             output.note("nothing was changed")
             return Exit.FAILED
         if not _may_drop_members(broker, args):
@@ -162,7 +162,7 @@ _WHERE = (
         "--time",
         metavar="TIME",
         type=parse_moment,
-        help="the first record of this time or later: ISO 8601, '1h ago', @seconds or microseconds",
+        help="the first record at or after this time: ISO 8601, '1h ago', @seconds or microseconds",
     ),
 )
 
@@ -170,19 +170,19 @@ COMMANDS = (
     Verbs(
         "groups",
         [
-            Command("list", _list, [ROOT], summary="show the groups of ROOT; the word may be left out"),
+            Command("list", _list, [ROOT], summary="show the groups of ROOT (the default verb)"),
             Command("show", _show, [ROOT, _GROUP], summary="show a group's members, committed offsets and lag"),
             Command(
                 "reset",
                 _reset,
                 [ROOT, _GROUP, *_WHERE, YES, WAIT],
-                summary="set the offsets where a group reads on; its members join again",
+                summary="set the offsets at which a group continues; its members rejoin",
             ),
             Command("delete", _delete, [ROOT, _GROUP, YES, WAIT], summary="delete a group and its committed offsets"),
         ],
         story=(
-            "ROOT is the directory of topics, as `seglog serve` takes it. Showing works beside a server; for reset\n"
-            "and delete no other process may have ROOT open for writing (a server does the same over HTTP).\n"
+            "ROOT is the directory of topics that `seglog serve` takes. Listing works beside a server; reset and\n"
+            "delete need exclusive access to ROOT (on a running server use the HTTP API).\n"
             "`seglog groups VERB --help` shows the options."
         ),
         examples=[

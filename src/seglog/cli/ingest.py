@@ -1,7 +1,7 @@
-"""Files in: lines, NDJSON, CSV, Arrow and Parquet as bounded batches that `Log.append_batch` takes.
+"""Input files for `import`: lines, NDJSON, CSV, Arrow and Parquet, as bounded batches for `Log.append_batch`.
 
-A source gives batches and says how far it is. What is wrong with a file is InvalidArgument, with the line
-where lines can be counted. Knows no log: a file's `offset` column is not used, the log gives its own.
+A source yields batches and reports its progress. A malformed file raises InvalidArgument, with the line number if
+lines can be counted. A file's `offset` column is ignored: the log assigns offsets.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _BYTES = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Columns:
-    """Which columns make a record. None: `key`, `value`, `timestamp`, of which only `value` must exist."""
+    """The columns that make a record. None: `key`, `value`, `timestamp`, of which only `value` is required."""
 
     key: str | None = None
     value: str | None = None
@@ -55,7 +55,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Batches of value, key, timestamp, headers; `done(records)` of `total` (None: unknown) in `unit`."""
+    """Batches of value, key, timestamp, headers; progress is `done(records)` of `total` (None: unknown) in `unit`."""
 
     batches: Iterator[pa.RecordBatch]
     done: Callable[[int], int]
@@ -72,7 +72,7 @@ def open_source(
     key_separator: bytes | None,
     fields: Fields | None = None,
 ) -> Input:
-    """Return the source for a file of `kind`: one of JSON_KINDS, lines, csv, arrow or parquet; also compressed."""
+    """Open a file of `kind` (one of JSON_KINDS, lines, csv, arrow or parquet), plain or compressed."""
     fields = fields or Fields()
     if kind == "parquet":
         return _parquet_source(file, columns)
@@ -95,7 +95,7 @@ def open_source(
 
 
 def decompressed(file: BinaryIO) -> BinaryIO:
-    """Return a file that gives the content of one that is compressed by gzip or zstd, as its first bytes show."""
+    """Return a file with the decompressed content if the first bytes show gzip or zstd, else the file."""
     peekable = cast(io.BufferedReader, file if hasattr(file, "peek") else io.BufferedReader(cast(io.RawIOBase, file)))
     head = peekable.peek(4)[:4]
     if head.startswith(_GZIP):
@@ -107,7 +107,7 @@ def decompressed(file: BinaryIO) -> BinaryIO:
 
 
 class _Checked(io.RawIOBase):
-    """A stream of decompressed bytes, whose errors are InvalidArgument; it cannot seek."""
+    """A stream of decompressed bytes that raises InvalidArgument for its errors; it cannot seek."""
 
     def __init__(self, stream: Any, kind: str) -> None:
         self._stream, self._kind = stream, kind
@@ -121,13 +121,13 @@ class _Checked(io.RawIOBase):
         try:
             data = self._stream.read(len(buffer))
         except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
-            raise InvalidArgument(f"the {self._kind} input is damaged or cut short: {error}") from None
+            raise InvalidArgument(f"the {self._kind} input is damaged or truncated: {error}") from None
         buffer[: len(data)] = data
         return len(data)
 
 
 def _size(file: BinaryIO) -> int | None:
-    """Return the bytes of a file, None for a pipe, which knows neither where it is nor where it ends."""
+    """Return the size of a file in bytes, None for a pipe."""
     try:
         return os.fstat(file.fileno()).st_size if file.seekable() else None
     except io.UnsupportedOperation:  # a stream in memory
@@ -135,15 +135,15 @@ def _size(file: BinaryIO) -> int | None:
 
 
 def _explained(kind: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches; what Arrow says against the file becomes InvalidArgument."""
+    """Yield the batches; turn Arrow's errors into InvalidArgument."""
     try:
         yield from batches
     except pa.ArrowException as error:
-        raise InvalidArgument(f"the {kind} input is not readable: {error}") from error
+        raise InvalidArgument(f"the {kind} input cannot be read: {error}") from error
     except OSError as error:
         if error.errno is not None:
             raise
-        why = f"the {kind} input is cut short: {error}"  # an OSError without a number is Arrow's own
+        why = f"the {kind} input is truncated: {error}"  # an OSError without errno comes from Arrow
         raise InvalidArgument(why) from error
 
 
@@ -174,10 +174,10 @@ def _entry_batch(entries: list[Entry]) -> pa.RecordBatch:
 
 
 def _arrow_batches(file: io.BufferedReader, columns: Columns) -> Iterator[pa.RecordBatch]:
-    """Read an IPC stream, or an IPC file, which begins with ARROW1 and is read from its end."""
+    """Read an IPC stream, or an IPC file, which starts with ARROW1 and has its index at the end."""
     if file.peek(6)[:6] == b"ARROW1":
         if not file.seekable():
-            raise InvalidArgument("an Arrow file is read from its end: give a file or a stream, not a file in a pipe")
+            raise InvalidArgument("an Arrow IPC file has its index at the end: give a file name, not a pipe")
         reader = pa.ipc.open_file(file)
         batches = (reader.get_batch(number) for number in range(reader.num_record_batches))
     else:
@@ -189,14 +189,14 @@ def _arrow_batches(file: io.BufferedReader, columns: Columns) -> Iterator[pa.Rec
 
 
 def _parquet_source(file: BinaryIO, columns: Columns) -> Input:
-    import pyarrow.parquet as pq  # 100 ms that only Parquet should cost
+    import pyarrow.parquet as pq  # takes 100 ms: only Parquet pays for it
 
     if not file.seekable():
-        raise InvalidArgument("Parquet is read from its end: give a file, not a pipe")
+        raise InvalidArgument("a Parquet file has its index at the end: give a file name, not a pipe")
     try:
         parquet = pq.ParquetFile(file)
     except (pa.ArrowException, OSError) as error:
-        raise InvalidArgument(f"the parquet input is not readable: {error}") from error
+        raise InvalidArgument(f"the parquet input cannot be read: {error}") from error
     names = set(parquet.schema_arrow.names)
     wanted = {columns.value or "value", columns.key or "key", columns.timestamp or "timestamp", "headers"}
     size = sum(parquet.metadata.row_group(i).total_byte_size for i in range(parquet.num_row_groups))
@@ -206,8 +206,8 @@ def _parquet_source(file: BinaryIO, columns: Columns) -> Input:
 
 
 def _csv_batches(file: io.BufferedReader, columns: Columns) -> Iterator[pa.RecordBatch]:
-    """Read CSV with a header line; cells stay text. An empty cell is no key, but a value of no bytes."""
-    from pyarrow import csv as arrow_csv  # loaded where CSV is read
+    """Read CSV with a header line; cells stay text. An empty cell is a null key, but an empty value."""
+    from pyarrow import csv as arrow_csv  # only CSV needs it
 
     header = file.readline().decode("utf-8-sig", "surrogateescape")
     names = next(csv.reader([header.rstrip("\r\n")]), [])
@@ -234,24 +234,24 @@ def _csv_batches(file: io.BufferedReader, columns: Columns) -> Iterator[pa.Recor
 
 
 def _rows(size_bytes: int, rows: int) -> int:
-    """Return how many of `rows` rows of `size_bytes` bytes in all make about BATCH_BYTES."""
+    """Return how many of `rows` rows with `size_bytes` bytes in total make about BATCH_BYTES."""
     return max(1, min(BATCH_RECORDS, BATCH_BYTES * max(1, rows) // max(1, size_bytes)))
 
 
 def _column_index(names: list[str], name: str, columns: Columns) -> int:
-    """Return where the column stands, -1 if it may be missing; InvalidArgument if it must be there."""
+    """Return the column's index, -1 if an optional column is missing. Raises InvalidArgument if a required one is."""
     if names.count(name) > 1:
-        raise InvalidArgument(f"the input has more than one column {name!r}")
+        raise InvalidArgument(f"the input has more than one column {name!r}; rename one of them")
     if name in names:
         return names.index(name)
     if name in (columns.value or "value", columns.key, columns.timestamp):
         listed = ", ".join(map(repr, names)) or "none"
-        raise InvalidArgument(f"the input has no column {name!r}; it has {listed}; see --value-column and its like")
+        raise InvalidArgument(f"the input has no column {name!r}; it has {listed}; choose with --value-column etc.")
     return -1
 
 
 def _records(batch: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
-    """Return the columns that make records, in a log's types; InvalidArgument for one that cannot be."""
+    """Return the columns of a record, in a log's types. Raises InvalidArgument if a type cannot be converted."""
     names = batch.schema.names
     taken = {}
     for role, name, convert in (
@@ -269,17 +269,17 @@ def _records(batch: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
 
 
 def _bytes(column: pa.Array, name: str) -> pa.Array:
-    """Return text and bytes of any layout as they are, whole numbers as their digits."""
+    """Return text and bytes unchanged, whole numbers as their digits."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if pa.types.is_integer(kind):
         return column.cast(pa.string())
     if not any(fits(kind) for fits in _BYTES):
-        raise InvalidArgument(f"column {name!r} is {kind}; keys and values are text, bytes or whole numbers")
+        raise InvalidArgument(f"column {name!r} has type {kind}; keys and values must be text, bytes or whole numbers")
     return column
 
 
 def _timestamps(column: pa.Array, name: str) -> pa.Array:
-    """Return times as they are, whole numbers as microseconds, text (ISO 8601 or digits) as microseconds."""
+    """Return times unchanged, whole numbers as microseconds, text (ISO 8601 or digits) as microseconds."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         return column
@@ -288,7 +288,7 @@ def _timestamps(column: pa.Array, name: str) -> pa.Array:
     if pa.types.is_date(kind):
         return column.cast(pa.timestamp("ms"))
     if not any(fits(kind) for fits in _BYTES):
-        raise InvalidArgument(f"column {name!r} is {kind}; timestamps are times, text or int microseconds")
+        raise InvalidArgument(f"column {name!r} has type {kind}; timestamps must be times, text or int microseconds")
     try:
         cells = [None if cell is None else parse_time(cell) for cell in column.cast(pa.string()).to_pylist()]
     except ArgumentTypeError as error:

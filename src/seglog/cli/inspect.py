@@ -1,4 +1,4 @@
-"""`info`: what a log holds, how it is kept, a drawing of its segments. Opens read only, creates nothing."""
+"""`info`: what a log holds, its config, a drawing of its segments. Read-only."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _info(args: Args) -> int:
 
 
 def _keyed(log: Log, *, exact: bool) -> dict[int, draw.Keyed]:
-    """Return base offset -> what is known of a segment with compaction."""
+    """Return base offset -> compaction state of each segment."""
     shares = garbage_of(log, quiet=False).shares() if exact else {}
     return {
         one.base_offset: draw.Keyed(one.state, shares.get(one.base_offset) if exact else one.expected_garbage, exact)
@@ -75,7 +75,7 @@ def _figures(log: Log, segments: Sequence[SegmentInfo]) -> dict[str, Any]:
 
 
 def changed(config: LogConfig) -> dict[str, str]:
-    """Return the options that differ from the default, with values as one would type them: 7d, 1 GiB."""
+    """Return the options that differ from the defaults, with values as a user would type them: 7d, 1 GiB."""
     default = type(config)(segment_bytes=config.segment_bytes)
     shown = {"segment_bytes": typed_size(config.segment_bytes)}
     for field in dataclasses.fields(config):
@@ -106,7 +106,7 @@ def _summary(figures: dict[str, Any], segments: int, glyphs: draw.Glyphs) -> lis
         ("offsets", held),
         (
             "on disk",
-            f"all {glyphs.mark} durable offset {durable}" if durable >= end else f"up to, not including, {durable}",
+            f"all {glyphs.mark} durable offset {durable}" if durable >= end else f"up to {durable} (exclusive)",
         ),
         ("records", records),
         ("size", f"{format_size(figures['bytes'])} in {format_count(segments, 'segment')}"),
@@ -132,16 +132,16 @@ COMMANDS = (
         _info,
         [
             PLACE,
-            flag("--segments", help="draw the segments, the oldest first"),
-            flag("--garbage", help="count, per segment, what a compaction would remove"),
+            flag("--segments", help="draw the segments, oldest first"),
+            flag("--garbage", help="count what a compaction would remove, per segment"),
             DURABLE,
             *SERVER,
         ],
         story=(
-            "With --segments, one line for each segment: offsets, a bar of its size to scale (light: tomb-\n"
-            "stones), records, state and times, as far as the terminal is wide. Of a log that is compacted\n"
-            "by key the light part is what a compaction would remove: estimated, as ~12%, or counted,\n"
-            "with --garbage, which reads all keys. Of a topic: a line for each partition."
+            "--segments draws one line for each segment: offsets, a bar of its size to scale (light: tombstones),\n"
+            "records, state and times, as far as the terminal is wide. In a log compacted by key the light part is\n"
+            "what a compaction would remove: an estimate (~12%), or counted with --garbage, which reads all keys.\n"
+            "A topic gets a line for each partition."
         ),
         examples=[
             "seglog info orders",

@@ -1,4 +1,4 @@
-"""`info` of a topic, and of a topic or a partition on a server: a line for each partition."""
+"""`info` of a topic, or of a topic or partition on a server: one line for each partition."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """A topic. place: where it is."""
+    """A topic. place: its path or URL."""
 
     place: str
     name: str
@@ -48,9 +48,9 @@ class _Facts:
 
 
 def topic_info(args: Args, place: Local | Remote) -> int:
-    """Print the figures of a topic; InvalidArgument for --garbage, which is counted in one log."""
+    """Print the figures of a topic. Raises InvalidArgument for --garbage, which needs one log."""
     if args.garbage:
-        raise InvalidArgument("--garbage is counted in one log: name a partition's directory")
+        raise InvalidArgument("--garbage works on one log: give a partition's directory")
     facts = _remote(args, place) if isinstance(place, Remote) else _local(args, place)
     if args.json:
         output.say_json(_plain(facts, segments=args.segments))
@@ -65,7 +65,7 @@ def topic_info(args: Args, place: Local | Remote) -> int:
 
 
 def _local(args: Args, place: Local) -> _Facts:
-    assert place.topic is not None  # noqa: S101 - the caller asks for a topic
+    assert place.topic is not None  # noqa: S101 - only called for topics
     with ExitStack() as resources:
         topic = resources.enter_context(seglog.Topic.open(place.topic, mode="r"))
         parts = []
@@ -92,7 +92,7 @@ def _remote(args: Args, place: Remote) -> _Facts:
 
 
 def _segment(state: SegmentState) -> SegmentInfo:
-    """Return what a server reports of a segment as that of a log; it reports no tombstones."""
+    """Convert a server's segment state; servers do not report tombstones."""
     return SegmentInfo(
         base_offset=state.base_offset,
         next_offset=state.next_offset,

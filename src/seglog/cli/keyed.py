@@ -1,4 +1,4 @@
-"""`compact`, `explain`, `pin`: logs that keep the latest record of every key. What is only told opens read only."""
+"""`compact`, `explain`, `pin`: logs that keep the latest record of every key. Whatever only reports opens read-only."""
 
 from __future__ import annotations
 
@@ -34,50 +34,50 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Garbage:
-    """What a compaction would find. measured: of every segment it may read, in order."""
+    """What a compaction would find. measured: the segments it may read, in order."""
 
     measured: tuple[Measured, ...]
 
     @property
     def dead(self) -> int:
-        """Records that would go."""
+        """The records it would remove."""
         return sum(one.dead for one in self.measured)
 
     @property
     def records(self) -> int:
-        """Records there are."""
+        """The records in total."""
         return sum(one.entry.records or 0 for one in self.measured)
 
     @property
     def bytes(self) -> int:
-        """Bytes that would go, about."""
+        """About how many bytes it would free."""
         from seglog.keyed.plan import record_bytes
 
         return sum(record_bytes(one.entry) - one.live_bytes for one in self.measured)
 
     def shares(self) -> dict[int, float]:
-        """Return base offset -> share of a segment's records that would go."""
+        """Return base offset -> the share of a segment's records that would be removed."""
         return {one.entry.base_offset: one.dead / max(one.entry.records or 0, 1) for one in self.measured}
 
 
 def garbage_of(log: Log, *, quiet: bool, generational: bool = False) -> Garbage:
-    """Read the keys of a log and return what a compaction would find now; changes nothing."""
+    """Read the keys of a log and return what a compaction would find now. Changes nothing."""
     from seglog.keyed.measure import measure
     from seglog.keyed.plan import make_plan
     from seglog.keyed.schedule import least_pin, scheduled_plan
     from seglog.storage import LocalStorage
 
-    view, pinned, now = log.view(), least_pin(log.pins), system_clock()  # held, so that no file of it goes
+    view, pinned, now = log.view(), least_pin(log.pins), system_clock()  # the view keeps its files from being deleted
     plan = (scheduled_plan if generational else make_plan)(view.manifest, now, pinned=pinned)
     with progress("measure", unit="B", quiet=quiet) as report:
         return Garbage(measure(plan, LocalStorage(log.path), progress=report))
 
 
 def _compact(args: Args) -> int:
-    with opened(args.log, mode="r") as log:  # never creates a log, which "a" would
+    with opened(args.log, mode="r") as log:  # mode "a" would create a missing log
         if not log.config.retention.compact:
-            how = f"`seglog append {args.log} --compact --lines < /dev/null` makes it so"
-            raise ConfigError(f"{args.log} is not compacted by key (retention.compact); {how}")
+            how = f"`seglog append {args.log} --compact --lines < /dev/null` changes that"
+            raise ConfigError(f"{args.log} is not compacted by key (retention.compact is off); {how}")
         if args.dry_run:
             return _dry_run(args, log)
     started = time.monotonic()
@@ -102,14 +102,14 @@ def _dry_run(args: Args, log: Log) -> int:
     segments = sum(1 for one in garbage.measured if one.dead)
     output.say(
         f"due: {due_text(standing)}",
-        f"would let go of {format_count(garbage.dead, 'record')} of {garbage.records:,}, about "
+        f"would remove {format_count(garbage.dead, 'record')} of {garbage.records:,}, about "
         f"{format_size(garbage.bytes)}, in {segments:,} of {format_count(len(garbage.measured), 'segment')}",
     )
     return Exit.OK
 
 
 def due_text(standing: Standing) -> str:
-    """Return whether a compaction is due, why, and when time will make one due."""
+    """Return whether a compaction is due and why, or when it may become due."""
     dirty = f"{standing.ratio:.0%} of {format_size(standing.total_bytes)} is dirty"
     if standing.due is not None:
         return f"{standing.due}; {dirty}"
@@ -118,17 +118,17 @@ def due_text(standing: Standing) -> str:
 
 
 def _report(done: CompactionReport, seconds: float) -> list[str]:
-    damaged = [f"left as it is: {error}" for error in done.damaged]
+    damaged = [f"skipped, damaged: {error}" for error in done.damaged]
     gone = done.superseded + done.tombstones + done.unkeyed
     if not done.rewritten and not gone:
         considered = format_count(done.segments_before, "sealed segment")
-        hint = "" if done.segments_before else "; what was appended last waits in the active segment, --roll ends it"
-        return [*damaged, f"nothing to let go of in {considered}, {format_count(done.records_before, 'record')}{hint}"]
-    records = f"let go of {format_count(gone, 'record')} of {done.records_before:,}: {done.superseded:,} superseded"
+        hint = "" if done.segments_before else "; the latest records are in the active segment, --roll seals it"
+        return [*damaged, f"nothing to remove in {considered}, {format_count(done.records_before, 'record')}{hint}"]
+    records = f"removed {format_count(gone, 'record')} of {done.records_before:,}: {done.superseded:,} superseded"
     records += f", {format_count(done.tombstones, 'tombstone')}, {done.unkeyed:,} without a key"
     size = f"{format_size(done.bytes_before)} -> {format_size(done.bytes_after)}, {done.segments_before:,} -> "
     size += f"{format_count(done.segments_after, 'segment')}, {done.rewritten:,} of them copied"
-    return [*damaged, records, size, f"{format_count(done.keys, 'new key')} looked at, {seconds:.1f} s"]
+    return [*damaged, records, size, f"{format_count(done.keys, 'new key')} read, {seconds:.1f} s"]
 
 
 # --- explain --------------------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def _report(done: CompactionReport, seconds: float) -> list[str]:
 
 def _explain(args: Args) -> int:
     if (args.offset is None) == (args.key is None):
-        raise InvalidArgument("say which record: OFFSET, or --key KEY")
+        raise InvalidArgument("give the record to explain: OFFSET, or --key KEY")
     with opened(args.log, mode="r") as log:
         found = [log.explain(args.offset)] if args.key is None else log.explain_key(os.fsencode(args.key))
     if args.json:
@@ -145,12 +145,12 @@ def _explain(args: Args) -> int:
     else:
         output.say(*_explained(found))
         if not found:
-            output.say(f"no record of key {args.key} is in the log")
+            output.say(f"no record with key {args.key} is in the log")
     return Exit.OK
 
 
 def _explained(found: Sequence[Explanation]) -> list[str]:
-    """Return a line for each, and the whole story for the first of those that are there for the same reason."""
+    """Return a line for each record, and the full explanation for the first of those with the same reason."""
     lines: list[str] = []
     said = None
     for one in found:
@@ -170,9 +170,9 @@ def _explained(found: Sequence[Explanation]) -> list[str]:
 
 def _pin(args: Args) -> int:
     if args.name is not None and (args.offset is None) != args.drop:
-        raise InvalidArgument("say how far it is, or that it is gone: NAME OFFSET, or NAME --drop")
+        raise InvalidArgument("give the follower's next offset or remove its pin: NAME OFFSET, or NAME --drop")
     if args.name is None and args.drop:
-        raise InvalidArgument("say whom to forget: NAME --drop")
+        raise InvalidArgument("give the pin to remove: NAME --drop")
     with opened(args.log, mode="r") as log:
         if args.drop and args.name not in log.pins:
             raise InvalidArgument(f"{args.log} has no pin {args.name}; `seglog pin {args.log}` lists them")
@@ -204,18 +204,18 @@ COMMANDS = (
                 "--rate",
                 metavar="SIZE",
                 type=parse_size,
-                help="read and write together at most this much a second (64MiB)",
+                help="read and write at most this many bytes a second in total (64MiB)",
             ),
-            flag("--roll", help="end the active segment first, so that all is looked at"),
-            flag("--generational", help="look only at segments that are expected to yield enough, as a cleaner does"),
+            flag("--roll", help="seal the active segment first, so that all records are considered"),
+            flag("--generational", help="read only segments expected to free enough, as the Cleaner does"),
             flag("--dry-run", help="read the keys, print what would be removed, change nothing"),
             QUIET,
             WAIT,
         ],
         story=(
-            "Offsets stay as they are. Tombstones go some time (--delete-retention of `seglog append`) after the\n"
-            "first compaction that saw them. The active segment is left alone, unless --roll ends it first.\n"
-            "Readers go on meanwhile."
+            "Offsets stay the same. A tombstone is removed some time (--delete-retention of `seglog append`) after\n"
+            "the first compaction that read it. The active segment is not compacted unless --roll seals it first.\n"
+            "Readers continue meanwhile."
         ),
         examples=[
             "seglog compact orders --dry-run",
@@ -231,7 +231,7 @@ COMMANDS = (
             argument("offset", type=parse_offset, required=False, help="the record's offset"),
             option("--key", metavar="KEY", help="explain every record of this key"),
         ],
-        story="With --key: the same for every record of a key, the oldest first; with --json an object a line.",
+        story="--key explains every record of the key, oldest first; with --json one object per line.",
         examples=["seglog explain orders 42", "seglog explain orders --key user-1 --json | jq .because"],
     ),
     Command(
@@ -244,8 +244,8 @@ COMMANDS = (
             flag("--drop", help="remove the follower's pin"),
         ],
         story=(
-            "NAME is a consumer or a copy of the log; OFFSET is the next one it will read. Compactions keep every\n"
-            "tombstone from there on. Without NAME: lists the pins. A damaged pin counts as 0: it keeps all."
+            "NAME is a consumer or a copy of the log, OFFSET the next one it will read. Compactions keep every\n"
+            "tombstone from there on. Without NAME: lists the pins. A damaged pin counts as 0: it keeps all tombstones."
         ),
         examples=["seglog pin orders copy-2 1000", "seglog pin orders", "seglog pin orders copy-2 --drop"],
     ),

@@ -1,7 +1,7 @@
-"""`import LOG DIR` of a directory that laminarmq wrote: its records at their own offsets, compared when they are in.
+"""`import LOG DIR` of a laminarmq directory: records keep their offsets and are compared after the import.
 
-It may be run again, after an interruption or when laminarmq's log has grown: what the log holds is first compared with
-the source, and only what is missing goes in. Where the two differ, nothing does.
+The import can be repeated after an interruption or when laminarmq's log has grown: it first compares what the log holds
+with the source, then imports what is missing. If the two differ, it imports nothing.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _SCHEMA = pa.schema({"offset": pa.int64(), "value": pa.large_binary(), "headers"
 
 
 def import_log(args: Args) -> int:
-    """Run the import; CorruptRecord where the source is damaged, behind all that stands before it."""
+    """Run the import. Raises CorruptRecord for a damaged source, after importing the records before the damage."""
     began = time.monotonic()
     source = open_laminarmq(args.file)
     for event in source.recovery.events:
         output.note(f"laminarmq: {event.kind}: {event.path}: {event.detail}")
-    next(source.scan(), None)  # a source that is wrong from the start leaves no log behind
+    next(source.scan(), None)  # fail on an unreadable source before creating a log
     config = _config(args, source)
     with patiently(lambda: opened(args.log, config, mode="a"), args.wait) as log:
         start, held = _start(source, log)
@@ -63,7 +63,7 @@ def import_log(args: Args) -> int:
 def batches(source: LaminarmqLog, start: int, stop: int | None = None) -> Iterator[pa.RecordBatch]:
     """Yield the records of a source as batches (offset, value, headers) without gaps.
 
-    What laminarmq's user kept with a record becomes the header METADATA_HEADER, as bincode wrote it.
+    What laminarmq's user stored with a record becomes the header METADATA_HEADER, as bincode wrote it.
     """
     for run in source.runs(start, stop):
         whole, begin = _batch(run), 0
@@ -86,26 +86,26 @@ def _batch(run: Run) -> pa.RecordBatch:
 
 
 def _config(args: Args, source: LaminarmqLog) -> LogConfig | None:
-    """Return the config to open the log with: one that is created begins where the source does."""
+    """Return the config to open the log with; a new log starts at the source's lowest offset."""
     config = config_from(args)
     with contextlib.suppress(LogNotFound), seglog.open(args.log, mode="r"):
         return config
     if args.initial_offset not in (None, source.lowest_offset):
         raise InvalidArgument(
-            f"--initial-offset: the records keep their offsets, which begin at {source.lowest_offset}"
+            f"--initial-offset: the records keep their offsets, which start at {source.lowest_offset}; omit it"
         )
     return dataclasses.replace(config or seglog.LogConfig(), initial_offset=source.lowest_offset)
 
 
 def _start(source: LaminarmqLog, log: Log) -> tuple[int, int]:
-    """Return the offset to go on at and how many records of the source are there, compared.
+    """Return the offset to continue at, and how many records of the source the log holds already, compared.
 
-    InvalidArgument where the log's records are not the source's, or end before those begin.
+    Raises InvalidArgument if the log's records differ from the source's, or end before those start.
     """
     if log.next_offset < source.lowest_offset:
         raise InvalidArgument(
-            f"{log.path} goes on at {log.next_offset}, laminarmq's log begins at {source.lowest_offset}: "
-            "the records between them are gone; import into a new log"
+            f"{log.path} continues at {log.next_offset}, laminarmq's log starts at {source.lowest_offset}: "
+            "the records between them are missing; import into a new log"
         )
     lowest = max(log.lowest_offset, source.lowest_offset)
     start = min(log.next_offset, source.next_offset)
@@ -117,7 +117,7 @@ def _start(source: LaminarmqLog, log: Log) -> tuple[int, int]:
 
 
 def _append(log: Log, batch: pa.RecordBatch) -> None:
-    """Append a batch at its own offsets: what begins behind a gap begins with a single record."""
+    """Append a batch at its own offsets; after a gap the first record is appended on its own."""
     first = batch.column("offset")[0].as_py()
     if first > log.next_offset:
         headers = tuple((pair["key"], pair["value"]) for pair in batch.column("headers")[0].as_py())
@@ -127,14 +127,14 @@ def _append(log: Log, batch: pa.RecordBatch) -> None:
 
 
 def _compare(log: Log, batch: pa.RecordBatch, lowest: int) -> int:
-    """Return how many records of a batch the log holds from `lowest` on; CorruptLog where one is not the same."""
+    """Return how many records of a batch the log holds from `lowest` on. Raises CorruptLog if one differs."""
     batch = batch.filter(pc.greater_equal(batch.column("offset"), lowest))
     if not batch.num_rows:
         return 0
     first, last = batch.column("offset")[0].as_py(), batch.column("offset")[-1].as_py()
     there = log.to_arrow(first, last + 1, values="binary").select(_SCHEMA.names).cast(_SCHEMA)
     if not there.equals(pa.table(batch)):
-        raise CorruptLog(f"{log.path}: offsets {first} to {last} do not hold what laminarmq's log holds there")
+        raise CorruptLog(f"{log.path}: offsets {first} to {last} differ from laminarmq's log")
     return int(batch.num_rows)
 
 
@@ -146,5 +146,5 @@ def _say(args: Args, source: LaminarmqLog, counts: dict[str, int], seconds: floa
         output.say_json({**counts, **more})
     elif not args.quiet:
         span = f" as offsets {start} to {source.next_offset - 1}" if count else ""
-        there = f", {format_count(held, 'record')} stood there before" if held else ""
+        there = f", {format_count(held, 'record')} already present" if held else ""
         output.say(f"imported {format_count(count, 'record')}{span}{there}, all compared, in {seconds:.2f} s")

@@ -1,8 +1,8 @@
-"""What LOG on the command line names: a log, a partition, a topic, or a topic or partition on a server. Opens nothing.
+"""What LOG names on the command line: a log, a partition, a topic, or one on a server. Opens nothing.
 
-orders                              a log: a directory of its own
-shop/orders, shop/orders/0          a topic below a directory of topics; one of its partitions
-http://host:3000/orders[/0]         the same on a server; `--url http://host:3000 orders/0` is the same
+orders                              a standalone log
+shop/orders, shop/orders/0          a topic in a directory of topics; one of its partitions
+http://host:3000/orders[/0]         the same on a server; also `--url http://host:3000 orders/0`
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ SERVER = (
         "--token-file",
         metavar="FILE",
         type=File(),
-        help="the file that holds the token for the server; default: the variable SEGLOG_TOKEN",
+        help="the file with the server's token; default: the variable SEGLOG_TOKEN",
         group=_GROUP,
     ),
     option(
         "--tls-ca",
         metavar="FILE",
         type=File(),
-        help="trust the certificates of this file (PEM), for https",
+        help="for https: trust the certificates in this file (PEM)",
         group=_GROUP,
     ),
 )
 
 
 class Local(NamedTuple):
-    """A directory. topic: that of the topic where it is a topic or a partition of one; partition: which, or None."""
+    """A directory. topic: the topic's directory if it is a topic or a partition; partition: its number, or None."""
 
     path: str
     topic: Path | None
@@ -55,11 +55,11 @@ class Remote(NamedTuple):
 
 
 def locate(args: Args) -> Local | Remote:
-    """Return what LOG, with --url, names. InvalidArgument for what can be none of these."""
+    """Return what LOG, with --url, names. Raises InvalidArgument if it names nothing valid."""
     place: str = args.log
     if args.url is not None:
         if is_url(place):
-            raise InvalidArgument(f"{place} is a URL: give no --url with it")
+            raise InvalidArgument(f"{place} is a URL: omit --url")
         return Remote(args.url, *_topic_and_partition(place, place))
     if is_url(place):
         try:
@@ -84,7 +84,7 @@ def is_url(place: str) -> bool:
 def _topic_and_partition(words: str, place: str) -> tuple[str, int | None]:
     topic, slash, partition = words.strip("/").partition("/")
     if not topic or (slash and not (partition.isascii() and partition.isdecimal())):
-        raise InvalidArgument(f"{place!r} names no topic; write TOPIC or TOPIC/PARTITION, as orders or orders/0")
+        raise InvalidArgument(f"{place!r} names no topic; write TOPIC or TOPIC/PARTITION, such as orders or orders/0")
     return topic, int(partition) if slash else None
 
 
@@ -99,15 +99,15 @@ def _local(place: str) -> Local:
         count = description.read(parent).partitions
         name = path.name
         if not (name.isascii() and name.isdecimal() and int(name) < count):
-            raise InvalidArgument(f"topic {parent.name!r} has partitions 0 to {count - 1}, and no {name!r}")
-        if not path.exists():  # a partition that was lost: `repair` says how to create it as an empty log
+            raise InvalidArgument(f"topic {parent.name!r} has partitions 0 to {count - 1}, not {name!r}")
+        if not path.exists():  # a lost partition: `repair` can create it as an empty log
             return Local(place, None, None)
         return Local(place, parent, int(name))
     return Local(place, None, None)
 
 
 def check_may_create(place: Local) -> None:
-    """Raise TopicNotFound where a log would be created among the topics of a directory: a mistyped topic."""
+    """Raise TopicNotFound if a log would be created beside topics: most likely a mistyped topic."""
     from seglog.topic import description
     from seglog.topic.root import OFFSETS
 
@@ -122,7 +122,7 @@ def check_may_create(place: Local) -> None:
 
 
 def client_for(args: Args, place: Remote, *, patient: bool = False) -> Client:
-    """Return a client of the place's server. patient: it waits some seconds while a server restarts. MissingExtra."""
+    """Return a client for the place's server. patient: wait while a server restarts. Raises MissingExtra."""
     import seglog
 
     token = os.environ.get("SEGLOG_TOKEN") or None

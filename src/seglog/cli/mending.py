@@ -1,7 +1,7 @@
-"""`verify` and `repair`: of a log, a topic, or a directory of topics. What is damaged, where, and what can be done.
+"""`verify` and `repair` of a log, a topic or a directory of topics: what is damaged, where, and what can be done.
 
-Written for whoever reads it at night: a line for every log, its problems under it, what can still be read, and what to
-do next. The looking and the mending are below (topic/care); here they become words and exit codes.
+Written for an operator in an emergency: a line for every log, its problems below it, what can still be read, and what
+to do next. `seglog.topic.care` does the work; this module turns its results into text and exit codes.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 GAPS_SHOWN = 8
 _CODES = (
-    "Exit code: 0 all is sound, 1 something is damaged; any other: not everything could be looked at (the list of\n"
-    "exit codes in `seglog --help` says why)."
+    "Exit code: 0 everything is intact, 1 something is damaged; any other: not everything could be checked (see the\n"
+    "exit codes in `seglog --help`)."
 )
 
 
@@ -47,18 +47,18 @@ def _verify(args: Args) -> int:
 
 
 def _as_given(lines: Iterable[str], told: Told, place: str) -> list[str]:
-    """Return lines with every path as it was given on the command line, not absolute."""
+    """Replace absolute paths by the path that was given on the command line."""
     return [line.replace(told.path, place.rstrip("/") or place) for line in lines]
 
 
 def _raise_of_one(told: Told) -> None:
-    """Raise what kept a log alone from being looked at, as any command does."""
+    """Raise the error that kept a standalone log from being checked, as any command does."""
     if told.kind == "log" and told.errors:
         raise told.errors[0]
 
 
 def _exit_of(told: Told, *, damaged: bool | None = None) -> int:
-    """Return 0, 1, or the exit code of what could not be looked at."""
+    """Return 0, 1, or the exit code of an error that kept something from being checked."""
     if told.errors:
         return exit_of(told.errors[0])
     if any(problem.kind == "refused" for problem in told.problems):
@@ -78,9 +78,9 @@ def _verified_lines(told: Told) -> Iterator[str]:
 
 
 def _topic_lines(topic: TopicTold) -> Iterator[str]:
-    """Yield a line for each thing that is the matter with a topic's own files; none for one that is sound."""
+    """Yield a line for each problem of a topic's own files; none if they are intact."""
     if topic.error is not None:
-        yield f"{topic.path}: CANNOT BE LOOKED AT: {message_of(topic.error)}"
+        yield f"{topic.path}: CANNOT BE CHECKED: {message_of(topic.error)}"
     for problem in topic.problems:
         yield f"{problem.path}: DAMAGED: {problem.detail}"
     for batch in topic.unfinished:
@@ -90,7 +90,7 @@ def _topic_lines(topic: TopicTold) -> Iterator[str]:
 def _log_lines(log: LogTold, *, alone: bool) -> Iterator[str]:
     name = "" if alone else f"{log.path}: "
     if log.found is None:
-        yield f"{name}CANNOT BE LOOKED AT: {message_of(log.error) if log.error else ''}"
+        yield f"{name}CANNOT BE CHECKED: {message_of(log.error) if log.error else ''}"
         return
     writing = "; a process is writing to it" if log.writing else ""
     yield f"{name}{_state(log.found)}{writing}"
@@ -103,17 +103,17 @@ def _log_lines(log: LogTold, *, alone: bool) -> Iterator[str]:
 def _state(found: VerifyReport) -> str:
     amount = f"{format_size(found.bytes)}, {format_count(found.segments, 'segment')}"
     if found.tail_bytes:
-        amount += f", and {found.tail_bytes} bytes of an append that is under way or was cut off"
+        amount += f", and {found.tail_bytes} bytes of an unfinished append"
     if found.ok:
         return f"ok: {format_count(found.records, 'record')}, {amount}"
     problems = format_count(len(found.problems), "problem")
     lost = "" if found.unreadable else ", none lost"
-    word = "NOT ALL CAN BE READ" if any(problem.kind == "refused" for problem in found.problems) else "DAMAGED"
+    word = "PARTLY UNREADABLE" if any(problem.kind == "refused" for problem in found.problems) else "DAMAGED"
     return f"{word}: {problems}; {format_count(found.records, 'record')} readable{lost}, {amount}"
 
 
 def _problem(problem: Problem) -> str:
-    """Return a problem as one line: what, where, why."""
+    """Return a problem as one line: kind, place, detail."""
     where = [str(problem.path)]
     if problem.offset is not None:
         where.append(f"offset {problem.offset}")
@@ -132,12 +132,12 @@ def _total(told: Told) -> str:
     looked = [log.found for log in told.logs if log.found is not None]
     records, size = sum(found.records for found in looked), sum(found.bytes for found in looked)
     sound = sum(found.ok for found in looked)
-    states = [f"{sound} sound", f"{len(looked) - sound} damaged"]
+    states = [f"{sound} intact", f"{len(looked) - sound} damaged"]
     if told.errors:
-        states.append(f"{len(told.errors)} could not be looked at")
+        states.append(f"{len(told.errors)} could not be checked")
     own = sum(len(topic.problems) for topic in told.topics)
     if own:
-        states.append(f"{format_count(own, 'problem')} of topics themselves")
+        states.append(f"{format_count(own, 'problem')} in topics' own files")
     what = "topic" if told.kind == "topic" else format_count(len(told.topics), "topic")
     return (
         f"total: {what}, {format_count(len(told.logs), 'log')}: {', '.join(states)}; "
@@ -180,8 +180,8 @@ def _repair(args: Args) -> int:
     if args.dry_run or not doable:
         return _say_repair(args, plan, changed=False)
     if not args.json:
-        output.say("this will be done:", *_as_given(_actions(doable), plan, args.log))
-    if not output.confirmed(f"Repair {args.log}, giving up {_lost(plan)}?", yes=args.yes):
+        output.say("planned:", *_as_given(_actions(doable), plan, args.log))
+    if not output.confirmed(f"Repair {args.log}, losing {_lost(plan)}?", yes=args.yes):
         output.note("nothing was changed")
         return Exit.FAILED
     with progress("repair", unit="B", quiet=args.quiet) as report:
@@ -198,13 +198,13 @@ def _actions(actions: list[RepairAction]) -> Iterator[str]:
 
 
 def _lost(told: Told) -> str:
-    """Return the loss in words that do not promise more than the reports, which count what they know of."""
+    """Describe the loss without claiming more than the reports, which count known losses only."""
     count = sum(part.repair.records_lost for part in told.parts if part.repair is not None)
-    return f"{format_count(count, 'record')} known to be lost" if count else "no record that is known of"
+    return f"at least {format_count(count, 'record')}" if count else "no known records"
 
 
 def _say_repair(args: Args, told: Told, *, changed: bool) -> int:
-    """Tell what was, or would be, done; return the exit code."""
+    """Print what was, or would be, done; return the exit code."""
     left = [action for action in told.actions if action.kind == "leave"]
     if args.json:
         output.say_json(_repaired_plainly(told) | {"dry_run": args.dry_run})
@@ -220,9 +220,9 @@ def _repaired_lines(told: Told, left: list[RepairAction], *, changed: bool) -> I
         yield from (f"  {action.kind}: {action.path}" for action in done) if changed else _actions(done)
         for part in told.parts:
             yield from (f"  kept: {part.path}/{name}" for name in (part.repair.quarantined if part.repair else ()))
-        yield f"given up: {_lost(told)}"
+        yield f"lost: {_lost(told)}"
     if left:
-        yield "left for you to do:"
+        yield "to be done manually:"
         yield from _actions(left)
     for part in told.parts:
         if part.error is not None:
@@ -230,13 +230,13 @@ def _repaired_lines(told: Told, left: list[RepairAction], *, changed: bool) -> I
     if not told.actions and not told.errors:
         yield "nothing to repair"
     elif changed:
-        yield f"`seglog verify {told.path}` checks what there is now"
+        yield f"`seglog verify {told.path}` checks the result"
     else:
         yield "nothing was changed"
 
 
 def _repaired_plainly(told: Told) -> dict[str, Any]:
-    """Return a log's report flat, those of a topic or a broker below one another."""
+    """Return a log's report flat, or one report per topic and log."""
     parts: list[dict[str, Any]] = [
         {"name": part.name, "path": part.path, "error": _error(part.error)} | output.plain(part.repair or {})
         for part in told.parts
@@ -255,8 +255,8 @@ COMMANDS = (
         _verify,
         [_PATH, QUIET],
         story=(
-            "Lists all damage, shows what can still be read, and goes on where a log cannot be opened. Works beside\n"
-            f"a process that writes.\n\n{_CODES}"
+            "Lists all damage, shows what can still be read, and continues if a log cannot be opened. Works while\n"
+            f"another process writes.\n\n{_CODES}"
         ),
         examples=["seglog verify orders", "seglog verify shop", "seglog verify orders --json | jq .problems"],
     ),
@@ -265,10 +265,10 @@ COMMANDS = (
         _repair,
         [_PATH, flag("--dry-run", help="show what would be done, change nothing"), YES, QUIET],
         story=(
-            "Shows what it will do and asks. Nothing is deleted: what is taken out of a log or a topic goes to its\n"
-            "quarantine/ directory. No other process may have it open for writing, but with --dry-run one may.\n\n"
-            "Exit code: 0 nothing is left to repair, 1 there is (with --dry-run: there is something to repair); any\n"
-            "other: not everything could be looked at, or another process writes."
+            "Shows the plan and asks. It deletes nothing: what it removes from a log or a topic goes to its\n"
+            "quarantine/ directory. No other process may have it open for writing, except with --dry-run.\n\n"
+            "Exit code: 0 nothing is left to repair, 1 something is (with --dry-run: there is something to repair);\n"
+            "any other: not everything could be checked, or another process writes."
         ),
         examples=["seglog repair orders --dry-run", "seglog repair orders", "seglog repair shop --yes"],
     ),

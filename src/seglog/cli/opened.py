@@ -1,4 +1,4 @@
-"""Opening a log for a command: what recovery met on the way is told on stderr, a line each, never kept to itself."""
+"""Open a log for a command, and print on stderr what recovery found, one line each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def opened(path: str, config: LogConfig | None = None, *, mode: Mode, expose: Expose = "appended") -> Log:
-    """Open as `seglog.open` does, and tell of torn bytes, damage and rebuilt structure."""
+    """Open as `seglog.open` does; report torn bytes, damage and rebuilt structure."""
     try:
         log = seglog.open(path, config, mode=mode, expose=expose)
     except NotALog as error:
@@ -27,11 +27,11 @@ def opened(path: str, config: LogConfig | None = None, *, mode: Mode, expose: Ex
 
 
 def _note_topics(path: str, error: NotALog) -> None:
-    """Say what to name instead of a topic, or of a directory of topics."""
+    """Add to the error what to name instead of a topic or a directory of topics."""
     from seglog.topic import description
 
     place = path.rstrip("/")
     if description.is_topic(path):
-        error.add_note(f"it is a topic, and this command takes one log: name a partition, as {place}/0")
+        error.add_note(f"it is a topic, and this command takes one log: name a partition, such as {place}/0")
     elif topics := description.below(path):
-        error.add_note(f"it is a directory of topics: name one, as {place}/{topics[0]}")
+        error.add_note(f"it is a directory of topics: name a topic, such as {place}/{topics[0]}")

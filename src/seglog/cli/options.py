@@ -1,6 +1,6 @@
-"""Parameters that several commands have, and the options that make a log's config.
+"""Parameters that several commands share, and the options that make a log's config.
 
-Only `config_from` opens a log: it reads the stored config, to change no more than was given.
+Only `config_from` opens a log, to read the stored config and change only the fields that were given.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def parse_share(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ArgumentTypeError(f"{text!r} is not a share; write a number between 0 and 1") from None
+        raise ArgumentTypeError(f"{text!r} is not a number between 0 and 1") from None
 
 
-# option, name in LogConfig, parser, what it shows as a value, help
+# option, name in LogConfig, parser, metavar, help
 _CONFIG: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
     ("--segment-bytes", "segment_bytes", parse_size, "SIZE", "roll a segment at this size; default 1GiB"),
     (
@@ -43,22 +43,22 @@ _CONFIG: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
         "segment_overflow_bytes",
         parse_size,
         "SIZE",
-        "how far one record may pass it; default: half of it",
+        "how far a single record may exceed it; default: half of it",
     ),
-    ("--segment-age", "segment_age", parse_duration, "DURATION", "roll a segment at this age, such as 15m"),
+    ("--segment-age", "segment_age", parse_duration, "DURATION", "roll a segment after this time, such as 15m"),
     (
         "--index-interval-bytes",
         "index_interval_bytes",
         parse_size,
         "SIZE",
-        "store bytes between two entries of a sparse index; default 4096",
+        "bytes of records between two entries of a sparse index; default 4096",
     ),
     (
         "--buffer-bytes",
         "buffer_bytes",
         parse_size,
         "SIZE",
-        "hold single appends in memory up to this size: faster, lost if the process is killed; default 0",
+        "buffer single appends in memory up to this size: faster, but lost if the process is killed; default 0",
     ),
     ("--flush-records", "flush_records", parse_count, "N", "sync to disk after every N records"),
     ("--flush-interval", "flush_interval", parse_duration, "DURATION", "sync to disk at least this often"),
@@ -67,28 +67,28 @@ _CONFIG: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
         "initial_offset",
         parse_offset,
         "OFFSET",
-        "the first offset of a log that is created",
+        "the first offset of a new log",
     ),
     (
         "--open-segments-max",
         "open_segments_max",
         parse_count,
         "N",
-        "segments kept open at a time; default 64",
+        "how many segments to keep open; default 64",
     ),
     (
         "--retention-bytes",
         "retention.bytes",
         parse_size,
         "SIZE",
-        "keep about this many bytes: older segments go when one rolls, and at `expire`",
+        "keep about this many bytes: older segments are deleted when one rolls, and by `expire`",
     ),
     (
         "--retention-age",
         "retention.age",
         parse_duration,
         "DURATION",
-        "keep sealed segments this long: older ones go when one rolls, and at `expire`",
+        "keep sealed segments this long: older ones are deleted when one rolls, and by `expire`",
     ),
 )
 _KEYED: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
@@ -97,35 +97,35 @@ _KEYED: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
         "retention.unkeyed",
         str,
         "reject|keep",
-        "records without a key: reject them (the default; old ones go), or keep them",
+        "reject records without a key (the default; older ones are removed), or keep them",
     ),
     (
         "--delete-retention",
         "retention.delete_retention",
         parse_duration,
         "DURATION",
-        "how long a tombstone stays after the first compaction that saw it; default 1d",
+        "how long a tombstone stays after the first compaction that read it; default 1d",
     ),
     (
         "--min-compaction-lag",
         "retention.min_compaction_lag",
         parse_duration,
         "DURATION",
-        "compact no segment that was sealed less than this ago; default 0",
+        "compact only segments sealed at least this long ago; default 0",
     ),
     (
         "--max-compaction-lag",
         "retention.max_compaction_lag",
         parse_duration,
         "DURATION",
-        "a compaction is due when a segment has waited so long; an active one then rolls",
+        "compact at the latest when a segment is this old; the active one rolls for it",
     ),
     (
         "--min-dirty-ratio",
         "retention.min_dirty_ratio",
         parse_share,
         "SHARE",
-        "a compaction is due when more than this share (0 to 1) is dirty; default 0.5",
+        "compact when more than this share (0 to 1) is dirty; default 0.5",
     ),
     (
         "--dedupe-bytes",
@@ -146,47 +146,47 @@ PLACE = argument(
     "(http://host:3000/orders)",
     type=File(),
 )
-YES = flag("--yes", help="do not ask; needed where there is no terminal")
+YES = flag("--yes", help="do not ask; required without a terminal")
 FORCE = flag("--force", help="replace the file if it exists")
-QUIET = flag("--quiet", help="no progress bar (shown on a terminal only), no counts")
+QUIET = flag("--quiet", help="no progress bar (terminal only), no counts")
 DURABLE = option(
     "--durable",
     "expose",
     flag_value="durable",
     default="appended",
-    help="show only records known to be on disk, not all that were appended",
+    help="show only records known to be on disk, not all appended ones",
 )
 
 
 def delimiter_options(what: str) -> tuple[Option, Option]:
-    """Return --delimiter and --null; `what` says what they stand between. Read them with `delimiter_from`."""
+    """Return --delimiter and --null, to be read with `delimiter_from`; `what` describes what they separate."""
     return (
         option(
             "--delimiter",
             metavar="TEXT",
             type=parse_delimiter,
-            help=rf"{what}; \n \t \r \0 and \\ are understood; default: a newline",
+            help=rf"{what}; escapes: \n \t \r \0 \\; default: a newline",
         ),
-        flag("--null", help="the same as --delimiter '\\0', for xargs -0 and values that hold newlines"),
+        flag("--null", help="same as --delimiter '\\0', for xargs -0 and values that contain newlines"),
     )
 
 
 def delimiter_from(args: Args) -> bytes:
-    """Return what the options of `delimiter_options` say."""
+    """Return the delimiter that the options of `delimiter_options` give."""
     refuse_together(args, "delimiter", "null")
     return b"\0" if args.null else b"\n" if args.delimiter is None else bytes(args.delimiter)
 
 
 def config_options() -> list[Option]:
     """Return the options of a log's config."""
-    heading = f"Config, kept with the log: give it once {_UNITS}"
+    heading = f"Config, stored with the log: give it once {_UNITS}"
     return [*_options(_CONFIG, heading), *_keyed_options()]
 
 
 def retention_options() -> list[Option]:
-    """Return those of these options that say what a log keeps."""
+    """Return the options that define what a log keeps."""
     kept = [one for one in _CONFIG if one[1].startswith(_RETENTION)]
-    return [*_options(kept, f"What is kept {_UNITS}"), *_keyed_options()]
+    return [*_options(kept, f"Retention {_UNITS}"), *_keyed_options()]
 
 
 def _options(rows: Iterable[tuple[str, str, Callable[[str], object], str, str]], heading: str) -> list[Option]:
@@ -196,22 +196,22 @@ def _options(rows: Iterable[tuple[str, str, Callable[[str], object], str, str]],
 
 
 def _keyed_options() -> list[Option]:
-    heading = "Config of a log that is compacted by key (see `seglog compact`)"
+    heading = "Config of a log compacted by key (see `seglog compact`)"
     compact = option(
         "--compact/--no-compact",
-        help="keep of every key its latest record: `seglog compact` removes the others",
+        help="keep the latest record of every key: `seglog compact` removes the others",
         group=heading,
     )
     return [compact, *_options(_KEYED, heading)]
 
 
 def dest(name: str) -> str:
-    """Return the name in Args of an option: segment_bytes for --segment-bytes."""
+    """Return the name of an option in Args: segment_bytes for --segment-bytes."""
     return name.removeprefix("--").replace("-", "_")
 
 
 def as_typed(name: str, value: object) -> str:
-    """Return a value of a config's field as one would type it: 7d, 64 MiB."""
+    """Return the value of a config field as a user would type it: 7d, 64 MiB."""
     for _option, field, parse, *_ in (*_CONFIG, *_KEYED):
         if name in (field, field.removeprefix(_RETENTION)) and isinstance(value, (int, float)):
             if parse is parse_size:
@@ -222,15 +222,15 @@ def as_typed(name: str, value: object) -> str:
 
 
 def config_given(args: Args) -> dict[str, object]:
-    """Return the fields of a config that were given, those of its retention as `retention.age`."""
+    """Return the config fields that were given; retention fields as `retention.age`."""
     names = {"compact": _COMPACT} | {dest(name): field for name, field, *_ in (*_CONFIG, *_KEYED)}
     return {field: getattr(args, name) for name, field in names.items() if getattr(args, name, None) is not None}
 
 
 def config_from(args: Args) -> LogConfig | None:
-    """Return the log's stored config with what the options change in it, or None where they change nothing.
+    """Return the log's stored config with the given options applied, or None if none was given.
 
-    Options of a log that does not exist yet change the defaults. ConfigError where they cannot be.
+    The options of a new log change the defaults. Raises ConfigError for an invalid config.
     """
     said = config_given(args)
     if not said:

@@ -1,4 +1,4 @@
-"""`demo`: the whole system on real data. It lives in seglog.demo and is loaded when it is asked for."""
+"""`demo`: the whole system on real data. seglog.demo is imported only when this runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from seglog.cli.frame import Args, Command, File, option
 
 
 def _demo(args: Args) -> int:
-    from seglog import demo  # Spark and matplotlib are the demo's alone
+    from seglog import demo  # only the demo needs Spark and matplotlib
 
     return int(demo.run(output=Path(args.output)) or 0)
 
@@ -23,10 +23,10 @@ COMMANDS = (
                 metavar="DIR",
                 type=File(),
                 default="demo-output",
-                help="results go here; default: demo-output",
+                help="the directory for the results; default: demo-output",
             )
         ],
-        story="Needs the extra: pip install 'seglog[demo]', and Java for Spark.",
+        story="Needs the extra pip install 'seglog[demo]', and Java for Spark.",
         examples=["seglog demo", "seglog demo --output demo-output"],
     ),
 )

@@ -1,4 +1,4 @@
-"""A progress bar on stderr: only on a terminal, never with --quiet. tqdm is loaded when a bar is shown."""
+"""A progress bar on stderr: only on a terminal, never with --quiet. tqdm is imported when a bar is shown."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def progress(what: str, *, unit: str, quiet: bool) -> Iterator[Callable[[int, int | None], None]]:
-    """Give a function to call with (done so far, all or None if unknown), in `unit` ("B" or " records")."""
+    """Yield a function to call with (done, total or None if unknown), in `unit` ("B" or " records")."""
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield lambda done, total: None  # noqa: ARG005 # the names are the signature of a report
         return
-    from tqdm import tqdm  # 50 ms that only a bar on a terminal should cost
+    from tqdm import tqdm  # takes 50 ms: only a bar on a terminal pays for it
 
     scaled: dict[str, Any] = {"unit_scale": True, "unit_divisor": 1024 if unit == "B" else 1000}
     with tqdm(desc=what, unit=unit, leave=False, file=sys.stderr, **scaled) as bar:

@@ -1,7 +1,4 @@
-"""`read` and `tail`: records raw, as NDJSON, CSV, a table, a format string, or as Arrow and Parquet.
-
-Opens read only, creates nothing.
-"""
+"""`read` and `tail`: records raw, as NDJSON, CSV, a table, a format string, or as Arrow and Parquet. Read-only."""
 
 from __future__ import annotations
 
@@ -47,17 +44,17 @@ def _chosen(args: Args) -> Selection:
     delimiter_from(args)
     chosen = selection_from(args)
     if args.offset is not None and chosen != Selection():
-        raise InvalidArgument("OFFSET selects one record: give no range and no filter with it")
+        raise InvalidArgument("OFFSET selects one record: omit ranges and filters")
     if format_of(args) in TABLES and args.output == output.STANDARD and output.stdout().isatty():
-        raise InvalidArgument(f"{format_of(args)} is binary and would spoil the terminal; use --output FILE or a pipe")
+        raise InvalidArgument(f"{format_of(args)} is binary, which a terminal cannot show; use --output FILE or a pipe")
     return chosen
 
 
 def _read_one(args: Args, source: Source, sink: BinaryIO) -> int:
-    """Write one record; OffsetOutOfRange, OffsetCompacted where a range would be empty."""
+    """Write one record. Raises OffsetOutOfRange or OffsetCompacted if there is no such record."""
     bounds = source.bounds()
     if len(bounds) > 1:
-        raise InvalidArgument(f"OFFSET needs a partition: name one of 0 to {len(bounds) - 1}, as {args.log}/0")
+        raise InvalidArgument(f"OFFSET needs a partition: name one of 0 to {len(bounds) - 1}, such as {args.log}/0")
     [(number, (lowest, end))] = bounds.items()
     offset = args.offset if args.offset >= 0 else source.last(number, -args.offset, end)
     if args.offset < 0 and end - offset < -args.offset:
@@ -83,7 +80,7 @@ def _write_value(source: Source, number: int, offset: int, sink: BinaryIO) -> No
 
 
 def _write_table(args: Args, source: Source, chosen: Selection, sink: BinaryIO) -> None:
-    from seglog.cli import tables  # pyarrow is loaded for tables only
+    from seglog.cli import tables  # imports pyarrow, which only tables need
 
     with tables.writer(format_of(args), sink, partitioned=source.partitioned) as write:
         for batch in tables.batches(source, chosen):
@@ -101,7 +98,7 @@ def _tail(args: Args) -> int:
         sink.flush()
         if not args.follow:
             return Exit.OK
-        with suppress(KeyboardInterrupt):  # the way to end it: nothing went wrong
+        with suppress(KeyboardInterrupt):  # the normal way to end it
             for row in source.follow(ends):
                 write(row)
                 sink.flush()
@@ -128,16 +125,16 @@ COMMANDS = (
             ),
             *SELECTION,
             format_option(*TABLES),
-            *delimiter_options("raw ranges: what follows every value"),
+            *delimiter_options("raw ranges: printed after every value"),
             option("--output", metavar="FILE", type=File(), default="-", help="write here; it appears when complete"),
             FORCE,
             DURABLE,
             *SERVER,
         ],
         story=(
-            "With OFFSET: exactly the bytes of that record's value, nothing added. Without: a range, every\n"
-            "value followed by a newline. Raw output cannot tell a tombstone from an empty value; NDJSON can.\n\n"
-            "Of a topic: all partitions, merged by time; --start and --stop count in every one of them."
+            "With OFFSET: exactly the bytes of that record's value. Without: a range, with a newline after every\n"
+            "value. Raw output cannot show the difference between a tombstone and an empty value; NDJSON can.\n\n"
+            "For a topic: all partitions, merged by time; --start and --stop apply to each of them."
         ),
         examples=[
             "seglog read orders 42 > photo.jpg",
@@ -159,13 +156,13 @@ COMMANDS = (
             flag("-f", "--follow", help="print new records as they are appended"),
             format_option(),
             *FILTERS,
-            *delimiter_options("raw: what follows every value"),
+            *delimiter_options("raw: printed after every value"),
             DURABLE,
             *SERVER,
         ],
         story=(
-            "With -f the program waits for new records until it is interrupted (exit code 130). Of a topic: all\n"
-            "partitions, merged by time. Filters apply to the last N records and to those that come."
+            "With -f it waits for new records until interrupted (exit code 130). For a topic: all partitions,\n"
+            "merged by time. Filters apply to the last N records and to new ones."
         ),
         examples=[
             "seglog tail orders -n 3",

@@ -1,10 +1,10 @@
-"""JSON of others as records, line by line: objects as rows, kcat's -J output, Kafka Connect's JSON. Pure functions.
+"""Foreign JSON lines as records: plain objects, kcat's -J output, Kafka Connect's JSON. Pure functions.
 
-    json      {"id": 17, "qty": 3}                       the line is the value, a field of it the key
+    json      {"id": 17, "qty": 3}                       the line is the value, one of its fields the key
     kcat      {"topic": ..., "ts": 1714564800000, "key": "k", "payload": "v", "headers": ["a", "1"]}
-    connect   {"schema": {...}, "payload": {...}}        the payload is the value, a field of it the key
+    connect   {"schema": {...}, "payload": {...}}        the payload is the value, one of its fields the key
 
-An offset, partition or topic in the input is not used: the log gives its own. Errors are InvalidArgument with the line.
+Offset, partition and topic in the input are ignored: the log assigns its own. Errors are InvalidArgument with the line.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MISSING = object()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fields:
-    """Which fields of an object make a record, "user.id" for one inside another. value: None for the whole object."""
+    """The fields of an object that make a record; "user.id" for a nested one. value: None for the whole object."""
 
     key: str | None = None
     value: str | None = None
@@ -37,7 +37,7 @@ class Fields:
 
 
 def decoder(kind: str, fields: Fields) -> Callable[[bytes, int], Entry]:
-    """Return what makes a line of this kind an entry: ndjson, json, kcat or connect."""
+    """Return a function that decodes a line of this kind: ndjson, json, kcat or connect."""
     if kind == "ndjson":
         return _ours
     if kind == "kcat":
@@ -46,7 +46,7 @@ def decoder(kind: str, fields: Fields) -> Callable[[bytes, int], Entry]:
 
 
 def _ours(line: bytes, number: int) -> Entry:
-    """Return a line of our own NDJSON; `topic` and `partition`, which a topic's export has, are left out."""
+    """Decode a line of our own NDJSON; ignore `topic` and `partition`, which the export of a topic has."""
     if b'"partition"' not in line and b'"topic"' not in line:
         return decode_record(line, number)
     found = _object(line, number)
@@ -68,7 +68,7 @@ def _entry(found: dict[str, Any], whole: bytes, number: int, fields: Fields) -> 
 def _of_kcat(line: bytes, number: int) -> Entry:
     found = _object(line, number)
     if "payload" not in found:
-        raise InvalidArgument(f'line {number} has no "payload"; kcat -J writes one')
+        raise InvalidArgument(f'line {number} has no "payload", which kcat -J writes; check --format')
     pairs = found.get("headers") or []
     try:
         headers = tuple((str(name), _bytes(value)) for name, value in zip(pairs[::2], pairs[1::2], strict=True))
@@ -86,7 +86,7 @@ def _of_connect(line: bytes, number: int, fields: Fields) -> Entry:
     if isinstance(payload, dict):
         return _entry(payload, _compact(payload).encode(), number, fields)
     if fields != Fields():
-        raise InvalidArgument(f"line {number}: the payload is no object and has no fields")
+        raise InvalidArgument(f"line {number}: the payload is not an object and has no fields")
     return Entry(None, None, _bytes(payload))
 
 
@@ -103,7 +103,7 @@ def _object(line: bytes, number: int) -> dict[str, Any]:
 
 def _field(found: Any, path: str, number: int) -> Any:
     at = found.get(path, _MISSING)
-    if at is _MISSING:  # a name with dots comes first, then a field inside another
+    if at is _MISSING:  # a name with dots takes precedence over a nested field
         at = found
         for name in path.split("."):
             at = at.get(name, _MISSING) if isinstance(at, dict) else _MISSING
@@ -113,7 +113,7 @@ def _field(found: Any, path: str, number: int) -> Any:
 
 
 def _bytes(value: Any) -> bytes | None:
-    """Return text as it is, null as None, anything else as compact JSON."""
+    """Return text unchanged, null as None, anything else as compact JSON."""
     if value is None:
         return None
     return (value if isinstance(value, str) else _compact(value)).encode("utf-8", "surrogatepass")
@@ -123,7 +123,7 @@ def _moment(value: Any, number: int) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return _checked(value, number)
     if not isinstance(value, str):
-        raise InvalidArgument(f"line {number}: a timestamp is int microseconds or ISO 8601, not {value!r}")
+        raise InvalidArgument(f"line {number}: a timestamp must be int microseconds or ISO 8601, not {value!r}")
     try:
         return parse_time(value)
     except ArgumentTypeError as error:

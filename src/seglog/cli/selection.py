@@ -1,6 +1,6 @@
-"""Which records a command reads: by offset, by time, the first N, by filters. Decided purely, then read.
+"""Which records a command reads: by offset, by time, the first N, by filters. Chosen purely, then read.
 
-Knows a source's partitions and nothing of formats or files.
+Knows a source's partitions, but no formats or files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SELECTION = (
         "--start",
         metavar="OFFSET",
         type=parse_position,
-        help="the first offset (inclusive); -10: the last ten; of a topic in every partition",
+        help="the first offset (inclusive); -10: the last ten; applies to every partition of a topic",
         group=_GROUP,
     ),
     option(
@@ -40,19 +40,19 @@ SELECTION = (
         "--from-time",
         metavar="TIME",
         type=parse_moment,
-        help="only timestamps from here on: ISO 8601 (UTC where no zone is given), '1h ago', now, today, yesterday, "
+        help="only timestamps from here on: ISO 8601 (UTC if no zone is given), '1h ago', now, today, yesterday, "
         "@seconds, or int microseconds",
         group=_GROUP,
     ),
     option("--to-time", metavar="TIME", type=parse_moment, help="only timestamps before this time", group=_GROUP),
-    option("-n", "--limit", metavar="N", type=parse_count, help="at most this many records, the first", group=_GROUP),
+    option("-n", "--limit", metavar="N", type=parse_count, help="only the first N records", group=_GROUP),
     *FILTERS,
 )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection:
-    """Offsets start <= offset < stop, from_time <= timestamp < to_time (us), at most `limit` that pass `test`.
+    """Offsets start <= offset < stop, from_time <= timestamp < to_time (us), at most `limit` records that pass `test`.
 
     A negative start or stop counts from the end of each partition.
     """
@@ -66,11 +66,11 @@ class Selection:
 
     @property
     def by_time(self) -> bool:
-        """Whether timestamps are looked at."""
+        """Whether the selection uses timestamps."""
         return self.from_time is not None or self.to_time is not None
 
     def takes(self, record: Record) -> bool:
-        """Return whether a record is in the range of time, and passes the filters."""
+        """Return whether a record is in the time range and passes the filters."""
         return (
             (self.from_time is None or record.timestamp >= self.from_time)
             and (self.to_time is None or record.timestamp < self.to_time)
@@ -79,7 +79,7 @@ class Selection:
 
 
 def selection_from(args: Args) -> Selection:
-    """Return what the options of SELECTION ask for; InvalidArgument where they mix offsets and times."""
+    """Return the selection that the SELECTION options give. Raises InvalidArgument if they mix offsets and times."""
     chosen = Selection(
         start=args.start,
         stop=args.stop,
@@ -94,10 +94,10 @@ def selection_from(args: Args) -> Selection:
 
 
 def ranges(source: Source, chosen: Selection) -> dict[int, tuple[int, int]]:
-    """Return by partition the offsets (start, stop) to scan; start == stop where no record is chosen.
+    """Return partition -> offsets (start, stop) to scan; start == stop if no record is selected.
 
-    The stop is fixed here, so that reading a log that grows comes to an end. OffsetOutOfRange for a start after the end
-    of a log or a partition, of a topic only if it is after the end of every one.
+    The stop is fixed here, so that reading a growing log ends. Raises OffsetOutOfRange if the start is past the end of
+    a log or partition; for a topic, only if it is past the end of every partition.
     """
     bounds = source.bounds()
     first = source.offset_at(chosen.from_time) if chosen.from_time is not None else {}
@@ -109,7 +109,7 @@ def ranges(source: Source, chosen: Selection) -> dict[int, tuple[int, int]]:
     for number, (lowest, end) in bounds.items():
         start = max(lowest, _position(source, number, chosen.start, end, lowest))
         stop = min(end, _position(source, number, chosen.stop, end, end))
-        if number in first:  # every record before it is older, however disordered they are
+        if number in first:  # every record before it is older, even if timestamps are unordered
             at = first[number]
             start = stop if at is None else max(start, at)
         stop = min(stop, ends.get(number, stop))
@@ -124,7 +124,7 @@ def _position(source: Source, number: int, asked: int | None, end: int, default:
 
 
 def records(source: Source, chosen: Selection) -> Iterator[Row]:
-    """Yield the chosen records: of one partition in order of their offsets, of several merged by time."""
+    """Yield the selected records: of one partition by offset, of several merged by time."""
     if chosen.limit == 0:
         return
     scans = [_scan(source, number, *span) for number, span in ranges(source, chosen).items() if span[0] < span[1]]
@@ -141,7 +141,7 @@ def _scan(source: Source, number: int, start: int, stop: int) -> Iterator[Row]:
 
 
 def last_records(source: Source, count: int, ends: dict[int, int]) -> Iterator[Row]:
-    """Yield the last `count` records before `ends`, merged by time. Holds no values of more than one per partition."""
+    """Yield the last `count` records before `ends`, merged by time. Holds one value per partition."""
     starts = {number: source.last(number, count, end) for number, end in ends.items()}
     if len(ends) > 1:
         _keep_latest(source, count, starts, ends)
@@ -149,7 +149,7 @@ def last_records(source: Source, count: int, ends: dict[int, int]) -> Iterator[R
 
 
 def _keep_latest(source: Source, count: int, starts: dict[int, int], ends: dict[int, int]) -> None:
-    """Move the starts of several partitions so that `count` records follow in all, the latest."""
+    """Advance the starts of several partitions so that the latest `count` records follow in total."""
     scans = [
         (
             (number, record._replace(key=None, value=None))

@@ -1,4 +1,4 @@
-"""`serve` and `token`: topics over HTTP, and who may use them. The server lives in seglog.server."""
+"""`serve` and `token`: topics over HTTP, and who may use them. The server itself is seglog.server."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ if TYPE_CHECKING:
 
     from seglog.server.settings import Settings
 
-# option, name in Limits, parser, what it shows as a value, help
+# option, name in Limits, parser, metavar, help
 _LIMITS: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
     ("--body-bytes", "body_bytes", parse_size, "SIZE", "largest value; default 1GiB"),
-    ("--batch-bytes", "batch_bytes", parse_size, "SIZE", "largest batch, which is worked on in memory; default 64MiB"),
-    ("--partitions", "partitions", parse_count, "N", "most partitions of a topic made over HTTP; default 1000"),
-    ("--memory", "memory_bytes", parse_size, "SIZE", "for all that is held for clients; default 384MiB"),
+    ("--batch-bytes", "batch_bytes", parse_size, "SIZE", "largest batch, which is held in memory; default 64MiB"),
+    ("--partitions", "partitions", parse_count, "N", "most partitions of a topic created over HTTP; default 1000"),
+    ("--memory", "memory_bytes", parse_size, "SIZE", "memory for all clients' data; default 384MiB"),
     ("--memory-bytes", "memory_bytes", parse_size, "SIZE", "the older name of --memory"),
     ("--batch-records", "batch_records", parse_count, "N", "most records of a batch; default 1000000"),
-    ("--spool-bytes", "spool_bytes", parse_size, "SIZE", "for files of bodies that memory does not hold; default 8GiB"),
-    ("--shown-bytes", "shown_bytes", parse_size, "SIZE", "of a value in JSON, longer ones are cut; default 1MiB"),
-    ("--connections", "connections", parse_count, "N", "open at a time; default 1000"),
-    ("--tails", "tails", parse_count, "N", "live tails at a time; default 256"),
-    ("--sync-interval", "sync_seconds", parse_duration, "DURATION", "until records are synced unasked; default 1s"),
-    ("--stop-time", "stop_seconds", parse_duration, "DURATION", "for requests under way at the end; default 30s"),
+    ("--spool-bytes", "spool_bytes", parse_size, "SIZE", "disk space for bodies too large for memory; default 8GiB"),
+    ("--shown-bytes", "shown_bytes", parse_size, "SIZE", "longest value in JSON, longer ones are cut; default 1MiB"),
+    ("--connections", "connections", parse_count, "N", "most open connections; default 1000"),
+    ("--tails", "tails", parse_count, "N", "most live tails; default 256"),
+    ("--sync-interval", "sync_seconds", parse_duration, "DURATION", "sync appended records this often; default 1s"),
+    ("--stop-time", "stop_seconds", parse_duration, "DURATION", "time for running requests at shutdown; default 30s"),
 )
 _STORY = """\
-Topics are directories below ROOT; the topic "default" is made if it is not there. The console is the page at /,
-the description of all requests is at /openapi.json. Ctrl-C or SIGTERM stops: requests under way are finished, and
-everything that was acknowledged is on disk. Needs the extra: pip install 'seglog[server]'."""
+Topics are directories below ROOT; the topic "default" is created if it does not exist. The console is at /, the
+OpenAPI description of all requests at /openapi.json. Ctrl-C or SIGTERM stops the server: it completes running
+requests and syncs everything it acknowledged. Needs the extra: pip install 'seglog[server]'."""
 _TOKENS_STORY = """\
-Prints the token on stdout, once: the file keeps only what it is recognised by. A right is TOPIC=read, TOPIC=write or
-TOPIC=admin (which includes the others); * stands for every topic. Start the server with --tokens FILE; it reads the
-file when it starts.
+Prints the token on stdout, once: the file stores only its hash. A right is TOPIC=read, TOPIC=write or TOPIC=admin
+(which includes the others); * means every topic. Start the server with --tokens FILE; it reads the file when it
+starts.
 
     {"tokens": [{"name": "billing", "sha256": "<of the token>", "rights": {"orders": ["read"], "*": ["admin"]},
                  "groups": ["billing", "billing-*"]}]}
 
-"groups" may be left out. A consumer group that a token owns is used by its owners and by `*=admin` only; any other by
-all who may read the topics that it reads."""
+"groups" is optional. Only its owners and `*=admin` may use a consumer group that a token owns; any other group is open
+to every token that may read the topics it reads."""
 
 
 def _path(text: str | None) -> Path | None:
@@ -58,7 +58,7 @@ def _path(text: str | None) -> Path | None:
 
 def _server_module() -> ModuleType:
     try:
-        from seglog.server import serving  # needs an extra, and is heavy
+        from seglog.server import serving  # needs an extra and is slow to import
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "seglog":
             raise
@@ -86,7 +86,7 @@ def _serve(args: Args) -> int:
     _warn(settings)
 
     def say(text: str) -> None:
-        with suppress(OSError, ValueError):  # whoever read it is gone, as in `| head -1`; the server is not
+        with suppress(OSError, ValueError):  # the reader may be gone, as in `| head -1`; the server goes on
             if args.json:
                 output.say_json({"message": text})
             else:
@@ -98,13 +98,13 @@ def _serve(args: Args) -> int:
 
 
 def _warn(settings: Settings) -> None:
-    """Say what an operator should have meant."""
+    """Warn an operator about insecure settings."""
     if settings.is_local:
         return
     if settings.anonymous and settings.tokens is None:
-        output.note("warning: whoever reaches this address can read, write and delete everything (--anonymous)")
+        output.note("warning: every machine that reaches this address can read, write and delete all (--anonymous)")
     if settings.certificate is None:
-        output.note("warning: without --tls-cert tokens and records cross the network in the clear")
+        output.note("warning: without --tls-cert tokens and records cross the network unencrypted")
 
 
 def _token(args: Args) -> int:
@@ -127,10 +127,10 @@ def _token(args: Args) -> int:
     entries = []
     path = Path(args.file)
     if path.exists():
-        Access.of_file(path)  # refuses what is no file of tokens, before it is written
+        Access.of_file(path)  # reject a file that is not a token file before writing to it
         entries = json.loads(path.read_bytes())["tokens"]
     if any(known["name"] == args.name for known in entries):
-        raise InvalidArgument(f"{args.file} has a token of {args.name!r} already; take that entry out first")
+        raise InvalidArgument(f"{args.file} already has a token named {args.name!r}; remove that entry first")
     with output.target(str(args.file), force=True) as file:
         file.write(json.dumps({"tokens": [*entries, entry]}, indent=2).encode() + b"\n")
     if args.json:
@@ -147,15 +147,15 @@ COMMANDS = (
         [
             argument("root", type=File(), help="the directory of topics; created if it does not exist"),
             option(
-                "--host", default="127.0.0.1", help="the address to listen on; default 127.0.0.1: this machine alone"
+                "--host", default="127.0.0.1", help="the address to listen on; default 127.0.0.1: this machine only"
             ),
             option("--port", type=click.INT, default=3000, help="the port, 0 for any free one; default 3000"),
-            option("--tokens", metavar="FILE", type=File(), help="who may do what (see `seglog token`)"),
-            flag("--anonymous", help="let other machines in without tokens: all may do everything"),
+            option("--tokens", metavar="FILE", type=File(), help="the token file (see `seglog token`)"),
+            flag("--anonymous", help="accept other machines without tokens: all may do everything"),
             option("--tls-cert", metavar="FILE", type=File(), help="the certificate chain, PEM"),
             option("--tls-key", metavar="FILE", type=File(), help="its private key, PEM"),
             option(
-                "--spool", metavar="DIRECTORY", type=File(), help="for large bodies; default: that of temporary files"
+                "--spool", metavar="DIRECTORY", type=File(), help="for large bodies; default: the temporary directory"
             ),
             *(
                 option(
@@ -178,14 +178,14 @@ COMMANDS = (
         "token",
         _token,
         [
-            argument("file", type=File(), help="the file of tokens; created if it does not exist"),
-            argument("name", help="whose token it is"),
-            argument("rights", metavar="TOPIC=RIGHT", nargs=-1, help="what it allows"),
+            argument("file", type=File(), help="the token file; created if it does not exist"),
+            argument("name", help="the token's name"),
+            argument("rights", metavar="TOPIC=RIGHT", nargs=-1, help="the token's rights"),
             option(
                 "--group",
                 multiple=True,
                 metavar="NAME",
-                help="a consumer group that only this token may use; NAME* for all that begin so; repeatable",
+                help="a consumer group that only this token may use, or a prefix, as NAME*; repeatable",
             ),
         ],
         story=_TOKENS_STORY,

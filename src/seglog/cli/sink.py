@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Sink(Protocol):
-    """Where records go. partitioned: whether an append says which partition a record went to."""
+    """Where records go. partitioned: whether an append reports the record's partition."""
 
     partitioned: bool
 
@@ -33,23 +33,23 @@ class Sink(Protocol):
         """Append one record and return (partition, offset); fields: key, timestamp, headers."""
 
     def append_stream(self, chunks: Iterable[bytes], **fields: Any) -> tuple[int, int]:
-        """Append one record whose value comes in pieces."""
+        """Append one record whose value comes in chunks."""
 
     def append_batch(self, batch: pa.RecordBatch) -> None:
-        """Append rows; of a topic each partition's part is whole or not there."""
+        """Append rows; in a topic the rows of each partition are appended completely or not at all."""
 
     def sync(self) -> None:
-        """Have all that was appended on disk."""
+        """Return when everything appended is on disk."""
 
     def span(self) -> tuple[int, int | None, int | None]:
-        """Return how many records went in, and of one log the first offset and the next one."""
+        """Return how many records were appended and, for one log, the first and the next offset."""
 
 
 @contextmanager
 def writing(args: Args, *, durable: bool = False) -> Iterator[Sink]:
-    """Open what LOG names for writing; a log is created if it does not exist, a topic never is.
+    """Open what LOG names for writing; create a missing log, but never a topic.
 
-    durable: of a server, ask for an acknowledgement that survives power loss. LogLocked, TopicNotFound, ...
+    durable: ask a server for acknowledgements that survive power loss. Raises LogLocked, TopicNotFound, ...
     """
     place = locate(args)
     with ExitStack() as resources:
@@ -70,7 +70,7 @@ def _refuse_config(args: Args, what: str) -> None:
     from seglog.cli.options import config_given
 
     if config_given(args):
-        raise InvalidArgument(f"{what} has its own config: `seglog topics create` and `topics alter` set it")
+        raise InvalidArgument(f"{what} has its own config: set it with `seglog topics create` or `topics alter`")
 
 
 def _open_topic(path: Path, wait: float | None) -> Topic:
@@ -79,12 +79,12 @@ def _open_topic(path: Path, wait: float | None) -> Topic:
     try:
         return patiently(lambda: seglog.Topic.open(path), wait)
     except LogLocked as error:
-        error.add_note("if that is `seglog serve`, write through it: --url http://HOST:PORT TOPIC")
+        error.add_note("if that process is `seglog serve`, write through it: --url http://HOST:PORT TOPIC")
         raise
 
 
 class LogSink:
-    """A log alone."""
+    """A standalone log."""
 
     partitioned = False
 
@@ -138,7 +138,7 @@ class TopicSink:
 
 
 class RemoteSink:
-    """A topic on a server, or one partition of it. Counts what was acknowledged."""
+    """A topic on a server, or one partition of it. Counts acknowledged records."""
 
     def __init__(self, topic: RemoteTopic, partition: int | None, *, durable: bool) -> None:
         self._topic, self._partition = topic, partition
@@ -157,7 +157,7 @@ class RemoteSink:
         self._count += batch.num_rows
 
     def sync(self) -> None:
-        """Do nothing: every acknowledgement was what it should be."""
+        """Do nothing: the acknowledgements already promise what was asked for."""
 
     def span(self) -> tuple[int, int | None, int | None]:
         return self._count, None, None
@@ -169,11 +169,11 @@ class RemoteSink:
 
 @contextmanager
 def saying_what_went_in(sink: Sink) -> Iterator[None]:
-    """Note on whatever stops the block how many records it had appended by then."""
+    """Add to any error how many records had been appended before it."""
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
         count, first, after = sink.span()
         span = f": offsets {first} to {(after or 0) - 1}" if count and first is not None else ""
-        error.add_note(f"{format_count(count, 'record')} went in before it{span}")
+        error.add_note(f"{format_count(count, 'record')} appended before that{span}")
         raise

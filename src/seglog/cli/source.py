@@ -1,6 +1,6 @@
 """What `read`, `tail`, `export` and `info` read from: the partitions of a log or a topic, here or on a server.
 
-A log alone is partition 0 of a source that is not `partitioned`. Nothing is created, and no lock is taken.
+A standalone log is partition 0 of a source that is not `partitioned`. Opening creates nothing and takes no lock.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ BATCH_BYTES = 16 * 1024 * 1024
 
 
 class Bounds(NamedTuple):
-    """Offsets of a partition: of its first record, and of the next one that comes."""
+    """Offsets of a partition: of its first record, and the next one to be appended."""
 
     lowest: int
     end: int
 
 
 class Source(Protocol):
-    """Partitions to read, by number. start <= offset < stop everywhere; the caller keeps within `bounds`."""
+    """Partitions by number. start <= offset < stop everywhere; the caller stays within `bounds`."""
 
     topic: str
-    partitioned: bool  # whether it is a topic: records are shown with their partition
+    partitioned: bool  # whether it is a topic, so that records are shown with their partition
 
     def bounds(self) -> dict[int, Bounds]:
         """Return the bounds of every partition."""
 
     def offset_at(self, timestamp: int) -> dict[int, int | None]:
-        """Return by partition the first offset of that time (us) or later, None where all records are older."""
+        """Return partition -> the first offset at or after that time (us), None if all records are older."""
 
     def stop_before(self, timestamp: int) -> dict[int, int]:
-        """Return by partition an offset after which no record is older than that time (us)."""
+        """Return partition -> an offset from which on no record is older than that time (us)."""
 
     def last(self, partition: int, count: int, stop: int) -> int:
-        """Return the offset from which on `count` records come before `stop`; the lowest one if there are fewer."""
+        """Return the offset of the `count`-th record before `stop`; the lowest one if there are fewer."""
 
     def read(self, partition: int, offset: int) -> Record:
         """Return one record."""
@@ -67,15 +67,15 @@ class Source(Protocol):
         """Iterate over a range."""
 
     def batches(self, partition: int, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        """Iterate over the same in Arrow, plain binary."""
+        """Iterate over a range as Arrow batches with plain binary columns."""
 
     def follow(self, starts: Mapping[int, int]) -> Iterator[Row]:
-        """Iterate over what is appended, without an end."""
+        """Iterate over records as they are appended, without end."""
 
 
 @contextmanager
 def reading(args: Args, *, patient: bool = False) -> Iterator[Source]:
-    """Open what LOG names. patient: of a server, wait while it restarts. LogNotFound, TopicNotFound, ..."""
+    """Open what LOG names. patient: wait while a server restarts. Raises LogNotFound, TopicNotFound, ..."""
     place = locate(args)
     with ExitStack() as resources:
         if isinstance(place, Remote):
@@ -167,7 +167,7 @@ class RemoteSource:
     def stop_before(self, timestamp: int) -> dict[int, int]:
         stops = {}
         for number, bounds in self.bounds().items():
-            segments: Any = self.remote.partition(number).segments  # they have the fields that are looked at
+            segments: Any = self.remote.partition(number).segments  # they have the fields that are used here
             stops[number] = time_stop(segments, timestamp, bounds.end)
         return stops
 
@@ -199,19 +199,19 @@ class RemoteSource:
         from seglog.record import Record
 
         if self._durable:
-            raise InvalidArgument("--follow over HTTP shows records as they are appended: leave --durable out")
+            raise InvalidArgument("--follow over HTTP shows records as they are appended: omit --durable")
         only = None if self._only is None else self._only
         for one in self.remote.follow(only, dict(starts) if only is None else starts[only]):
             yield one.partition, Record(one.offset, one.timestamp, one.key, one.value, one.headers)
 
 
 def in_time_order(rows: Sequence[Iterable[Row]]) -> Iterator[Row]:
-    """Merge rows of several partitions by time; each partition keeps its order."""
+    """Merge the rows of several partitions by time; each partition keeps its order."""
     return iter(rows[0]) if len(rows) == 1 else merge(*rows, key=lambda row: row[1].timestamp)
 
 
 def time_stop(segments: Sequence[SegmentInfo], to_time: int, end: int) -> int:
-    """Return the offset after which no segment holds a timestamp before `to_time` (us)."""
+    """Return the offset from which on no segment holds a timestamp before `to_time` (us)."""
     for segment in reversed(segments):
         if segment.records and (segment.min_timestamp is None or segment.min_timestamp < to_time):
             break
@@ -220,9 +220,9 @@ def time_stop(segments: Sequence[SegmentInfo], to_time: int, end: int) -> int:
 
 
 def tail_start(segments: Sequence[SegmentInfo], count: int, stop: int) -> int:
-    """Return an offset from which on at least `count` records stand before `stop`, or all if there are fewer.
+    """Return an offset so that at least `count` records are between it and `stop`, or all if there are fewer.
 
-    In a dense segment that is arithmetic; one with gaps is counted from its base.
+    Computed for dense segments; a segment with gaps counts from its base offset.
     """
     start = stop
     for segment in reversed(segments):

@@ -1,6 +1,6 @@
-"""Arrow tables out of a log: bounded batches of what was chosen, written as an IPC stream or a Parquet file.
+"""Arrow tables from a log: bounded batches of the selected records, written as an IPC stream or a Parquet file.
 
-With `ingest` the only module of the command line that loads pyarrow; commands import them for tables only.
+Only this module and `ingest` import pyarrow in the command line; commands import them when they need tables.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ SCHEMA = pa.schema(
 
 
 def schema(*, partitioned: bool) -> pa.Schema:
-    """Return SCHEMA, of a topic with the partition in front."""
+    """Return SCHEMA; for a topic with the partition in front."""
     return SCHEMA.insert(0, pa.field("partition", pa.int32())) if partitioned else SCHEMA
 
 
 def batches(source: Source, chosen: Selection) -> Iterator[pa.RecordBatch]:
-    """Yield the chosen records as batches of the source's schema, of about BATCH_BYTES each, merged by time."""
+    """Yield the selected records as batches of the source's schema, about BATCH_BYTES each, merged by time."""
     left = chosen.limit
     if left == 0:
         return
@@ -57,8 +57,8 @@ def batches(source: Source, chosen: Selection) -> Iterator[pa.RecordBatch]:
 def _merged(parts: dict[int, Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
     """Merge the batches of several partitions by time; each partition keeps its order. Holds one batch of each.
 
-    A partition's rows are ordered by the greatest timestamp up to each, so that its order is never changed. In every
-    round all rows up to the least of the last times are complete; so one partition at least is used up.
+    Rows are sorted by the running maximum of a partition's timestamps, so that its order never changes. Each round
+    emits all rows up to the least of the partitions' last times, which uses up at least one batch.
     """
     held: dict[int, tuple[pa.RecordBatch, np.ndarray[Any, Any]]] = {}
     latest = dict.fromkeys(parts, np.iinfo(np.int64).min)
@@ -95,7 +95,7 @@ def _in_order(parts: list[tuple[pa.RecordBatch, np.ndarray[Any, Any]]]) -> pa.Re
 
 
 def _taken(batch: pa.RecordBatch, chosen: Selection) -> pa.RecordBatch:
-    """Return the rows in the range of time that pass the filters."""
+    """Return the rows in the time range that pass the filters."""
     timestamps = batch.column("timestamp").cast(pa.int64()) if chosen.by_time else None
     if chosen.from_time is not None:
         batch = batch.filter(pc.greater_equal(timestamps, chosen.from_time))
@@ -109,14 +109,14 @@ def _taken(batch: pa.RecordBatch, chosen: Selection) -> pa.RecordBatch:
 
 
 class _Counted(io.RawIOBase):
-    """A file that knows its position by counting: what Parquet asks for and a pipe cannot tell."""
+    """A file that counts its position, which Parquet asks for and a pipe does not know."""
 
     def __init__(self, sink: BinaryIO) -> None:
         self._sink = sink
         self._position = 0
 
     def writable(self) -> bool:
-        """Answer yes."""
+        """Return True."""
         return True
 
     def write(self, data: Any) -> int:
@@ -133,15 +133,15 @@ class _Counted(io.RawIOBase):
 
 @contextlib.contextmanager
 def writer(kind: str, sink: BinaryIO, *, partitioned: bool) -> Iterator[Callable[[pa.RecordBatch], None]]:
-    """Give a function that writes batches of the schema to `sink`, "arrow" as IPC stream or "parquet" (zstd)."""
+    """Yield a function that writes batches to `sink`: "arrow" as an IPC stream, "parquet" compressed with zstd."""
     fields = schema(partitioned=partitioned)
     if kind == "arrow":
         with pa.ipc.new_stream(_Counted(sink), fields) as stream:
             yield stream.write_batch
         return
-    import pyarrow.parquet as pq  # 100 ms that only Parquet should cost
+    import pyarrow.parquet as pq  # takes 100 ms: only Parquet pays for it
 
-    # A dictionary and statistics of values would hold a long value several times more.
+    # A dictionary and statistics of values would hold a long value several times.
     figures = [name for name in fields.names if name in ("partition", "offset", "timestamp")]
     options: dict[str, Any] = {"use_dictionary": ["key"], "write_statistics": figures}
     with pq.ParquetWriter(_Counted(sink), fields, compression="zstd", **options) as parquet:

@@ -1,4 +1,4 @@
-"""`topics`: which topics a directory holds, making one, changing what it keeps, deleting one."""
+"""`topics`: list, create, alter and delete the topics of a directory."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _create(args: Args) -> int:
     from seglog.topic.creation import check_partitions
     from seglog.topic.names import checked_name
 
-    checked_name(args.name, "topic")  # what is wrong with the words leaves no directory of topics behind
+    checked_name(args.name, "topic")  # check before a directory of topics is created
     check_partitions(args.partitions)
     config = _config(args)
     with changing(args.root, "POST /topics", create=True, wait=args.wait) as broker:
@@ -83,7 +83,7 @@ def _alter(args: Args) -> int:
         broker.topic(args.name)
         config = _config(args)
         if config is None:
-            raise InvalidArgument("nothing to change was named, such as --retention-age 7d; see --help")
+            raise InvalidArgument("give at least one option to change, such as --retention-age 7d; see --help")
         broker.alter_retention(args.name, config.retention)
         facts = _facts(broker.topic(args.name))
     if args.json:
@@ -94,14 +94,14 @@ def _alter(args: Args) -> int:
 
 
 def _config(args: Args) -> LogConfig | None:
-    """Return the topic's stored config, which is its first partition's, with what the options change in it."""
+    """Return the topic's stored config (its first partition's) with the given options applied."""
     args.log = str(Path(args.root) / args.name / "0")
     return config_from(args)
 
 
 def _delete(args: Args) -> int:
     held = _held(args)
-    question = f"Delete topic {args.name} ({held}) for good?"
+    question = f"Delete topic {args.name} ({held}) permanently?"
     if not output.confirmed(question, yes=args.yes):
         output.note("nothing was changed")
         return Exit.FAILED
@@ -115,23 +115,23 @@ def _delete(args: Args) -> int:
 
 
 def _held(args: Args) -> str:
-    """Return what a topic holds; one that is damaged can be deleted all the same."""
+    """Describe what a topic holds; a damaged topic can be deleted too."""
     with looking(args.root) as broker:
         try:
             facts = _facts(broker.topic(args.name))
         except (CorruptLog, FormatVersionError):
-            return "nobody can tell how much is in it"
+            return "unknown content: it is damaged"
         return f"{format_count(facts['records'], 'record')}, {format_size(facts['bytes'])}"
 
 
 _NAME = argument("name", help="the topic's name")
-_PARTITIONS = option("--partitions", metavar="N", type=parse_count, default=1, help="how many; default 1")
+_PARTITIONS = option("--partitions", metavar="N", type=parse_count, default=1, help="how many partitions; default 1")
 
 COMMANDS = (
     Verbs(
         "topics",
         [
-            Command("list", _list, [ROOT], summary="show the topics of ROOT; the word may be left out"),
+            Command("list", _list, [ROOT], summary="show the topics of ROOT (the default verb)"),
             Command(
                 "create",
                 _create,
@@ -142,7 +142,7 @@ COMMANDS = (
                 "alter",
                 _alter,
                 [ROOT, _NAME, WAIT, *retention_options()],
-                summary="change what a topic keeps, at once and permanently",
+                summary="change what a topic keeps, with immediate effect",
             ),
             Command(
                 "delete",
@@ -152,9 +152,9 @@ COMMANDS = (
             ),
         ],
         story=(
-            "A topic is a directory of partitions, each a log. ROOT is the directory of topics, as `seglog serve`\n"
-            "takes it. Listing works beside a server; for the others no other process may have ROOT open for writing\n"
-            "(a server does the same over HTTP). `seglog topics VERB --help` shows the options."
+            "A topic is a directory of partitions, each a log. ROOT is the directory of topics that `seglog serve`\n"
+            "takes. Listing works beside a server; the other verbs need exclusive access to ROOT (on a running\n"
+            "server use the HTTP API). `seglog topics VERB --help` shows the options."
         ),
         examples=[
             "seglog topics shop",

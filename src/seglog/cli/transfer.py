@@ -1,4 +1,4 @@
-"""`import` and `export`: a log from and to files, streaming. The formats are in format/lines, tables, ingest."""
+"""`import` and `export`: a log from and to files, streaming. The formats are in format/lines, tables and ingest."""
 
 from __future__ import annotations
 
@@ -66,34 +66,34 @@ def _kind(args: Args) -> str:
     if kind == "ndjson" and getattr(args, "key_field", None) is not None:
         return "json"
     if kind is None:
-        raise InvalidArgument(f"{args.file} does not say what it is; give --format")
+        raise InvalidArgument(f"the format of {args.file} is unknown; give --format")
     return kind
 
 
 def _import(args: Args) -> int:
-    from seglog.cli import ingest  # pyarrow is loaded where tables are
+    from seglog.cli import ingest  # imports pyarrow
 
     kind = _kind(args)
     columns = ingest.Columns(key=args.key_column, value=args.value_column, timestamp=args.timestamp_column)
     fields = Fields(key=args.key_field, value=args.value_field, timestamp=args.timestamp_field)
     if fields != Fields() and kind not in ("json", "connect"):
-        raise InvalidArgument(f"{kind} has no fields: --key-field and its like are for json and connect")
+        raise InvalidArgument(f"{kind} has no fields: --key-field etc. are for json and connect")
     if kind in (*ingest.JSON_KINDS, "lines", "laminarmq") and columns != ingest.Columns():
-        raise InvalidArgument(f"{kind} has no columns: --key-column and its like are for csv, arrow and parquet")
+        raise InvalidArgument(f"{kind} has no columns: --key-column etc. are for csv, arrow and parquet")
     if kind != "lines" and args.key_separator is not None:
-        raise InvalidArgument("--key-separator goes with --format lines")
+        raise InvalidArgument("--key-separator needs --format lines")
     if kind == "laminarmq":
         from seglog.cli.laminarmq import import_log
 
         if is_url(args.log) or args.url is not None:
-            raise InvalidArgument("records of laminarmq keep their offsets: import them into a log, not over HTTP")
+            raise InvalidArgument("laminarmq records keep their offsets: import them into a local log, not over HTTP")
         return import_log(args)
     began = time.monotonic()
     with _source_file(args.file) as file:
         source = ingest.open_source(
             file, kind, columns, delimiter=delimiter_from(args), key_separator=args.key_separator, fields=fields
         )
-        first = next(source.batches, None)  # a file that is wrong from the start leaves no log behind
+        first = next(source.batches, None)  # fail on an unreadable file before creating a log
         batches = source.batches if first is None else chain([first], source.batches)
         with writing(args, durable=True) as sink:
             counts = _pour(sink, source, batches, quiet=args.quiet)
@@ -111,7 +111,7 @@ def _source_file(path: str) -> Iterator[BinaryIO]:
 
 
 def _pour(sink: Sink, source: Input, batches: Iterator[Any], *, quiet: bool) -> dict[str, int]:
-    """Append batch after batch; an error says how many records went in before it."""
+    """Append all batches; add to an error how many records were appended before it."""
     count = 0
     with saying_what_went_in(sink), progress("import", unit=source.unit, quiet=quiet) as report:
         for batch in batches:
@@ -128,7 +128,7 @@ def _export(args: Args) -> int:
     if kind not in _EXPORTS:
         raise InvalidArgument(f"{kind} cannot hold bytes, nulls and headers; export as ndjson, arrow or parquet")
     if kind in ("arrow", "parquet") and args.file == output.STANDARD and output.stdout().isatty():
-        raise InvalidArgument(f"{kind} is binary and would spoil the terminal; name a file or use a pipe")
+        raise InvalidArgument(f"{kind} is binary, which a terminal cannot show; name a file or use a pipe")
     began = time.monotonic()
     with (
         reading(args) as source,
@@ -143,7 +143,7 @@ def _export(args: Args) -> int:
 
 
 def _write_table(source: Source, chosen: Selection, kind: str, sink: BinaryIO, report: Callable[[int], None]) -> int:
-    from seglog.cli import tables  # pyarrow is loaded for tables only
+    from seglog.cli import tables  # imports pyarrow, which only tables need
 
     count = 0
     with tables.writer(kind, sink, partitioned=source.partitioned) as write:
@@ -174,7 +174,7 @@ def _line(record: Record) -> bytes:
 
 
 def _summary(args: Args, done: str, counts: dict[str, int], seconds: float) -> None:
-    """Say what was done: on standard output, or on stderr where that carries the data."""
+    """Print the result on standard output, or on stderr if standard output carries the data."""
     if args.json:
         if args.file != output.STANDARD or done == "imported":
             output.say_json({**counts, "seconds": round(seconds, 3)})
@@ -207,19 +207,19 @@ COMMANDS = (
             option(
                 "--format",
                 choices=["ndjson", "json", "kcat", "connect", "lines", "csv", "arrow", "parquet", "laminarmq"],
-                help="ndjson: records as `export` writes them; json: an object a line is a value; kcat: what kcat -J "
-                "writes; connect: Kafka Connect's JSON with schema and payload; default: guessed from the file's "
-                "suffix, ndjson for standard input, laminarmq for a directory",
+                help="ndjson: records as `export` writes them; json: one object per line is a value; kcat: what kcat "
+                "-J writes; connect: Kafka Connect's JSON with schema and payload; default: from the file's suffix; "
+                "ndjson for standard input, laminarmq for a directory",
             ),
-            option("--key-column", metavar="NAME", help="the keys; default: `key`, if it is there", group=_COLUMNS),
+            option("--key-column", metavar="NAME", help="the keys; default: `key`, if it exists", group=_COLUMNS),
             option("--value-column", metavar="NAME", help="the values; default: `value`", group=_COLUMNS),
             option(
                 "--timestamp-column",
                 metavar="NAME",
-                help="times: ISO 8601 (UTC where no zone is given) or int microseconds; default: `timestamp`, or now",
+                help="times: ISO 8601 (UTC if no zone is given) or int microseconds; default: `timestamp`, or now",
                 group=_COLUMNS,
             ),
-            option("--key-field", metavar="NAME", help="the keys, as id or user.id; without: no keys", group=_FIELDS),
+            option("--key-field", metavar="NAME", help="the keys, as id or user.id; default: no keys", group=_FIELDS),
             option("--value-field", metavar="NAME", help="the values; default: the whole object", group=_FIELDS),
             option(
                 "--timestamp-field",
@@ -227,12 +227,12 @@ COMMANDS = (
                 help="times: ISO 8601 or int microseconds; default: now",
                 group=_FIELDS,
             ),
-            *delimiter_options("lines: what ends a line"),
+            *delimiter_options("lines: ends a line"),
             option(
                 "--key-separator",
                 metavar="TEXT",
                 type=parse_delimiter,
-                help=r"lines: a line is KEY, TEXT, VALUE; \n \t \r \0 and \\ are understood",
+                help=r"lines: a line is KEY, TEXT, VALUE; escapes: \n \t \r \0 \\",
             ),
             QUIET,
             WAIT,
@@ -240,13 +240,13 @@ COMMANDS = (
             *config_options(),
         ],
         story=(
-            "Goes in batches; a batch goes in whole or not at all, and an import that stops reports how many\n"
-            "records it left in the log. The log gives its own offsets. CSV needs a header line; an empty\n"
-            "key cell is no key. A `headers` column of (key, value) lists is taken as the records' headers.\n"
-            "Input that is compressed by gzip or zstd is recognised by its first bytes, but not in Parquet.\n\n"
-            "A directory is taken for a log of laminarmq. Its records keep their offsets; they are compared with\n"
-            "what was read when all are in. Run again, it continues after what is there, if that is the same.\n"
-            "What a crash of laminarmq left is reported."
+            "Appends in batches; a batch is appended completely or not at all, and an import that fails reports how\n"
+            "many records it appended. The log assigns the offsets. CSV needs a header line; an empty key cell is no\n"
+            "key. A `headers` column of (key, value) lists becomes the records' headers. Input compressed by gzip or\n"
+            "zstd is recognised by its first bytes (not Parquet).\n\n"
+            "A directory is read as a log of laminarmq. Its records keep their offsets; after the import all are\n"
+            "compared with the source. A repeated import compares what is there and appends the rest. What a crash\n"
+            "of laminarmq left is reported."
         ),
         examples=[
             "seglog import orders orders.ndjson",
@@ -267,7 +267,7 @@ COMMANDS = (
             option(
                 "--format",
                 choices=_EXPORTS,
-                help="default: guessed from the file's suffix; ndjson for standard output",
+                help="default: from the file's suffix; ndjson for standard output",
             ),
             *SELECTION,
             FORCE,
@@ -276,8 +276,8 @@ COMMANDS = (
             *SERVER,
         ],
         story=(
-            "The file appears under its name when it is complete. ndjson, arrow, parquet hold everything;\n"
-            "lines holds the values only, and stops at one that holds a newline or is null."
+            "The file appears under its name when it is complete. ndjson, arrow and parquet hold everything;\n"
+            "lines holds only the values, and fails at a value that is null or contains a newline."
         ),
         examples=[
             "seglog export orders orders.parquet",

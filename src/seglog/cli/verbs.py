@@ -1,4 +1,4 @@
-"""What the commands with verbs share: their ROOT, and a table of text."""
+"""Shared by the commands with verbs: their ROOT argument, and a text table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ ROOT = argument("root", type=File(), help="the directory of topics")
 
 
 def table(heads: tuple[str, ...], rows: list[tuple[object, ...]]) -> list[str]:
-    """Return lines with columns as wide as they need to be, numbers to the right."""
+    """Return lines with columns as wide as needed, numbers right-aligned."""
     texts = [tuple(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row) for row in rows]
     widths = [max(len(line[column]) for line in [heads, *texts]) for column in range(len(heads))]
     numbers = [bool(rows) and all(isinstance(row[column], int) for row in rows) for column in range(len(heads))]

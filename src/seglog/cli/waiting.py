@@ -1,4 +1,4 @@
-"""--wait: try again while another process holds a log or a directory of topics."""
+"""--wait: retry while another process holds a log or a directory of topics."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ WAIT = option(
     "--wait",
     metavar="DURATION",
     type=parse_duration,
-    help="wait this long (10s, 15m) for another process that writes, then fail with exit code 4; default: 0",
+    help="wait up to this long (10s, 15m) for another process that writes, then fail with exit code 4; default: 0",
 )
 
 
 def patiently(attempt: Callable[[], T], seconds: float | None) -> T:
-    """Return what `attempt` returns; call it again while it raises LogLocked, for so many seconds."""
+    """Return what `attempt` returns; retry it for up to `seconds` while it raises LogLocked."""
     try:
         return patience.patiently(attempt, seconds)
     except LogLocked as error:
         if seconds is None:
-            error.add_note("--wait 30s waits for it")
+            error.add_note("--wait 30s waits for that process")
         raise

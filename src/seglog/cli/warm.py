@@ -1,4 +1,4 @@
-"""`warm`: has the kernels loaded or compiled ahead of the first batch, when a container image is built."""
+"""`warm`: load or compile the kernels before the first batch, when a container image is built."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _warm(args: Args) -> int:
     if args.json:
         output.say_json({"kernels": warmed.kind, "path": warmed.path})
     elif warmed.path is None:
-        output.say(f"kernels {warmed.kind}; no directory can be written: every process will compile them")
+        output.say(f"kernels {warmed.kind}; no cache directory is writable: every process will compile them")
     else:
         output.say(f"kernels {warmed.kind}: {warmed.path}")
     return 0
@@ -25,10 +25,10 @@ COMMANDS = (
         _warm,
         [],
         story=(
-            "A wheel for this platform has compiled kernels, and this only checks that they load. Where numba compiles "
-            "them, it compiles all of them now and caches the code: beside the package if that can be written, else in "
-            "SEGLOG_CACHE_DIR, the user's cache directory or the temporary directory. Run it as the user that will use "
-            "seglog, when a container image is built, so that the first batch does not wait."
+            "A wheel for this platform ships compiled kernels; then this only checks that they load. Otherwise numba "
+            "compiles all of them now and caches the code: beside the package if that is writable, else in "
+            "SEGLOG_CACHE_DIR, the user's cache directory or the temporary directory. Run it when a container image is "
+            "built, as the user that will run seglog, so that the first batch does not wait."
         ),
         examples=["seglog warm", "seglog warm --json"],
     ),

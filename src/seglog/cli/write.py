@@ -1,4 +1,4 @@
-"""`append`: one value from the command line or streamed from standard input, or a record for every line."""
+"""`append`: one value from the command line or streamed from standard input, or one record per line."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def _append(args: Args) -> int:
 def _check(args: Args) -> None:
     delimiter_from(args)
     if args.tombstone and (args.value is not None or args.lines):
-        raise InvalidArgument("--tombstone is the absence of a value: give no VALUE and no --lines")
+        raise InvalidArgument("--tombstone appends a null value: omit VALUE and --lines")
     if args.tombstone and args.key is None:
-        raise InvalidArgument("--tombstone needs --key: it deletes a key")
+        raise InvalidArgument("--tombstone needs --key: it deletes that key")
     if args.lines and args.value not in (None, output.STANDARD):
-        raise InvalidArgument("--lines reads standard input: give no VALUE")
+        raise InvalidArgument("--lines reads standard input: omit VALUE")
     if args.key_separator is not None and (not args.lines or args.key is not None):
-        raise InvalidArgument("--key-separator goes with --lines, and not with --key")
+        raise InvalidArgument("--key-separator needs --lines, and excludes --key")
 
 
 def _appended(sink: Sink, args: Args) -> Iterator[tuple[int, int]]:
-    """Append what the arguments say, yielding (partition, offset) as each record is in."""
+    """Append what the arguments describe; yield (partition, offset) after each append."""
     same: dict[str, Any] = {"timestamp": args.timestamp, "headers": tuple(args.headers)}
     key = None if args.key is None else os.fsencode(args.key)
     if args.lines:
@@ -69,7 +69,7 @@ def _append_lines(sink: Sink, args: Args, key: bytes | None, same: dict[str, Any
 
 
 def _acknowledge(where: tuple[int, int], args: Args, *, partitioned: bool) -> bool:
-    """Print an offset at once; False when nothing reads standard output any more, which does not stop the input."""
+    """Print an offset; return False if standard output is closed, which does not stop the input."""
     partition, offset = where
     try:
         if args.json:
@@ -97,35 +97,34 @@ COMMANDS = (
                 metavar="NAME=VALUE",
                 type=parse_header,
                 multiple=True,
-                help="a header; may be given again; NAME alone is a header without a value (null)",
+                help="a header; repeatable; NAME alone is a header without a value (null)",
             ),
             option(
                 "--timestamp",
                 metavar="TIME",
                 type=parse_moment,
-                help="ISO 8601 (UTC where no zone is given), '1h ago', @seconds or int microseconds; default: now",
+                help="ISO 8601 (UTC if no zone is given), '1h ago', @seconds or int microseconds; default: now",
             ),
-            flag("--tombstone", help="append a null value: the key is deleted"),
+            flag("--tombstone", help="append a null value, which deletes the key"),
             flag("--lines", help="every line of standard input is a record"),
-            *delimiter_options("with --lines: what ends a line"),
+            *delimiter_options("with --lines: ends a line"),
             option(
                 "--key-separator",
                 metavar="TEXT",
                 type=parse_delimiter,
-                help=r"with --lines: a line is KEY, TEXT, VALUE; \n \t \r \0 and \\ are understood",
+                help=r"with --lines: a line is KEY, TEXT, VALUE; escapes: \n \t \r \0 \\",
             ),
-            flag("--sync", help="have each record on disk before its offset is printed"),
+            flag("--sync", help="print the offset of a record after it is on disk"),
             WAIT,
             *SERVER,
             *config_options(),
         ],
         story=(
-            "The value is the argument, or standard input to its end (byte for byte, of any length that\n"
-            "fits a segment, never held in memory as a whole). With --lines every line is a\n"
-            "record. The log is created if it does not exist. With --sync a printed offset is on disk.\n\n"
-            "In a topic, which must exist, a record goes to the partition of its key, and without a key to one after\n"
-            'the other; "partition offset" is printed. LOG may be on a server: there\n'
-            "--lines sends a request for every line, `seglog import LOG - --format lines` one for many."
+            "The value is the argument, or standard input to its end: any bytes, of any length that fits a segment,\n"
+            "streamed. With --lines every line is a record. The log is created if it does not exist.\n\n"
+            "In an existing topic a record goes to the partition of its key, without a key to the next partition in\n"
+            'turn; "partition offset" is printed. On a server --lines sends one request per line;\n'
+            "`seglog import LOG - --format lines` sends many lines in one."
         ),
         examples=[
             "seglog append orders 'hello' --key user-1 --header source=web",

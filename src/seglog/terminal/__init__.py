@@ -1,9 +1,9 @@
-"""What every program of ours has in common on a terminal: the `seglog` command, and Spark's jobs.
+"""Shared by seglog's programs on a terminal: the `seglog` command and Spark's jobs.
 
-    parser   arguments that are refused by an error of our own
+    parser   an argument parser that raises seglog's errors
     units    sizes, durations, times and counts, read and written
     output   stdout and stderr: lines, JSON, closed pipes
-    exits    exit codes, and the one line an error becomes
+    exits    exit codes, and errors as one line
 
-Knows errors, and nothing of what a program does.
+Knows errors, not what a program does.
 """

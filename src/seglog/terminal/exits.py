@@ -1,6 +1,6 @@
-"""How the program ends: the exit codes, and the one line (or JSON object) an error becomes.
+"""The exit codes of the program, and errors as one line or a JSON object.
 
-Knows the error tree and nothing of what the commands do.
+Knows the error tree, not what the commands do.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 
 
 class Exit(IntEnum):
-    """Every exit code of the program, with what it means for a script."""
+    """Every exit code of the program, with its meaning for a script."""
 
     meaning: str
 
     def __new__(cls, value: int, meaning: str) -> Exit:
-        """Make the member an int that carries its meaning, so that `--help` cannot drift from the code."""
+        """Make the member an int with its meaning, from which `--help` is generated."""
         member = int.__new__(cls, value)
         member._value_ = value
         member.meaning = meaning
         return member
 
-    OK = 0, "done (also when the reader of standard output had enough, as in `| head`)"
+    OK = 0, "success (also if the reader of standard output closed it, as `| head` does)"
     FAILED = 1, "the log is damaged, a check failed, or a question was answered with no"
-    USAGE = 2, "the command line or the input is wrong; what did go in is said"
+    USAGE = 2, "the command line or the input is invalid; the error reports what was appended"
     NOT_FOUND = 3, "there is no such log, topic, group or file, or the path is not a log"
-    LOCKED = 4, "another process is writing to the log, or changed it meanwhile, or the server is busy; try again later"
-    OUT_OF_RANGE = 5, "the log has no such offset, or no longer"
-    IO = 6, "the operating system refused, a sync failed, or the server cannot be reached"
+    LOCKED = 4, "another process writes to the log or has changed it, or the server is busy; retry later"
+    OUT_OF_RANGE = 5, "the log does not hold this offset, or no longer holds it"
+    IO = 6, "an I/O error, a failed sync, or the server cannot be reached"
     VERSION = 7, "the log was written by a newer version of seglog"
     BUG = 70, "a bug in seglog; run again with --traceback and report it"
     INTERRUPTED = 130, "interrupted (Ctrl-C)"
 
 
-# The first match counts: a class stands above its bases.
+# The first match counts: a class precedes its bases.
 _EXITS: tuple[tuple[tuple[type[BaseException], ...], Exit], ...] = (
     ((KeyboardInterrupt,), Exit.INTERRUPTED),
     ((errors.CorruptRecord, errors.CorruptLog), Exit.FAILED),
@@ -60,7 +60,7 @@ _EXITS: tuple[tuple[tuple[type[BaseException], ...], Exit], ...] = (
 
 
 def exit_of(error: BaseException) -> Exit:
-    """Return the exit code that `error` ends the program with."""
+    """Return the exit code for an error."""
     for classes, code in _EXITS:
         if isinstance(error, classes):
             return code
@@ -68,7 +68,7 @@ def exit_of(error: BaseException) -> Exit:
 
 
 def message_of(error: BaseException) -> str:
-    """Return what happened as one line: the message, then the notes that say what was done before it."""
+    """Return an error as one line: its message, then its notes, which report what was done before it."""
     if isinstance(error, KeyboardInterrupt):
         text = "interrupted"
     elif isinstance(error, OSError) and error.strerror and error.filename:
@@ -99,14 +99,14 @@ def json_of(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def saying_what_went_in(log: Log) -> Iterator[None]:
-    """Note on whatever stops the block how many records it had appended by then."""
+    """Add to any error how many records had been appended before it."""
     first = log.next_offset
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
         count = log.next_offset - first
         span = f": offsets {first} to {first + count - 1}" if count else ""
-        error.add_note(f"{format_count(count, 'record')} went in before it{span}")
+        error.add_note(f"{format_count(count, 'record')} appended before that{span}")
         raise
 
 

@@ -1,7 +1,7 @@
-"""Where results go: bytes and lines on standard output, notes on stderr, files that appear whole or not.
+"""Output of programs: bytes and lines on standard output, notes on stderr, files that appear when complete.
 
-Everything goes to the binary layer of standard output, so that text and raw values keep their order and a
-name that the terminal cannot show is escaped, never an error. Knows no command and no log.
+Everything goes to the binary layer of standard output, so that text and raw values keep their order, and a name that
+the terminal cannot show is escaped instead of raising an error. Knows no command and no log.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def stdin() -> BinaryIO:
 
 
 def unicode_output() -> bool:
-    """Tell whether standard output shows more than ASCII."""
+    """Return whether standard output can show more than ASCII."""
     return (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
 
 
@@ -53,19 +53,19 @@ def say_json(value: object) -> None:
 
 
 def note(text: str) -> None:
-    """Write one line for people to stderr, where it never mixes with data."""
+    """Write one line for people to stderr, apart from data."""
     if sys.stderr is not None:
         print(f"seglog: {text}", file=sys.stderr)
 
 
 def flush() -> None:
-    """Push everything out; BrokenPipeError when nobody reads any more, OSError when a device is full."""
+    """Flush standard output. Raises BrokenPipeError if its reader closed it, OSError if a device is full."""
     if sys.stdout is not None:
         sys.stdout.flush()
 
 
 def silence_stdout() -> None:
-    """Point standard output at the null device, so that the interpreter's last flush cannot fail again."""
+    """Redirect standard output to the null device, so that the interpreter's last flush cannot fail."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         descriptor = sys.stdout.fileno()
         null = os.open(os.devnull, os.O_WRONLY)
@@ -74,11 +74,11 @@ def silence_stdout() -> None:
 
 
 def confirmed(question: str, *, yes: bool) -> bool:
-    """Ask on the terminal; `yes` answers, and without a terminal InvalidArgument asks for --yes."""
+    """Ask on the terminal; `yes` answers for the user. Raises InvalidArgument without a terminal."""
     if yes:
         return True
     if sys.stdin is None or sys.stderr is None or not sys.stdin.isatty():
-        raise InvalidArgument(f"{question} Nobody can be asked here: repeat with --yes")
+        raise InvalidArgument(f"{question} There is no terminal to ask on: repeat with --yes")
     flush()
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
@@ -86,15 +86,15 @@ def confirmed(question: str, *, yes: bool) -> bool:
 
 @contextlib.contextmanager
 def target(path: str, *, force: bool) -> Iterator[BinaryIO]:
-    """Open the file a command writes; it appears under its name when it is complete, or not at all.
+    """Open the file that a command writes; it appears under its name when it is complete, or not at all.
 
-    `-` is standard output. A device or a pipe is written directly. InvalidArgument for a file that exists,
-    unless `force`, which replaces it at the end in one step; a directory is refused either way.
+    `-` is standard output. A device or a pipe is written directly. Raises InvalidArgument for a directory, and for an
+    existing file unless `force`, which replaces it atomically at the end.
     """
     if path == STANDARD:
         yield stdout()
         return
-    final = Path(path).resolve()  # what a symlink points to is replaced, not the link
+    final = Path(path).resolve()  # replace the target of a symlink, not the link
     if final.exists() and not final.is_file() and not final.is_dir():
         with final.open("wb") as device:
             yield device
@@ -118,11 +118,11 @@ def _refuse_existing(final: Path, path: str, force: bool) -> None:
     if final.is_dir():
         raise InvalidArgument(f"{path} is a directory; name a file")
     if final.exists() and not force:
-        raise InvalidArgument(f"{path} exists; --force replaces it")
+        raise InvalidArgument(f"{path} exists; use --force to replace it")
 
 
 def plain(value: Any) -> Any:
-    """Return dataclasses, however deep they stand, as plain values for JSON."""
+    """Convert dataclasses at any depth to plain values for JSON."""
     if isinstance(value, (list, tuple)):
         return [plain(one) for one in value]
     if isinstance(value, dict):

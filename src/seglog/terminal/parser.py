@@ -1,4 +1,4 @@
-"""An argument parser whose refusals are errors of our own tree."""
+"""An argument parser that raises seglog's errors."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from seglog.errors import InvalidArgument
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises InvalidArgument, so that a usage error ends like every other error."""
+    """An argument parser that raises InvalidArgument, so that usage errors are reported like all others."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise `message` with a pointer to the help."""
+        """Raise InvalidArgument with `message` and a pointer to the help."""
         raise InvalidArgument(f"{message}; see `{self.prog} --help`")

@@ -1,11 +1,11 @@
-r"""What people write and what programs hold: sizes in bytes, durations in seconds, times in microseconds.
+r"""Sizes (bytes), durations (seconds) and times (microseconds) as text: parsed and formatted.
 
-    64MiB 1GB 512        1024 and 1000 are distinct; a bare M is rejected because it could be either
-    90s 15m 1h30m 7d     seconds where no unit is given
-    2024-05-01T12:00Z    ISO 8601, UTC where no zone is given; only digits: int microseconds since the epoch
-    1h ago, now          times relative to a clock, on a command line only: never in a file that is imported
+    64MiB 1GB 512        units of 1024 and of 1000; a bare M is rejected because it could be either
+    90s 15m 1h30m 7d     a bare number is seconds
+    2024-05-01T12:00Z    ISO 8601, UTC if no zone is given; digits only: int microseconds since the epoch
+    1h ago, now          times relative to a clock: only on a command line, never in an imported file
 
-Pure functions over text; every parser raises argparse.ArgumentTypeError with the forms that it accepts.
+Pure functions; every parser raises argparse.ArgumentTypeError with the forms that it accepts.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _SIZES = {"": 1, "b": 1} | {
     for suffix, base in (("ib", 1024), ("b", 1000))
 }
 _MILLISECONDS = {"ms": 1, "": 1000, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_NUMBER = r"\d{1,30}(?:\.\d{1,30})?(?![\d.])"  # more digits than any of these has; a float can hold it
-_PART = re.compile(rf"({_NUMBER})\s*([A-Za-z]*)\s*")  # one of a duration
+_NUMBER = r"\d{1,30}(?:\.\d{1,30})?(?![\d.])"  # more digits than any valid number, but few enough for a float
+_PART = re.compile(rf"({_NUMBER})\s*([A-Za-z]*)\s*")  # one part of a duration
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 
 
@@ -51,9 +51,9 @@ def parse_duration(text: str) -> float:
 
 
 def parse_time(text: str) -> int:
-    """Return ISO 8601 (UTC where no zone stands) or digits (microseconds) as microseconds since the epoch."""
+    """Return ISO 8601 (UTC if no zone is given) or digits (microseconds) as microseconds since the epoch."""
     if re.fullmatch(r"\s*[+-]?\d{1,30}\s*", text):
-        moment_us = int(text.strip())  # which takes away more than int() passes over
+        moment_us = int(text.strip())  # strips more than int() ignores
         if not -(2**63) <= moment_us < 2**63:
             raise ArgumentTypeError(f"{text!r} does not fit 64 bits of microseconds")
         return moment_us
@@ -67,10 +67,10 @@ def parse_time(text: str) -> int:
 
 
 def parse_moment(text: str, now_us: int | None = None) -> int:
-    """Return a time as `parse_time` does, and also one that is relative to now, in microseconds since the epoch.
+    """Return a time, absolute (as `parse_time`) or relative to now, in microseconds since the epoch.
 
-    now, today, yesterday (midnight, UTC), "1h30m ago", and @1714564800 (seconds since the epoch). now_us: default: the
-    system's clock.
+    Relative forms: now, today, yesterday (midnight, UTC), "1h30m ago"; also @1714564800 (seconds since the epoch).
+    now_us: default: the system's clock.
     """
     words = text.strip().lower()
     now = time.time_ns() // 1000 if now_us is None else now_us
@@ -90,7 +90,7 @@ def parse_moment(text: str, now_us: int | None = None) -> int:
 
 
 def parse_position(text: str) -> int:
-    """Return an offset, or a negative number, which counts from the end: -10 is the tenth last."""
+    """Return an offset, or a negative number that counts from the end: -10 is the tenth last."""
     digits = text.strip()
     if not re.fullmatch(r"-?\d{1,18}", digits):
         raise ArgumentTypeError(f"{text!r} is not an offset; write a whole number, or -10 for the tenth from the end")
@@ -101,12 +101,12 @@ def parse_offset(text: str) -> int:
     """Return an offset: a whole number from 0 up."""
     digits = text.strip()
     if not re.fullmatch(r"\d{1,30}", digits):
-        raise ArgumentTypeError(f"{text!r} is not an offset; offsets are whole numbers from 0 up")
+        raise ArgumentTypeError(f"{text!r} is not an offset; write a whole number from 0 up")
     return int(digits)
 
 
 def parse_count(text: str) -> int:
-    """Return a count: a whole number from 0 up that fits 63 bits."""
+    """Return a count: a whole number from 0 that fits 63 bits."""
     digits = text.strip()
     if not re.fullmatch(r"\d{1,18}", digits):
         raise ArgumentTypeError(f"{text!r} is not a count; write a whole number from 0 up, of 18 digits at most")
@@ -115,7 +115,7 @@ def parse_count(text: str) -> int:
 
 def parse_delimiter(text: str) -> bytes:
     r"""Return a delimiter's bytes; \n \t \r \0 and \\ are understood."""
-    pieces = re.split(r"\\([ntr0\\])", text)  # every second piece is the letter behind a backslash
+    pieces = re.split(r"\\([ntr0\\])", text)  # every second piece is the letter of an escape
     delimiter = b"".join(_ESCAPES[piece] if i % 2 else os.fsencode(piece) for i, piece in enumerate(pieces))
     if not delimiter:
         raise ArgumentTypeError("a delimiter cannot be empty")
@@ -152,7 +152,7 @@ def format_size(size_bytes: int) -> str:
 
 
 def typed_size(size_bytes: int) -> str:
-    """Return a size exactly, as one would type it: 64 MiB, 1 GiB, 1000 B."""
+    """Return a size exactly, as a user would type it: 64 MiB, 1 GiB, 1000 B."""
     for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
         if size_bytes and size_bytes % 1024**power == 0:
             return f"{size_bytes // 1024**power} {unit}"
@@ -160,7 +160,7 @@ def typed_size(size_bytes: int) -> str:
 
 
 def typed_duration(seconds: float) -> str:
-    """Return a duration exactly, as one would type it: 7d, 1h30m, 0.5s."""
+    """Return a duration exactly, as a user would type it: 7d, 1h30m, 0.5s."""
     left, text = Fraction(str(seconds)), ""
     for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
         count, left = divmod(left, length)
@@ -169,7 +169,7 @@ def typed_duration(seconds: float) -> str:
 
 
 def format_time(moment_us: int, *, precise: bool = True) -> str:
-    """Return a moment (us) as ISO 8601, UTC, to the second unless `precise`; beyond year 9999 as a number."""
+    """Return a moment (us) as ISO 8601, UTC, rounded to seconds unless `precise`; after year 9999 as a number."""
     try:
         moment = EPOCH + timedelta(microseconds=moment_us)
     except OverflowError:
