@@ -1,12 +1,12 @@
-"""Who may do what: bearer tokens with rights per topic. Pure but for reading the file.
+"""Access control: bearer tokens with rights per topic. Pure, except for reading the token file.
 
     {"tokens": [{"name": "billing", "sha256": "<64 hex digits of the token's SHA-256>",
                  "rights": {"orders": ["read"], "invoices": ["read", "write"], "*": ["admin"]},
                  "groups": ["billing", "billing-*"]}]}
 
-The file holds no token, only what one can be recognised by. "*" means every topic; admin includes write and read,
-write does not include read. "groups" may be left out: names of consumer groups that the token owns, or what they begin
-with, before a "*". A group that some token owns is used by its owners only.
+The file stores hashes, no tokens. "*" means every topic; admin includes write and read, write does not include read.
+"groups" is optional: names of consumer groups that the token owns, or prefixes followed by "*". Only its owners may use
+a group that a token owns.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ TOKEN_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sends a request. rights: topic, or "*", -> what it may do; groups: the names of the groups that it owns."""
+    """The sender of a request. rights: topic or "*" -> what it may do; groups: the consumer groups that it owns."""
 
     name: str
     rights: Mapping[str, frozenset[Right]]
     groups: tuple[str, ...] = ()
 
     def owns(self, group: str) -> bool:
-        """Whether a consumer group belongs to this caller."""
+        """Whether the caller owns a consumer group."""
         return any(_names(pattern, group) for pattern in self.groups)
 
     def may(self, right: Right, topic: str) -> bool:
@@ -48,7 +48,7 @@ class Caller:
         return right in given or "admin" in given
 
     def may_anything(self, topic: str) -> bool:
-        """Whether the caller may know of a topic at all."""
+        """Whether the caller has any right on a topic, and so may know that it exists."""
         return any(self.may(right, topic) for right in RIGHTS)
 
     def require(self, right: Right, topic: str) -> None:
@@ -63,52 +63,52 @@ ANYBODY = Caller("anybody", {EVERY: frozenset(RIGHTS)})
 
 
 class Access:
-    """Recognises callers by their tokens; without tokens anybody may do anything."""
+    """Recognises callers by their tokens; without a token file every caller may do everything."""
 
     def __init__(self, callers: Mapping[bytes, Caller] | None) -> None:
-        """callers: SHA-256 of a token -> caller."""
+        """callers: SHA-256 of a token -> caller; None: no tokens."""
         self._callers = callers
 
     @classmethod
     def of_file(cls, path: Path | None) -> Access:
-        """Read a file of tokens; ConfigError, naming it, where it is not what the module says."""
+        """Read a token file. Raises ConfigError, with the path, if the file is malformed."""
         if path is None:
             return cls(None)
         try:
             return cls(dict(_callers(json.loads(path.read_bytes()))))
         except OSError as error:
-            raise ConfigError(f"{path}: the tokens cannot be read: {error.strerror}") from error
+            raise ConfigError(f"{path}: the token file cannot be read: {error.strerror}") from error
         except UNREADABLE as error:
-            raise ConfigError(f"{path} is no file of tokens ({error}); `seglog token --help` shows one") from error
+            raise ConfigError(f"{path} is not a token file ({error}); see `seglog token --help`") from error
 
     def is_owned(self, group: str) -> bool:
-        """Whether a consumer group belongs to some token."""
+        """Whether some token owns a consumer group."""
         return any(caller.owns(group) for caller in (self._callers or {}).values())
 
     @property
     def asks(self) -> bool:
-        """Whether a token is needed."""
+        """Whether a token is required."""
         return self._callers is not None
 
     def caller(self, authorization: str | None) -> Caller:
-        """Return who sends this Authorization header; Unauthorized for nobody that is known."""
+        """Return the sender of this Authorization header. Raises Unauthorized for an unknown token."""
         if self._callers is None:
             return ANYBODY
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token:
-            raise Unauthorized("this needs a token: send the header `Authorization: Bearer <token>`")
+            raise Unauthorized("a token is required: send the header `Authorization: Bearer <token>`")
         digest = hashlib.sha256(token.strip().encode("utf-8", "surrogateescape")).digest()
         found = [caller for known, caller in self._callers.items() if hmac.compare_digest(known, digest)]
         if not found:
-            raise Unauthorized("this token is not known here")
+            raise Unauthorized("the server does not know this token; `seglog token` creates one")
         return found[0]
 
 
 def new_token(name: str, rights: Mapping[str, Iterable[str]], groups: Iterable[str] = ()) -> tuple[str, dict[str, Any]]:
-    """Return a new token, and the entry that goes into the file; ValueError for rights or groups that are none."""
+    """Return a new token and its entry for the file. Raises ValueError for invalid rights or groups."""
     token = secrets.token_urlsafe(TOKEN_BYTES)
     given = {topic: sorted(words) for topic, words in rights.items()}
-    _rights(given)  # so that nothing is made that cannot be read
+    _rights(given)  # never create an entry that cannot be read
     entry = {"name": name, "sha256": hashlib.sha256(token.encode()).hexdigest(), "rights": given}
     owned = _groups(list(groups))
     return token, {**entry, "groups": list(owned)} if owned else entry
@@ -130,7 +130,7 @@ def _groups(values: Any) -> tuple[str, ...]:
     if not isinstance(values, list) or not all(
         isinstance(one, str) and is_name(one.removesuffix("*")) for one in values
     ):
-        raise ValueError('"groups" must be a list of names of groups, or of what they begin with before a *')
+        raise ValueError('"groups" must be a list of group names, or of prefixes followed by *')
     return tuple(values)
 
 

@@ -1,7 +1,7 @@
-"""Memory that was used for a moment goes back to the system: glibc and Arrow would keep it for next time.
+"""Return memory that was used briefly to the system; glibc and Arrow would keep it for reuse.
 
-A server's memory is measured from outside by what is resident, and a batch or an answer takes hundreds of times what a
-small request does. Without glibc nothing is done here.
+Operators measure a server's resident memory, and a batch or a large answer takes hundreds of times the memory of a
+small request. Without glibc this module does nothing.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from time import monotonic
 import pyarrow as pa
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # malloc.h
-ARENAS = 2  # of threads, beside the main one: each keeps what it was given
-LARGE_BYTES = 256 * 1024  # from here on memory is mapped, and unmapped when it is freed
+ARENAS = 2  # for threads, beside the main one: each keeps freed memory
+LARGE_BYTES = 256 * 1024  # allocations from this size on are mapped, and unmapped when freed
 EVERY_SECONDS = 1.0
 
 
 class Allocator:
-    """The process's allocators, tuned and trimmed."""
+    """The process's allocators."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None)
@@ -27,7 +27,7 @@ class Allocator:
         self._next_at = 0.0
 
     def tune(self) -> None:
-        """Let large pieces be mapped each on their own, and few arenas grow."""
+        """Map large allocations individually and limit the arenas."""
         if self._trim is None:
             return
         self._libc.mallopt(M_ARENA_MAX, ARENAS)
@@ -36,7 +36,7 @@ class Allocator:
 
     @staticmethod
     def settle() -> None:
-        """Leave out of all later collections what exists by now and stays: they then take a millisecond or so."""
+        """Exclude existing objects from later garbage collections, which then take about a millisecond."""
         gc.collect()
         gc.freeze()
 
@@ -45,9 +45,9 @@ class Allocator:
         return monotonic() >= self._next_at
 
     def release(self) -> None:
-        """Return unused memory to the system; takes milliseconds, on a thread.
+        """Return unused memory to the system; takes milliseconds, so call it on a thread.
 
-        What an error left in a cycle is collected first: the answer that failed may be part of it.
+        Collects garbage first: a failed answer may be part of an error's reference cycle.
         """
         self._next_at = monotonic() + EVERY_SECONDS
         gc.collect()

@@ -1,4 +1,4 @@
-"""Answers that a client takes at its own speed: in pieces, so that what is not taken is seen, and not held twice."""
+"""Answers sent at the client's speed, in pieces, so that a client that does not read is detected."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from seglog.server.memory import Claim
 
 PIECE = 64 * 1024
-STALL_SECONDS = 2.0  # without a byte taken, after which an answer is dropped if other requests need its memory
+STALL_SECONDS = 2.0  # without progress; then an answer is dropped if other requests need its memory
 
 
 class NeedsRoom(Exception):
-    """What was to be read needs more memory than is held for it; nothing was read. size: bytes that it needs."""
+    """More memory is needed than is held; nothing was read. size: the bytes needed."""
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
@@ -26,11 +26,11 @@ class NeedsRoom(Exception):
 
 
 class SlowReader(SeglogError):
-    """A client that takes nothing of its answer while other requests wait for the memory that it holds."""
+    """A client that does not read its answer while other requests wait for the memory it holds."""
 
 
 def watched(send: Send, claim: Claim, seconds: float = STALL_SECONDS) -> Send:
-    """Return `send`, which raises SlowReader when the client stalls for so long and the claim is wanted by others."""
+    """Return a `send` that raises SlowReader if the client stalls for `seconds` while others need its memory."""
 
     async def sending(message: Any) -> None:
         while True:
@@ -38,7 +38,7 @@ def watched(send: Send, claim: Claim, seconds: float = STALL_SECONDS) -> Send:
                 async with asyncio.timeout(seconds):
                     await send(message)
                 return
-            except TimeoutError:  # while it waited for the transport: nothing of the message is written
+            except TimeoutError:  # while waiting for the transport: nothing of the message was written
                 if claim.is_wanted:
                     raise SlowReader("the client does not take its answer") from None
 
@@ -46,10 +46,10 @@ def watched(send: Send, claim: Claim, seconds: float = STALL_SECONDS) -> Send:
 
 
 async def send_in_pieces(response: Response, send: Send) -> None:
-    """Send a body piece by piece; returns once all but the last 64 KiB or so are with the system.
+    """Send a body in pieces; return when all but about the last 64 KiB are with the system.
 
-    The last, empty piece waits until the transport has little left to write: an answer that ends earlier would keep its
-    memory in the transport, where nothing counts it.
+    The last, empty piece waits until the transport has little left to write: an answer that ended earlier would keep
+    its memory in the transport, where nothing counts it.
     """
     view = memoryview(response.body)
     await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})

@@ -1,4 +1,4 @@
-"""The ASGI app: the parts of a server put together, and its routes. The composition root of the server."""
+"""The ASGI app: assembles the parts of a server and its routes. The server's composition root."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ SLOW_THREADS = 2
 
 
 def services_of(broker: Broker, settings: Settings) -> Services:
-    """Put a server's parts together around a broker, which they own from here on; makes the default topic."""
+    """Assemble a server's parts around a broker, which they own from here on; create the default topic."""
     limits = settings.limits
     try:
         broker.topic(DEFAULT_TOPIC)
     except TopicNotFound:
         broker.create_topic(DEFAULT_TOPIC)
-    broker.logs()  # opens every topic, so that no request waits for it
+    broker.logs()  # open every topic now, so that no request waits for it
     waiting, memory = Waiting(), Memory(limits.memory_bytes)
     services = Services(
         settings=settings,
@@ -73,7 +73,7 @@ def app_of(services: Services) -> ASGIApp:
 
 
 async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
-    """Tell of a path that leads nowhere."""
-    answer = problem(HttpProblem(404, "there is nothing at this path; /openapi.json tells what there is"))
+    """Answer a request for an unknown path."""
+    answer = problem(HttpProblem(404, "there is nothing at this path; /openapi.json lists what exists"))
     answer.raw_headers.extend(PROTECTING)
     await answer(scope, receive, send)

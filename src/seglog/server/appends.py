@@ -1,10 +1,10 @@
-"""The way of an append through the server: one line for each partition, drained by a thread, syncs shared.
+"""Write path of an append through the server: a queue per partition, drained by a thread, with shared syncs.
 
-An append that finds nobody before it, and a log that would not keep it waiting, is made at once: a hand-over to a
-thread takes longer than the write. Otherwise it stands in the partition's line, and all that wait there are written by
-one hand-over. Those that asked for "durable" then wait for one sync, which everybody who came by then shares; appends
-go on meanwhile. An answer is given only when what it says is true. Batches and long values, which take a while, do not
-stand in the line: they run on threads of their own and take the log's mutex when they commit.
+An append is written directly if no other append waits and the log would not block: handing it to a thread takes longer
+than the write. Otherwise it joins the partition's queue, and one call on a thread writes all queued appends. Those that
+asked for "durable" then wait for one sync, shared by every request that arrived by then; appends continue meanwhile. An
+answer is sent only when it is true. Batches and long values take a while and bypass the queue: they run on their own
+threads and take the log's mutex when they commit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Entry(NamedTuple):
 
 
 class _Line:
-    """What waits for one partition."""
+    """The queue of one partition."""
 
     def __init__(self, place: Partition, log: Log) -> None:
         self.place = place
@@ -51,7 +51,7 @@ class Appends:
     """Appends to all partitions of all topics."""
 
     def __init__(self, limits: Limits, waiting: Waiting) -> None:
-        """Take the callers who wait: notified in the event loop when a partition has new records, or durable ones."""
+        """Take `waiting`, which is notified in the event loop of new records and of new durable ones."""
         self._most = limits.waiting
         self._appended = waiting.appended
         self._lines: dict[Partition, _Line] = {}
@@ -63,9 +63,9 @@ class Appends:
     async def append(
         self, place: Partition, log: Log, call: Callable[[], Any], *, durable: bool, ready: Callable[[], bool]
     ) -> Any:
-        """Let `call` append to this log, in its turn, and return what it returned; Busy where too many wait.
+        """Run `call`, which appends to this log, in order, and return its result. Raises Busy if too many wait.
 
-        ready: whether the call would not wait for anything; where nobody stands before it, it is then made at once.
+        ready: whether the call would not block; if no other append waits, it then runs immediately.
         """
         line = self._lines.get(place)
         if line is None or line.log is not log:
@@ -76,9 +76,7 @@ class Appends:
             self.syncing.appended(place, log)
             return await self._synced(line, result) if durable else result
         if len(line.entries) >= self._most:
-            raise Busy(
-                f"{self._most} appends wait for partition {place[1]} of {place[0]} already; try again in a moment"
-            )
+            raise Busy(f"{self._most} appends already wait for partition {place[1]} of {place[0]}; retry in a moment")
         entry = _Entry(call, durable, asyncio.get_running_loop().create_future())
         line.entries.append(entry)
         if line.draining is None:
@@ -94,9 +92,9 @@ class Appends:
         durable: bool,
         first: Callable[[], Awaitable[object]] | None = None,
     ) -> Any:
-        """Let `call` append on a thread of its own; logs(its result): number and log of the partitions it wrote to.
+        """Run `call`, which appends a batch, on its own thread.
 
-        first: is awaited before.
+        logs(its result): number and log of the partitions it wrote to. first: awaited before the call.
         """
         result = await self._batches.run(call, first)
         written = list(logs(result))
@@ -116,7 +114,7 @@ class Appends:
                 line.entries.clear()
                 try:
                     results = await self._writers.run(partial(_call_all, entries))
-                except Exception as error:  # noqa: BLE001 - no thread to be had: those who wait are told
+                except Exception as error:  # noqa: BLE001 - no thread available: the waiting requests fail
                     results = [error] * len(entries)
                 except asyncio.CancelledError:
                     _cancel(entry.future for entry in (*entries, *line.entries))
@@ -130,7 +128,7 @@ class Appends:
             line.draining = None
 
     def _settle(self, line: _Line, entry: _Entry, result: Any) -> None:
-        if entry.future.done():  # nobody waits for it any more
+        if entry.future.done():  # no request waits for it any more
             return
         if isinstance(result, Exception):
             entry.future.set_exception(result)
@@ -145,7 +143,7 @@ class Appends:
         return await future
 
     def _await_sync(self, line: _Line, result: Any, future: asyncio.Future[Any]) -> None:
-        """Give the result once what was appended by now is on the medium."""
+        """Set the result when everything appended by now is on disk."""
         line.unsynced.append((result, future))
         if line.syncing is None:
             line.syncing = asyncio.create_task(self._sync(line))
@@ -174,13 +172,13 @@ class Appends:
             line.syncing = None
 
     def close(self) -> None:
-        """Wait for what is under way."""
+        """Wait for running appends."""
         for workers in (self._batches, self._writers, self._syncers):
             workers.close()
 
 
 def _cancel(futures: Iterable[asyncio.Future[Any]]) -> None:
-    """End the waits of requests whose outcome will not be known: the task that would settle them was cancelled."""
+    """Cancel requests whose outcome will stay unknown: the task that would settle them was cancelled."""
     for future in futures:
         future.cancel()
 
@@ -192,13 +190,13 @@ def _call_all(entries: list[_Entry]) -> list[Any]:
 def _outcome(call: Callable[[], Any]) -> Any:
     try:
         return call()
-    except Exception as error:  # noqa: BLE001 - each goes to the request that waits for it
+    except Exception as error:  # noqa: BLE001 - the request that waits for it gets the error
         return error
 
 
 def _failure_of(sync: Callable[[], None]) -> Exception | None:
     try:
         sync()
-    except Exception as error:  # noqa: BLE001 - it goes to everybody who waits for this sync
+    except Exception as error:  # noqa: BLE001 - every request that waits for this sync gets the error
         return error
     return None

@@ -1,8 +1,8 @@
-"""Whether an Arrow stream from anywhere is what it says, looked at before anything is done with it.
+"""Check an Arrow stream from a client before it is used.
 
-A column of an odd type, or one whose offsets point outside its data, would bring down whatever takes rows from it. And
-a small stream can stand for any amount: a column of nulls has rows without bytes, a dictionary or a view names the same
-bytes again and again. The log looks once more at what it encodes; this is about what stands before it.
+A column of an unexpected type, or with offsets outside its data, would crash code that reads its rows. A small stream
+can also expand to any size: a null column has rows without bytes, and a dictionary or a view can repeat the same bytes.
+The log checks again what it encodes; this module checks what comes before.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 
 def check_schema(schema: pa.Schema) -> None:
-    """InvalidArgument for a column that a batch does not have, or has twice or not, or a type that it cannot have."""
+    """Raise InvalidArgument for an unknown, duplicate or missing column, or for a type that it must not have."""
     if "value" not in schema.names or len(set(schema.names)) < len(schema.names):
-        raise InvalidArgument("a batch has a column 'value', and each column once")
+        raise InvalidArgument("a batch needs a column 'value', and no column twice")
     for field in schema:
         if field.name not in _ALLOWED:
-            raise InvalidArgument(f"a batch has no column {field.name!r}; it may have {', '.join(_ALLOWED)}")
+            raise InvalidArgument(f"unknown column {field.name!r}; a batch may have {', '.join(_ALLOWED)}")
         if not _ALLOWED[field.name](field.type):
-            raise InvalidArgument(f"column {field.name!r} cannot be of type {str(field.type)[:200]}")
+            raise InvalidArgument(f"column {field.name!r} must not have type {str(field.type)[:200]}")
 
 
 def checked_table(table: pa.Table, size: int, limits: Limits) -> pa.Table:
-    """Look at the data, and return it with its views made plain: a topic cannot deal those out.
+    """Check the data and return the table without view types, which a topic cannot split.
 
-    size: bytes that it came in. ArrowInvalid or InvalidArgument where it is damaged, HttpProblem (413) where it stands
-    for more rows, or bytes of keys and values, than a batch may have.
+    size: bytes of the body. Raises ArrowInvalid or InvalidArgument if the data is damaged, HttpProblem (413) if it
+    expands to more rows, or more bytes of keys and values, than a batch may have.
     """
     if table.num_rows > limits.batch_records:
         raise HttpProblem(
@@ -46,13 +46,13 @@ def checked_table(table: pa.Table, size: int, limits: Limits) -> pa.Table:
     table.validate(full=True)
     _check_headers(table, limits.record_headers)
     limit = limits.batch_bytes
-    if "headers" in table.schema.names:  # all of them before the first row is stored, in whichever partition
+    if "headers" in table.schema.names:  # check all before the first row is stored in any partition
         ArrowBatch.prepare(table.select(["value", "headers"]), now=0)
     if table.num_rows > size:
-        raise InvalidArgument(f"{table.num_rows} rows in {size} bytes: each row must have a value, or null, of its own")
+        raise InvalidArgument(f"{table.num_rows} rows in {size} bytes: every row needs its own value, or null")
     total = sum(_stands_for(table, name) for name in ("key", "value") if name in table.schema.names)
     if total > limit:
-        raise HttpProblem(413, f"keys and values are {total} bytes together; a batch may have {limit}")
+        raise HttpProblem(413, f"keys and values have {total} bytes in total; a batch may have {limit}: send several")
     for position, field in enumerate(table.schema):
         plain = _plain_of(field.type)
         if plain is not None:
@@ -61,13 +61,13 @@ def checked_table(table: pa.Table, size: int, limits: Limits) -> pa.Table:
 
 
 def _check_headers(table: pa.Table, most: int) -> None:
-    """Refuse a record with too many headers: each becomes an object in whatever reads it."""
+    """Refuse a record with too many headers: each becomes an object in a reader."""
     for chunk in table.column("headers").chunks if "headers" in table.schema.names else ():
         if types.is_null(chunk.type) or not len(chunk):
             continue
         longest = pc.max(pc.list_value_length(chunk.cast(_as_list(chunk.type)))).as_py()
         if longest is not None and longest > most:
-            raise InvalidArgument(f"a record has {longest} headers; a record may have {most}")
+            raise InvalidArgument(f"a record has {longest} headers; the limit is {most}")
 
 
 def _as_list(kind: Any) -> Any:
@@ -81,7 +81,7 @@ def _plain_of(kind: Any) -> Any:
 
 
 def _stands_for(table: pa.Table, name: str) -> int:
-    """Return the bytes of columns that may name the same bytes twice; 0 for others: they are as large as they look."""
+    """Return the expanded bytes of columns that can repeat bytes; 0 for others, whose size is already known."""
     total = 0
     for position in table.schema.get_all_field_indices(name):
         kind = table.schema.field(position).type

@@ -1,4 +1,4 @@
-"""Records as bodies of HTTP: NDJSON and Arrow IPC streams, read into tables and written from records. No event loop."""
+"""Records as HTTP bodies: NDJSON and Arrow IPC streams, parsed into tables and written from records. No event loop."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ NDJSON = "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
 OCTETS = "application/octet-stream"
 LONGEST_CHARACTER = 4  # bytes, in UTF-8
-GROWING_BYTES = 1024 * 1024  # a body up to here is written into memory that grows, a longer one into its own size
-ROW_BYTES = 160  # what a row of a batch takes on its way into the log, beside its own bytes; measured
-LONG_BYTES = 64 * 1024  # of a value, which takes a while to become JSON
-IN_JSON = 14  # times its bytes that a record may take while it is made JSON: a byte may be six, and they are copied
-COPIES = 2  # of the bytes: decoded, and dealt out to partitions
+GROWING_BYTES = 1024 * 1024  # up to this size a body is written to a growing buffer, a longer one to one of its size
+ROW_BYTES = 160  # memory for a row of a batch on its way into the log, besides its own bytes; measured
+LONG_BYTES = 64 * 1024  # a value from this size on takes a while to encode as JSON
+IN_JSON = 14  # times its bytes that a record may take while it is encoded as JSON: up to 6 per byte, and copies
+COPIES = 2  # of the bytes: decoded, and split by partition
 
 _LONG = Lock()
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -43,22 +43,22 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def table_of(body: Body, media: str, limits: Limits) -> pa.Table:
-    """Return the records of a body as a table for `append_batch`; InvalidArgument where it is not what it says.
+    """Return the records of a body as a table for `append_batch`. Raises InvalidArgument if the body is malformed.
 
-    Of an Arrow body nothing is copied: the table reads from the body, which must stay open.
+    An Arrow table is not copied: it reads from the body, which must stay open.
     """
     return _arrow_table(body, limits) if media == ARROW else table_of_lines(body.view(), limits)
 
 
 def decoding_bytes(body: Body, media: str, limits: Limits) -> int:
-    """Return the most memory that a body may take as records, beside the body itself."""
+    """Return the most memory that a body may take as records, besides the body itself."""
     rows = body.size if media == ARROW else body.size // SHORTEST_LINE + 1
     return COPIES * body.size + ROW_BYTES * min(rows, limits.batch_records)
 
 
 def _arrow_table(body: Body, limits: Limits) -> pa.Table:
     if body.size == 0:
-        raise InvalidArgument("the body is empty; an Arrow stream begins with its schema")
+        raise InvalidArgument("the body is empty; an Arrow stream starts with its schema")
     source = pa.BufferReader(pa.py_buffer(body.view()))
     try:
         if is_compressed(source):
@@ -72,7 +72,7 @@ def _arrow_table(body: Body, limits: Limits) -> pa.Table:
     except SeglogError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise InvalidArgument(f"the body is no Arrow stream that can be read: {error}") from None
+        raise InvalidArgument(f"the body is not a readable Arrow stream: {error}") from None
 
 
 def _check_end(source: pa.BufferReader) -> None:
@@ -85,9 +85,9 @@ def _check_end(source: pa.BufferReader) -> None:
 
 
 def shown_record(record: Record, most: int, place: Partition | None = None) -> dict[str, Any]:
-    """Return a record as JSON's values, as `seglog export` has them; with topic and partition before, if given.
+    """Return a record as JSON values, as `seglog export` writes them; after topic and partition, if given.
 
-    most: bytes of the value; of a longer one these are its first, and "value_bytes" tells how long it is.
+    most: longest value in bytes; a longer one is cut, and "value_bytes" is its length.
     """
     named = {} if place is None else {"topic": place[0], "partition": place[1]}
     return {
@@ -108,7 +108,7 @@ def _shown_value(value: bytes | None, most: int) -> dict[str, Any]:
 
 
 def _whole_characters(data: bytes) -> bytes:
-    """Leave out a character of UTF-8 at the end that is not there as a whole; else such text would not look like it."""
+    """Drop an incomplete UTF-8 character at the end; otherwise cut text would not be recognised as text."""
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -118,15 +118,15 @@ def _whole_characters(data: bytes) -> bytes:
 
 
 def line_of(record: Record, most: int, place: Partition | None = None) -> bytes:
-    """Return a record as a line of NDJSON; most: as `shown_record`."""
+    """Return a record as a line of NDJSON; most: as in `shown_record`."""
     return as_json(shown_record(record, most, place), record) + b"\n"
 
 
 def as_json(shown: dict[str, Any], record: Record) -> bytes:
-    """Return what is shown of a record as JSON.
+    """Return the shown record as JSON.
 
-    Of long records one at a time: each holds the interpreter for some milliseconds, and the event loop would have to
-    wait for as many as there are threads.
+    Long records are encoded one at a time: each holds the GIL for some milliseconds, and the event loop would wait for
+    one per thread.
     """
     if value_size(record.value) < LONG_BYTES:
         return _encode(shown).encode()
@@ -135,7 +135,7 @@ def as_json(shown: dict[str, Any], record: Record) -> bytes:
 
 
 def arrow_body(batches: Sequence[pa.RecordBatch], schema: pa.Schema | None = None) -> bytes | memoryview:
-    """Return record batches as one Arrow stream, with its schema even where there are none."""
+    """Return record batches as one Arrow stream, which has the schema even without batches."""
     schema = record_schema("binary") if schema is None else schema
     if sum(batch.nbytes for batch in batches) <= GROWING_BYTES:
         out = io.BytesIO()
@@ -156,12 +156,12 @@ def _write_stream(out: Any, batches: Iterable[pa.RecordBatch], schema: pa.Schema
 
 
 def placed_schema() -> pa.Schema:
-    """Return the schema of records of several partitions: topic and partition, then a log's columns."""
+    """Return the schema of records of several partitions: topic, partition, then a log's columns."""
     return pa.schema([pa.field("topic", pa.string()), pa.field("partition", pa.int32()), *record_schema("binary")])
 
 
 def placed(batch: pa.RecordBatch, place: Partition) -> pa.RecordBatch:
-    """Return a batch with its topic and partition before it."""
+    """Return a batch with its topic and partition in front."""
     topic = pa.repeat(pa.scalar(place[0], pa.string()), batch.num_rows)
     partition = pa.repeat(pa.scalar(place[1], pa.int32()), batch.num_rows)
     return pa.RecordBatch.from_arrays([topic, partition, *batch.columns], schema=placed_schema())

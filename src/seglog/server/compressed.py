@@ -1,7 +1,7 @@
-"""Whether an Arrow IPC stream has compressed buffers, told from its messages' metadata without unpacking anything.
+"""Whether an Arrow IPC stream has compressed buffers, from the metadata of its messages, without unpacking anything.
 
-A compressed buffer says itself how large it will be, so a small body could ask for any amount of memory: such streams
-are refused before they are read. The metadata is a flatbuffer; the few steps through it follow the format's own layout
+A compressed buffer declares its own uncompressed size, so a small body could demand any amount of memory: such streams
+are refused unread. The metadata is a flatbuffer; the few steps through it follow the format's layout
 (Message.fbs: header is field 2; RecordBatch: compression is field 3; DictionaryBatch: data is field 1). Pure.
 """
 
@@ -19,7 +19,7 @@ COMPRESSION = 3
 
 
 def is_compressed(source: Any) -> bool:
-    """Read all messages from a pyarrow file and tell whether one has compressed buffers; ArrowInvalid, EOFError."""
+    """Read all messages of a pyarrow file; return whether one has compressed buffers. Raises ArrowInvalid, EOFError."""
     reader = pa.ipc.MessageReader.open_stream(source)
     while True:
         try:
@@ -33,7 +33,7 @@ def is_compressed(source: Any) -> bool:
 
 
 def _has_compression(metadata: bytes) -> bool:
-    """Whether a message's header, a record batch or a dictionary's, names a compression. ValueError where damaged."""
+    """Whether the header of a record batch or dictionary names a compression. Raises ValueError if it is damaged."""
     try:
         table = _follow(metadata, 0)
         kind_at = _field(metadata, table, HEADER_TYPE)
@@ -52,15 +52,15 @@ def _has_compression(metadata: bytes) -> bool:
 
 
 def _follow(data: bytes, position: int) -> int:
-    """Return where an offset that stands at `position` points to."""
+    """Return the target of the offset at `position`."""
     return position + int(struct.unpack_from("<I", data, position)[0])
 
 
 def _field(data: bytes, table: int, number: int) -> int | None:
-    """Return the position of a table's field, None where it is not set."""
+    """Return the position of a table's field, None if it is not set."""
     vtable = table - int(struct.unpack_from("<i", data, table)[0])
     if vtable < 0:
-        raise ValueError("a message's metadata is damaged: a table points before its beginning")
+        raise ValueError("a message's metadata is damaged: a table points before its start")
     size = int(struct.unpack_from("<H", data, vtable)[0])
     entry = 4 + 2 * number
     if entry + 2 > size:

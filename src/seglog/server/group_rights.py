@@ -1,10 +1,10 @@
 """Who may use a consumer group.
 
-    owned      a token of the file lists its name: its owners only, and whoever may administer all topics
-    any other  whoever may read all topics that it reads or has committed offsets of; a new one is its first user's
+    owned      a token in the token file lists its name: its owners, and tokens that administer all topics
+    any other  every token that may read all topics that the group reads or has committed offsets of
 
-No refusal and no list names a group or a topic that the caller has no right on. The functions ask the groups, which
-lock: call them on a thread.
+A new group without an owner belongs to the token that creates it. No refusal and no list names a group or topic that
+the caller has no right on. The functions query the groups, which lock: call them on a thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def may_use(call: Call, group: str, right: Right = "read") -> bool:
-    """Whether the caller may use a group, which may be a new one. right: on all that a group without an owner reads."""
+    """Whether the caller may use a group, existing or new. right: needed on all topics of a group without an owner."""
     caller, services = call.caller, call.services
     if caller.may("admin", EVERY):
         return True
@@ -39,13 +39,13 @@ def require(call: Call, group: str, right: Right = "read") -> None:
     """Raise Forbidden unless the caller may use the group."""
     if not may_use(call, group, right):
         raise Forbidden(
-            f"the token {call.caller.name!r} may not use the group {group!r}: it belongs to another token, or to those "
-            f"with the right {right!r} on more topics than this token has"
+            f"the token {call.caller.name!r} may not use the group {group!r}: it belongs to another token, or needs "
+            f"the right {right!r} on more topics than this token has"
         )
 
 
 def admit(call: Call, group: str) -> None:
-    """Raise as `require`, and Busy where the caller would create more groups than one token may have."""
+    """Raise as `require` does, and Busy if the caller would create more groups than one token may have."""
     require(call, group)
     services, caller = call.services, call.caller
     if caller.may("admin", EVERY) or services.access.is_owned(group):
@@ -60,14 +60,14 @@ def admit(call: Call, group: str) -> None:
             made.intersection_update(services.broker.groups.names())
         if len(made) >= services.settings.limits.groups:
             raise Busy(
-                f"the token {caller.name!r} has created {len(made)} groups that are there; delete some, or let the "
-                "token own their names (`groups` in the file of tokens)"
+                f"the token {caller.name!r} has created {len(made)} groups, the limit; delete some, or let the "
+                "token own their names (`groups` in the token file)"
             ) from None
         made.add(group)
 
 
 def shown(call: Call, state: GroupState) -> GroupState:
-    """Return a group without the topics that the caller may not read, which an owned one may have."""
+    """Return a group without the topics that the caller may not read, which an owned group can have."""
     caller = call.caller
     members = tuple(
         replace(

@@ -1,7 +1,7 @@
-"""TLS connections from the first byte on: counted, and bounded in time, before their handshake is done.
+"""TLS connections, counted and limited in time before their handshake is complete.
 
-asyncio tells a protocol of a TLS connection only after its handshake, so that clients which never begin one would hold
-any number of descriptors. Here the connection is accepted as plain TCP, counted, and then made TLS.
+asyncio hands over a TLS connection only after its handshake, so clients that never start one could hold any number of
+descriptors. Here a connection is accepted as plain TCP, counted, and then upgraded to TLS.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from seglog.server.protocol import BoundedProtocol
 
 
 class Handshakes:
-    """The connections of one server whose handshake is not done."""
+    """The connections of one server with incomplete handshakes."""
 
     def __init__(self, context: ssl.SSLContext, protocol: type[BoundedProtocol]) -> None:
         self.context = context
@@ -24,11 +24,11 @@ class Handshakes:
         self.pending: set[_Handshake] = set()
 
     def __call__(self, *args: Any, **options: Any) -> _Handshake:
-        """Return the protocol of a new connection; called as uvicorn makes its protocols."""
+        """Return the protocol for a new connection; called as uvicorn creates its protocols."""
         return _Handshake(self, self.protocol(*args, **options))
 
     def are_too_many(self, connections: int) -> bool:
-        """Whether one more, beside so many connections that are open, would be too many."""
+        """Whether one more would be too many, with `connections` already open."""
         return connections + len(self.pending) >= self.protocol.most_connections
 
     def abort(self) -> None:
@@ -38,7 +38,7 @@ class Handshakes:
 
 
 class _Handshake(asyncio.Protocol):
-    """One of them."""
+    """One connection with an incomplete handshake."""
 
     def __init__(self, all_of_them: Handshakes, protocol: BoundedProtocol) -> None:
         self._all = all_of_them
@@ -47,7 +47,7 @@ class _Handshake(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the handshake; end the connection where there are too many: an answer would need the handshake."""
+        """Start the handshake; close the connection if there are too many: an answer would need the handshake."""
         self._transport = cast("asyncio.Transport", transport)
         if self._all.are_too_many(len(self._protocol.connections)):
             self._told(503, f"{self._all.protocol.most_connections} connections are open already")
@@ -61,11 +61,11 @@ class _Handshake(asyncio.Protocol):
             server_side=True,
             ssl_handshake_timeout=self._protocol.head_seconds,
         )
-        # Begun within this call, not as a task: what comes until that began would go astray.
+        # Start it in this call, not as a task: data received before the start would be lost.
         self._task = self._protocol.loop.create_task(self._shake(_continued(shaking, shaking.send(None))))
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        """End; called where the connection breaks before the handshake has begun."""
+        """End; called if the connection breaks before the handshake starts."""
         self._all.pending.discard(self)
 
     def abort(self) -> None:
@@ -76,12 +76,12 @@ class _Handshake(asyncio.Protocol):
             self._task.cancel()
 
     async def _shake(self, shaking: Awaitable[asyncio.Transport | None]) -> None:
-        assert self._transport is not None  # noqa: S101 - set by connection_made, which began this
+        assert self._transport is not None  # noqa: S101 - set by connection_made, which started this
         try:
             async with asyncio.timeout(self._protocol.head_seconds):
                 transport = await shaking
         except TimeoutError:
-            self._told(408, "the TLS handshake was not done in time")
+            self._told(408, "the TLS handshake did not complete in time")
             self._transport.abort()
         except (OSError, ssl.SSLError):
             self._transport.abort()
@@ -98,9 +98,9 @@ class _Handshake(asyncio.Protocol):
 
 @coroutine
 def _continued(begun: Coroutine[Any, Any, Any], waits_for: Any) -> Generator[Any, Any, Any]:
-    """Return what a coroutine returns that was begun by `send`, which returned what it waits for."""
+    """Return the result of a coroutine that `send` has started; waits_for: what `send` returned."""
     try:
         yield waits_for
-    except BaseException as error:  # noqa: BLE001 - is for the coroutine to see
+    except BaseException as error:  # noqa: BLE001 - the coroutine handles it
         begun.throw(error)
     return (yield from begun.__await__())

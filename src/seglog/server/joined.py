@@ -1,7 +1,7 @@
-"""What is written to a connection within one turn of the event loop, sent by one call.
+"""Join the writes to a connection within one turn of the event loop into one system call.
 
-uvicorn writes an answer's head and then its body, each with a call to the kernel that wakes the client: the second
-wake-up takes longer than the append that is answered. Knows nothing of HTTP.
+uvicorn writes an answer's head and then its body, each with a system call that wakes the client: the second wake-up
+takes longer than the append itself. Knows nothing of HTTP.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SMALL_BYTES = 64 * 1024
 
 
 class JoinedTransport:
-    """A transport in all, but that a short write is held until the next one, or until the event loop goes on."""
+    """A transport that delays a short write until the next one, or until the event loop's turn ends."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
@@ -24,11 +24,11 @@ class JoinedTransport:
         self._awaits_turn = False
 
     def __getattr__(self, name: str) -> Any:
-        """Be the transport in everything else."""
+        """Delegate everything else to the transport."""
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Send, by the end of this turn; nothing once the connection is aborted."""
+        """Send by the end of this turn; discard if the connection is aborted."""
         if self._transport.is_closing():
             self._held = b""
             return
@@ -44,7 +44,7 @@ class JoinedTransport:
                 self._loop.call_soon(self._turn_over)
 
     def close(self) -> None:
-        """Send what is held, then end."""
+        """Send delayed data, then close."""
         self._send_held()
         self._transport.close()
 

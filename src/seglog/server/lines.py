@@ -1,8 +1,8 @@
-"""NDJSON bodies into tables: by the compiled reader, with `decode_record` for the lines that it leaves.
+"""NDJSON bodies as tables, by a compiled reader, with `decode_record` for the lines that it leaves.
 
-So a body of millions of tiny lines or headers takes a few bytes for each, and does not hold the interpreter. What the
-compiled reader takes is what `decode_record` would return; lines of a rarer form are decoded by that, if they are short
-and few, and so is a line that is wrong, for the error's text.
+So millions of tiny lines or headers take a few bytes each and do not hold the GIL. The compiled reader returns the same
+as `decode_record`. Lines in a rare form go to `decode_record` if they are short and few, and so does an invalid line,
+for the text of its error.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ Array = np.ndarray[Any, Any]
 
 SHORTEST_LINE = len('{"value":""}')
 SHORTEST_HEADER = len('{"key":"","value":""}')
-ODD_BYTES = 64 * 1024  # of a line of a rarer form
+ODD_BYTES = 64 * 1024  # longest line in a rare form
 ODD_LINES = 1000  # of a body
-MOST_BYTES = 2**31 - ODD_BYTES - 1  # what 32-bit offsets reach
+MOST_BYTES = 2**31 - ODD_BYTES - 1  # the range of 32-bit offsets
 HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 OUTPUTS = (VALUES, KEYS, NAMES, HEADER_VALUES)
 
@@ -49,22 +49,22 @@ OUTPUTS = (VALUES, KEYS, NAMES, HEADER_VALUES)
 def table_of_lines(data: memoryview, limits: Limits) -> pa.Table:
     """Return the records of an NDJSON body as a table with the columns value, key, timestamp and headers.
 
-    InvalidArgument, which names the line, where one is no record; HttpProblem (413) for too many records.
+    Raises InvalidArgument, with the line number, for an invalid line; HttpProblem (413) for too many records.
     """
     if len(data) > MOST_BYTES:
-        raise HttpProblem(413, "lines of 2 GiB and more cannot be taken at once; send several batches")
+        raise HttpProblem(413, "the batch has 2 GiB of lines or more; send several batches")
     return _Reader(data, limits).table()
 
 
 class _Reader:
-    """One body, and the columns that come of it."""
+    """One body, and the columns built from it."""
 
     def __init__(self, data: memoryview, limits: Limits) -> None:
         self._data = np.frombuffer(data, np.uint8)
         self._limits = limits
         self._state = new_state()
         size = len(data)
-        # Not touched until something is written, so that what is not needed takes no memory.
+        # Untouched until something is written, so that unused columns take no memory.
         self._out = [np.empty(size + ODD_BYTES, np.uint8) for _ in OUTPUTS]
         self._rows = np.empty((min(size // SHORTEST_LINE + 1, limits.batch_records), 5), np.int64)
         self._ends = np.empty((size // SHORTEST_HEADER + 1, 3), np.int64)
@@ -88,22 +88,22 @@ class _Reader:
 
     def _too_many_headers(self) -> InvalidArgument:
         most = self._limits.record_headers
-        return InvalidArgument(f"line {self._state[LINES] + 1} has more than {most} headers; a record may have {most}")
+        return InvalidArgument(f"line {self._state[LINES] + 1} has more than {most} headers, the limit per record")
 
     def _take_odd_line(self) -> None:
-        """Decode the next line by slower code, which knows all of JSON and says what is wrong."""
+        """Decode the next line with `decode_record`, which knows all of JSON and explains errors."""
         start, number = int(self._state[POSITION]), int(self._state[LINES]) + 1
         head = self._data[start : start + ODD_BYTES + 1].tobytes()
         line, ended, _ = head.partition(b"\n")
         if not ended and len(head) > ODD_BYTES:
             raise InvalidArgument(
-                f"line {number} is no record in the usual form of JSON, and too long to look for a rarer one: its "
+                f"line {number} is not a record in the usual form of JSON, and too long to try rarer forms: its "
                 "fields are value, key, timestamp, headers and offset, each once"
             )
         self._odd += 1
         if self._odd > ODD_LINES:
             raise InvalidArgument(
-                f"line {number} is one of more than {ODD_LINES} in a rare form of JSON; write it plainly"
+                f"line {number}: more than {ODD_LINES} lines are in a rare form of JSON; write them plainly"
             )
         if line.strip():
             self._put(decode_record(line, number))
@@ -131,7 +131,7 @@ class _Reader:
         out, start = self._out[OUTPUTS.index(column)], int(self._state[column])
         if data:
             if start + len(data) > out.size:
-                raise InvalidArgument("the lines are longer as UTF-8 than they came; send them as UTF-8")
+                raise InvalidArgument("the lines grow when converted to UTF-8; send them as UTF-8")
             out[start : start + len(data)] = np.frombuffer(data, np.uint8)
             self._state[column] = start + len(data)
 

@@ -1,10 +1,10 @@
-"""The memory that a server holds for its callers: one budget, of which each kind of use has at most a share.
+"""The memory that a server holds for its callers: one budget, with a maximum share for each kind of use.
 
-Kinds: bodies (of requests, on their way in), decoding (batches made into records), answers and tails (on their way
-out), pipelines (requests that came before the last one was answered). A share keeps one kind from starving the others.
-Whatever is larger than its share is admitted alone: while nothing else of its kind is held.
+Kinds: bodies (being received), decoding (batches converted to records), answers and tails (being sent), pipelines
+(requests received before the previous one was answered). The shares keep one kind from starving the others. A request
+for more than its share is admitted alone: while nothing else of its kind is held.
 
-Event loop only. Counts what is announced; measures nothing.
+Event loop only. Counts what callers announce; measures nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from seglog.errors import Busy
 
-SHORT_SECONDS = 2.0  # for which a refusal counts
+SHORT_SECONDS = 2.0  # how long a refusal counts as a shortage
 SHARES = MappingProxyType({"bodies": 1 / 2, "decoding": 1 / 2, "answers": 1 / 2, "tails": 1 / 4, "pipelines": 1 / 8})
 
 
@@ -31,33 +31,33 @@ class Memory:
         self._refused_at: dict[str, float] = {}
 
     def has_room(self, kind: str, size: int) -> bool:
-        """Whether `size` more bytes of this kind may be held."""
+        """Whether `size` more bytes of this kind fit."""
         held = self.held[kind]
         if not held:
             return size <= self.size - sum(self.held.values()) or size > self.size * SHARES[kind]
         return held + size <= self.size * SHARES[kind] and sum(self.held.values()) + size <= self.size
 
     def refused(self, kind: str, size: int) -> None:
-        """Note that a request for `size` bytes more was refused for lack of room."""
+        """Note that a request for `size` more bytes was refused."""
         self._refused_at.update(dict.fromkeys(self._lacked(kind, size), monotonic()))
 
     def is_short(self, kind: str) -> bool:
-        """Whether requests wait for room that this kind takes, or were refused it just now."""
+        """Whether requests wait for memory that this kind uses, or were refused it just now."""
         refused = monotonic() - self._refused_at.get(kind, -SHORT_SECONDS) < SHORT_SECONDS
         return refused or any(kind in self._lacked(waits, size) for waits, size, _ in self._waiting)
 
     def _lacked(self, kind: str, size: int) -> Collection[str]:
-        """Return the kinds that keep so many bytes of this kind out: all of them where its own share has room."""
+        """Return the kinds that prevent `size` more bytes of this kind: all of them if its own share has room."""
         return SHARES if self.held[kind] + size <= self.size * SHARES[kind] else (kind,)
 
     def change(self, kind: str, size: int) -> None:
-        """Count so many bytes more, or less; a caller that may be refused asks `has_room` before."""
+        """Count `size` more bytes, or fewer if negative; a caller that can be refused asks `has_room` first."""
         self.held[kind] += size
         if size < 0:
             self._admit()
 
     async def room(self, kind: str, size: int, seconds: float | None = None) -> bool:
-        """Wait until there is room, first come first served, and hold it; False if there is none for so long."""
+        """Wait, first come first served, until `size` bytes fit, and hold them; False after `seconds`."""
         if not any(waits == kind for waits, _, _ in self._waiting) and self.has_room(kind, size):
             self.change(kind, size)
             return True
@@ -69,7 +69,7 @@ class Memory:
         except BaseException as error:
             if entry in self._waiting:
                 self._waiting.remove(entry)
-            elif entry[2].done() and not entry[2].cancelled():  # admitted in the same moment
+            elif entry[2].done() and not entry[2].cancelled():  # admitted at the same moment
                 self.change(kind, -size)
             self._admit()
             if isinstance(error, TimeoutError):
@@ -78,7 +78,7 @@ class Memory:
         return True
 
     def _admit(self) -> None:
-        """Admit those who wait, each kind in its order."""
+        """Admit waiting requests, each kind in order."""
         passed: set[str] = set()
         for entry in [*self._waiting]:
             kind, size, future = entry
@@ -93,7 +93,7 @@ class Memory:
 
 
 class Claim:
-    """What one request holds of one kind; closed when the request is over."""
+    """What one request holds of one kind; closed with the request."""
 
     def __init__(self, memory: Memory, kind: str) -> None:
         self._memory = memory
@@ -102,16 +102,16 @@ class Claim:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether memory is held here that other requests need."""
+        """Whether it holds memory that other requests need."""
         return self.size > 0 and self._memory.is_short(self._kind)
 
     def resize(self, size: int) -> None:
-        """Hold `size` bytes from now on, more or less than before; Busy where there is no room for more."""
+        """Hold `size` bytes from now on. Raises Busy if more do not fit."""
         more = size - self.size
         if more > 0 and not self._fits(size, more):
             held = self._memory.held[self._kind]
             self._memory.refused(self._kind, more)
-            raise Busy(f"{self._kind} of {held} bytes are under way already; try again in a moment")
+            raise Busy(f"{self._kind} hold {held} bytes already; retry in a moment")
         self._memory.change(self._kind, more)
         self.size = size
 
@@ -120,7 +120,7 @@ class Claim:
         return (alone and size > self._memory.size * SHARES[self._kind]) or self._memory.has_room(self._kind, more)
 
     async def wait(self, size: int, seconds: float | None = None) -> bool:
-        """Release what is held, then wait for room for `size` bytes and hold them; False if there is none in time."""
+        """Release what is held, then wait until `size` bytes fit and hold them; False after `seconds`."""
         self.close()
         if not await self._memory.room(self._kind, size, seconds):
             return False

@@ -1,4 +1,4 @@
-"""Figures for Prometheus: requests as they are answered, and logs, groups and buffers as they stand when asked."""
+"""Prometheus metrics: requests as they are answered; logs, groups and buffers at the time of a scrape."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from seglog.errors import SeglogError
 if TYPE_CHECKING:
     from seglog.server.services import Services
 
-MOST_GROUP_SERIES = 2000  # callers choose the names of groups, and each series takes memory of Prometheus as well
+MOST_GROUP_SERIES = 2000  # clients choose group names, and each series costs memory, also in Prometheus
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 
 
 class Metrics:
-    """All figures of one server."""
+    """All metrics of one server."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -40,17 +40,17 @@ class Metrics:
         )
         self._dropped = Counter(
             "seglog_dropped_answers",
-            "Dropped as nobody took them and others needed the memory.",
+            "Answers dropped because clients did not read them and others needed the memory.",
             registry=self.registry,
         )
         self._records = Counter("seglog_appended_records", "Records appended.", ["topic"], registry=self.registry)
         self._bytes = Counter("seglog_appended_bytes", "Bytes of bodies appended.", ["topic"], registry=self.registry)
-        # A figure of some labels is looked up once: that takes longer than to count.
+        # Looking up a labelled metric takes longer than counting: do it once.
         self._requests_of, self._seconds_of = cache(self._requests.labels), cache(self._seconds.labels)
         self._appended_of: dict[str, tuple[Counter, Counter]] = {}
 
     def watch(self, services: Services) -> None:
-        """Let the figures of logs and buffers be told as well."""
+        """Include the metrics of logs and buffers."""
         self._services = services
         self.registry.register(_Standing(services))
 
@@ -60,15 +60,15 @@ class Metrics:
         self._seconds_of(operation).observe(seconds)
 
     def dropped(self) -> None:
-        """Count an answer that was dropped because its client did not take it while others needed the memory."""
+        """Count an answer that was dropped because its client did not read it while others needed the memory."""
         self._dropped.inc()
 
     def refused(self, status: int) -> None:
-        """Count what a connection was refused: too many (503), a slow head (408), a large one (431), ..."""
+        """Count a refused connection: too many (503), a slow head (408), a large one (431), ..."""
         self._refused.labels(status).inc()
 
     def appended(self, topic: str, records: int, size: int) -> None:
-        """Count what was appended."""
+        """Count appended records."""
         found = self._appended_of.get(topic)
         if found is None:
             found = self._appended_of[topic] = self._records.labels(topic), self._bytes.labels(topic)
@@ -76,27 +76,27 @@ class Metrics:
         found[1].inc(size)
 
     def forget_all_but(self, topics: Iterable[str]) -> None:
-        """Drop the figures of topics that were deleted: each new name would else add some for good."""
+        """Drop the metrics of deleted topics: every new name would otherwise add some forever."""
         for topic in set(self._appended_of).difference(topics):
             self._appended_of.pop(topic, None)
             self._records.remove(topic)
             self._bytes.remove(topic)
 
     def text(self) -> bytes:
-        """Return all figures in Prometheus' text format; looks at every log."""
+        """Return all metrics in Prometheus' text format; examines every log."""
         if self._services is not None:
             self.forget_all_but(self._services.broker.topics())
         return generate_latest(self.registry)
 
 
 class _Standing:
-    """How logs, groups and buffers stand: collected when Prometheus asks."""
+    """The state of logs, groups and buffers, collected when Prometheus asks."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the figures."""
+        """Yield the metrics."""
         yield from self._logs()
         yield from self._lag()
         yield from self._housekeeping()
@@ -126,7 +126,7 @@ class _Standing:
         segments = GaugeMetricFamily("seglog_segments", "Segments.", labels=labels)
         broker = self._services.broker
         for name in broker.topics():
-            with suppress(SeglogError):  # deleted in this moment, or told by health
+            with suppress(SeglogError):  # deleted just now, or reported by /health
                 topic = broker.topic(name)
                 for number in range(topic.partitions):
                     log, at = topic.partition(number), [name, str(number)]
@@ -157,7 +157,7 @@ class _Standing:
         yield from (lag, members)
         yield GaugeMetricFamily("seglog_groups", "Consumer groups.", value=len(names))
         yield GaugeMetricFamily(
-            "seglog_groups_left_out", "Groups without figures here: there are too many.", value=left_out
+            "seglog_groups_left_out", "Groups without metrics, as there are too many.", value=left_out
         )
 
     def _housekeeping(self) -> Iterator[Metric]:

@@ -1,4 +1,4 @@
-"""The JSON bodies of requests, as types: what is not declared is refused, and OpenAPI describes them from here."""
+"""The JSON bodies of requests as types: undeclared fields are rejected, and OpenAPI describes them from here."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ NUMBER = re.compile("0|[1-9][0-9]{0,3}")
 
 
 def _whole(value: Any) -> Any:
-    """JSON knows no integers of their own: 3.0 is 3 (JSON Schema, 6.1.1)."""
+    """Accept 3.0 as 3: JSON has no separate integers (JSON Schema, 6.1.1)."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _sound(value: Any) -> Any:
-    """Refuse positions at the first that is none: pydantic would list each of a hundred thousand."""
+    """Reject positions at the first invalid one: pydantic would list each of a hundred thousand."""
     for name, offsets in value.items() if isinstance(value, dict) else ():
         if not isinstance(offsets, dict):
             raise ValueError(f"{str(name)[:80]!r} must be an object of offsets by partition")
@@ -40,32 +40,32 @@ def _any_case(text: str) -> str:
 
 
 def _reserved() -> str:
-    """Return the pattern of names that no new topic may have, for the description; `create_topic` refuses them."""
+    """Return the pattern of names that a new topic must not have, for the description; `create_topic` checks them."""
     names, endings = ("|".join(map(_any_case, sorted(those))) for those in (RESERVED, ENDINGS))
     return f"^([0-9]+|{names}|.*({endings}))$"
 
 
-# A pattern bounds the length as well: JSON Schema tells of keys by their patterns alone.
+# A pattern limits the length too: JSON Schema describes keys by patterns only.
 Name = Annotated[str, Field(pattern="^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$")]
 NewName = Annotated[Name, Field(json_schema_extra={"not": {"pattern": _reserved()}})]
 Offset = Annotated[int, Field(ge=0, le=INT64), WHOLE]
 Number = Annotated[str, Field(pattern="^(0|[1-9][0-9]{0,3})$")]
-ONLY = {"additionalProperties": False}  # no key beside those of the pattern
+ONLY = {"additionalProperties": False}  # no keys besides those of the pattern
 Positions = Annotated[
     dict[Name, Annotated[dict[Number, Offset], Field(json_schema_extra=ONLY)]],
     Field(min_length=1, json_schema_extra=ONLY),
     BeforeValidator(_sound),
 ]
-POSITIONS_BYTES = 1024 * 1024  # of a body of positions, which are refused at the first that is wrong
+POSITIONS_BYTES = 1024 * 1024  # of a body of positions, which is rejected at the first error
 Size = Annotated[int, Field(ge=0, le=2**62), WHOLE]
 Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 
 
 class Model(BaseModel):
-    """A JSON object with exactly the fields that are declared, each of exactly its type.
+    """A JSON object with exactly the declared fields, each of exactly its type.
 
-    most_bytes: of the body. pydantic lists all that is wrong, and holds the interpreter while it does.
+    most_bytes: of the body. pydantic lists all errors, and holds the GIL while it does.
     """
 
     most_bytes: ClassVar[int] = 128 * 1024
@@ -73,7 +73,7 @@ class Model(BaseModel):
 
 
 class RetentionModel(Model):
-    """Fields of seglog.Retention; what is not named keeps its value."""
+    """Fields of seglog.Retention; a field that is not named keeps its value."""
 
     bytes: Size | None = None
     age: Seconds | None = None
@@ -86,7 +86,7 @@ class RetentionModel(Model):
     unkeyed: Literal["reject", "keep"] = "reject"
 
     def onto(self, retention: Retention) -> Retention:
-        """Return a retention with the fields that were named; ConfigError where they contradict one another."""
+        """Return a retention with the named fields changed. Raises ConfigError if they contradict each other."""
         return replace(retention, **{name: getattr(self, name) for name in self.model_fields_set})
 
 
@@ -105,14 +105,14 @@ class ConfigModel(Model):
     retention: RetentionModel | None = None
 
     def config(self) -> LogConfig:
-        """Return the config; what is null or not named has its default. ConfigError."""
+        """Return the config; null or unnamed fields get their defaults. Raises ConfigError."""
         named = {name: getattr(self, name) for name in self.model_fields_set - {"retention"}}
         retention = Retention() if self.retention is None else self.retention.onto(Retention())
         return LogConfig(**{name: value for name, value in named.items() if value is not None}, retention=retention)
 
 
 class CreateTopic(Model):
-    """A topic to be made."""
+    """A topic to create."""
 
     name: NewName
     partitions: Annotated[int, Field(ge=1, le=10_000), WHOLE] = 1
@@ -120,19 +120,19 @@ class CreateTopic(Model):
 
 
 class AlterTopic(Model):
-    """What a topic is to keep from now on."""
+    """What a topic keeps from now on."""
 
     retention: RetentionModel
 
 
 class Truncate(Model):
-    """The first offset to be removed."""
+    """The first offset to remove."""
 
     offset: Offset
 
 
 class TruncateIndex(Model):
-    """The first index to be removed, as laminarmq says it."""
+    """The first index to remove, in laminarmq's terms."""
 
     truncate_index: Offset
 
@@ -148,14 +148,14 @@ class Fetch(Model):
 
 
 class Lag(Model):
-    """Positions to count the records from: topic -> partition -> offset."""
+    """Positions to count records from: topic -> partition -> offset."""
 
     most_bytes: ClassVar[int] = POSITIONS_BYTES
     positions: Positions
 
 
 class Join(Model):
-    """A member that joins a group, or comes back under its id."""
+    """A member that joins a group, or returns under its id."""
 
     most_bytes: ClassVar[int] = 256 * 1024  # a thousand names
     topics: Annotated[list[Name], Field(min_length=1, max_length=1000)]
@@ -164,13 +164,13 @@ class Join(Model):
 
 
 class Heartbeat(Model):
-    """A sign of life of a member, with the generation of the answer that it acts on."""
+    """A member's sign of life, with the generation of the assignment that it follows."""
 
     generation: Annotated[int, Field(ge=0, le=INT64), WHOLE]
 
 
 class Commit(Model):
-    """Offsets to be read next: topic -> partition -> offset."""
+    """The next offsets to read: topic -> partition -> offset."""
 
     most_bytes: ClassVar[int] = POSITIONS_BYTES
     offsets: Positions
@@ -179,5 +179,5 @@ class Commit(Model):
 
 
 def retention_json(retention: Retention) -> dict[str, Any]:
-    """Return a retention as JSON's values."""
+    """Return a retention as JSON values."""
     return asdict(retention)

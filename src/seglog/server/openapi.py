@@ -1,4 +1,4 @@
-"""The server's description of itself (OpenAPI 3.1), made from the operations as they are. Pure."""
+"""The OpenAPI 3.1 description of the server, generated from its operations. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROBLEM = {
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "detail": {"type": "string"},
-        "error": {"type": "string", "description": "The class of seglog's error tree."},
+        "error": {"type": "string", "description": "A class of seglog's error tree."},
         "retriable": {"type": "boolean"},
     },
     "required": ["type", "title", "status", "detail", "error", "retriable"],
@@ -31,7 +31,7 @@ REFUSALS = (400, 401, 403, 404, 405, 406, 408, 409, 413, 415, 422, 429, 500, 503
 
 
 def describe(operations: Sequence[Operation], *, tokens: bool, partitions: int) -> dict[str, Any]:
-    """Return the description of all operations. tokens: whether they are asked for; partitions: allowed in a topic."""
+    """Return the description of all operations. tokens: whether tokens are required; partitions: limit per topic."""
     models = sorted({one.body for one in operations if isinstance(one.body, type)}, key=lambda model: model.__name__)
     _, schemas = models_json_schema([(model, "validation") for model in models], ref_template=REFERENCE)
     schemas["$defs"]["CreateTopic"]["properties"]["partitions"]["maximum"] = partitions
@@ -73,7 +73,7 @@ def _operation(operation: Operation, tokens: bool) -> dict[str, Any]:
 def _body(body: type[BaseModel] | Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     if isinstance(body, Mapping):
         content = {media: {"schema": dict(schema)} for media, schema in body.items()}
-        return {"required": ANYTHING not in body, "content": content}  # nothing at all is a value as well
+        return {"required": ANYTHING not in body, "content": content}  # an empty body is a value too
     schema = {"$ref": REFERENCE.format(model=body.__name__)}
     return {"required": True, "content": {"application/json": {"schema": schema}}}
 

@@ -1,7 +1,7 @@
-"""One request that the server understands, declared once: how it is routed, checked, and described to others.
+"""Operations: requests that the server understands, declared once for routing, checks and the OpenAPI description.
 
-An `Operation` is data; the routes are lists of them. An `Endpoint` is all operations on one path, as
-Starlette calls it: it reads parameters and body, asks who the caller is, and turns errors into answers.
+An `Operation` is data; the routes are lists of them. An `Endpoint` holds all operations on one path and is a Starlette
+app: it parses parameters and body, authenticates the caller, and turns errors into answers.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("seglog.server")
 
-SMALL_JSON_BYTES = 16 * 1024  # a longer one is read on a thread: all that may be wrong with it takes a while to list
-# A record's value is whatever its writer chose: no browser may guess what it is, nor load it into a page of others.
+SMALL_JSON_BYTES = 16 * 1024  # a longer body is parsed on a thread: listing all its errors takes a while
+# A record's value is arbitrary: no browser may guess its type, nor load it into a foreign page.
 PROTECTING = ((b"x-content-type-options", b"nosniff"), (b"cross-origin-resource-policy", b"same-origin"))
-PAGES = frozenset({"page", "console"})  # the only operations that a link on a page of others may open
+PAGES = frozenset({"page", "console"})  # the only operations that a link on a foreign page may open
 GROUP_WRITES = frozenset({"join", "commit"})
 ANYTHING = "*/*"
 Needs = Literal["nothing", "token", "read", "write", "admin"]
@@ -52,7 +52,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One way in which an operation answers. media: content type -> JSON schema; none: without a body."""
+    """One kind of answer of an operation. media: content type -> JSON schema; none: without a body."""
 
     about: str
     media: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -62,9 +62,9 @@ class Answer:
 class Operation:
     """A method on a path.
 
-    needs: the right on the topic in the path ("*" where there is none), a token of any right, or nothing. body: a model
+    needs: the right on the topic in the path ("*" if there is none), a token with any right, or nothing. body: a model
     (JSON), or content type -> JSON schema of a raw body. answers: by status; refusals are described for all alike.
-    links: operations that go on from the first answer -> their parameters, as OpenAPI's runtime expressions.
+    links: operations that follow the first answer -> their parameters, as OpenAPI runtime expressions.
     """
 
     method: str
@@ -81,10 +81,10 @@ class Operation:
 
 
 class Call:
-    """One request on its way through an operation.
+    """One request and its state while an operation handles it.
 
-    headers: by name in lower case. answer: the memory that what is read and the answer made of it take. held: closed
-    when the request is over.
+    headers: by name in lower case. answer: the memory for what is read and for the answer. held: closed when the
+    request is over.
     """
 
     def __init__(
@@ -105,11 +105,11 @@ class Call:
         self.answer = answer
         self.held = held
         self.values = self._values(scope)
-        self.topics: set[str] = set()  # that it works with
+        self.topics: set[str] = set()  # the topics that the request uses
         self._receive = receive
 
     def _values(self, scope: Scope) -> dict[str, Any]:
-        """Return every declared parameter by name; InvalidArgument for what is not declared or cannot be."""
+        """Return every declared parameter by name. Raises InvalidArgument for undeclared or invalid ones."""
         found = read_query(scope["query_string"], self.operation.parameters)
         for parameter in self.operation.parameters:
             if parameter.where == "path":
@@ -121,20 +121,20 @@ class Call:
 
     @property
     def declared_length(self) -> int | None:
-        """The body's Content-Length, None where it comes in chunks."""
+        """The body's Content-Length, None if it comes in chunks."""
         given = self.headers.get("content-length")
         return None if given is None else int(given)
 
     def spooled(self, limit: int | None = None) -> AbstractAsyncContextManager[Body]:
-        """Take the body in, whole."""
+        """Receive the whole body."""
         return self.services.spool.body(self._receive, self.declared_length, limit)
 
     async def read(
         self, read: Callable[[int], Result], room: int, *, free: int = 0, workers: Workers | None = None
     ) -> Result:
-        """Let `read` work on a thread with room that is held from now on; where that is not enough, with what it needs.
+        """Run `read` on a thread with a memory budget of `room` bytes; if that is too small, with what it needs.
 
-        free: room that need not be held, as what is read takes no more than the threads themselves. Busy.
+        free: bytes that need not be reserved, as the reading threads themselves use no more. Raises Busy.
         """
         while True:
             self.answer.resize(room if room > free else 0)
@@ -144,7 +144,7 @@ class Call:
                 room = error.size
 
     async def json(self, model: type[Json]) -> Json:
-        """Return the JSON body as a model; InvalidArgument where it is none, 415 for another content type."""
+        """Return the JSON body as a model. Raises InvalidArgument if it does not fit, 415 for another content type."""
         kind = self.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
         if kind not in ("application/json", "application/x-www-form-urlencoded"):  # the latter is curl's --data
             raise HttpProblem(415, f"the body must be application/json, not {kind}")
@@ -165,7 +165,7 @@ def _sentence(error: ValidationError) -> str:
         f"{'.'.join(str(part) for part in one['loc']) or 'the body'}: {one['msg']}"
         for one in error.errors(include_url=False, include_input=False)[:5]
     ]
-    return "the body cannot be used: " + "; ".join(found)
+    return "the body is invalid: " + "; ".join(found)
 
 
 class Endpoint:
@@ -191,11 +191,11 @@ class Endpoint:
                 response = problem(error)
                 answer.close()
             if scope["method"] == "HEAD" and isinstance(response, StreamingResponse):
-                response = Response(None, response.status_code, response.headers)  # its body has no end
+                response = Response(None, response.status_code, response.headers)  # its body is endless
             response.raw_headers.extend(PROTECTING)
             try:
                 await _send(response, scope, receive, watched(send, answer))
-            except SlowReader:  # the connection is closed; what was sent of a tail says where to go on
+            except SlowReader:  # the connection is closed; the events already sent tell where to continue
                 self._services.metrics.dropped()
             finally:
                 operation = self._by_method.get(scope["method"])
@@ -207,12 +207,12 @@ class Endpoint:
         services = self._services
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         services.guard.check(headers, is_page=operation.name in PAGES)
-        caller = NOBODY  # who it is comes first: a stranger learns nothing, not even which parameters there are
+        caller = NOBODY  # authenticate first: a stranger learns nothing, not even the parameters
         if operation.needs != "nothing":
             caller = services.access.caller(headers.get("authorization"))
             services.check_running()
         _refuse_codings(scope, headers)
-        # Reads the parameters, before the body.
+        # Parses the parameters, before the body.
         call = Call(scope, receive, headers, operation, services, caller, answer, held)
         if operation.needs in RIGHTS:
             call.caller.require(operation.needs, operation.topic or call.values.get("topic", EVERY))
@@ -231,12 +231,12 @@ class Endpoint:
         operation = self._by_method.get("GET" if method == "HEAD" else method)
         if operation is None:
             allowed = ", ".join(sorted({*self._by_method, *(["HEAD"] if "GET" in self._by_method else [])}))
-            raise HttpProblem(405, f"{method} is not known here; there is {allowed}", headers={"Allow": allowed})
+            raise HttpProblem(405, f"this path does not allow {method}; allowed: {allowed}", headers={"Allow": allowed})
         return operation
 
 
 def _place_written(call: Call) -> str | None:
-    """Return the topic that a request writes to, ".groups" for what groups keep, None where it only reads."""
+    """Return the topic that a request writes to, ".groups" for group state, None for a read."""
     operation = call.operation
     if operation.needs == "write":
         return str(operation.topic or call.values["topic"])
@@ -244,23 +244,21 @@ def _place_written(call: Call) -> str | None:
 
 
 def _refuse_codings(scope: Scope, headers: Mapping[str, str]) -> None:
-    """Refuse a body that is coded: stored as it comes, its coded bytes would be taken for the value."""
+    """Refuse an encoded body: stored unchanged, its encoded bytes would be taken for the value."""
     if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         raise HttpProblem(
             415,
-            f"a body in Content-Encoding {headers['content-encoding'][:80]!r} is not decoded here; send it as it is",
+            f"Content-Encoding {headers['content-encoding'][:80]!r} is not supported; send the body unencoded",
             headers={"Accept-Encoding": "identity"},
         )
     if "transfer-encoding" in headers:
         codings = [value.strip().lower() for name, value in scope["headers"] if name == b"transfer-encoding"]
         if codings != [b"chunked"]:
-            raise HttpProblem(
-                501, "the only Transfer-Encoding that is known here is chunked", headers={"Connection": "close"}
-            )
+            raise HttpProblem(501, "the only supported Transfer-Encoding is chunked", headers={"Connection": "close"})
 
 
 def _counted(size: int) -> int:
-    """Return what an answer counts: small ones, of which each connection can have one, are not counted."""
+    """Return how many bytes an answer counts: small ones, of which each connection has one, do not count."""
     return size if size > PIECE else 0
 
 
@@ -273,7 +271,7 @@ async def _send(response: Response, scope: Scope, receive: Receive, send: Send) 
 
 
 async def true_cause(call: Call, error: Exception) -> Exception:
-    """Return TopicNotFound for a failure that comes of a topic's being deleted meanwhile, any other as it is."""
+    """Return TopicNotFound if the failure was caused by the deletion of a topic, else the error itself."""
     if isinstance(error, HttpProblem) or status_of(error) < 500:
         return error
     for name in call.topics:
@@ -281,13 +279,13 @@ async def true_cause(call: Call, error: Exception) -> Exception:
             await call.services.reads.run(partial(call.services.broker.topic, name))
         except TopicNotFound as gone:
             return gone
-        except Exception:  # noqa: BLE001, S112 - it is there, and what failed first is told
+        except Exception:  # noqa: BLE001, S112 - the topic exists: report the first failure
             continue
     return error
 
 
 def _note(error: Exception, scope: Scope) -> None:
-    """Tell the server's log of what is not the caller's fault."""
+    """Log an error that the caller did not cause."""
     if not isinstance(error, (SeglogError, OSError)):
         log.error("%s %s failed", scope["method"], scope["path"], exc_info=error)
     elif status_of(error) >= 500 and not isinstance(error, HttpProblem):
@@ -295,5 +293,5 @@ def _note(error: Exception, scope: Scope) -> None:
 
 
 def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return an answer in JSON."""
+    """Return a JSON answer."""
     return Response(json.dumps(value), status, headers, "application/json")

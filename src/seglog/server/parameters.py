@@ -1,6 +1,6 @@
-"""Parameters of requests, declared once: how they are read, and how the OpenAPI description tells of them.
+"""Request parameters, declared once: how they are parsed, and how the OpenAPI description shows them.
 
-What is not declared is refused, so that a misspelt name is never silently ignored. Pure.
+An undeclared parameter is rejected, so that a misspelt name is never ignored. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ INT64 = (-(2**63), 2**63 - 1)
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter. read: its decoded bytes -> a value, or InvalidArgument; many: it may be given again and again."""
+    """One parameter. read: parses its decoded bytes or raises InvalidArgument; many: it is repeatable."""
 
     name: str
     where: Where
@@ -36,7 +36,7 @@ class Parameter:
         return replace(self, where="path", required=True)
 
     def openapi(self) -> dict[str, Any]:
-        """Return what OpenAPI says of it."""
+        """Return its OpenAPI description."""
         schema = dict(self.schema)
         if self.default is not None:
             schema["default"] = self.default
@@ -70,7 +70,7 @@ def integer(
 
 
 def seconds(name: str, about: str, *, most: float) -> Parameter:
-    """Declare a number of seconds, 0 to `most`; 0 where it is not given."""
+    """Declare a number of seconds, 0 to `most`; default: 0."""
 
     def read(data: bytes) -> float:
         try:
@@ -86,7 +86,7 @@ def seconds(name: str, about: str, *, most: float) -> Parameter:
 
 
 def choice(name: str, about: str, *values: str) -> Parameter:
-    """Declare one of several words; the first where it is not given."""
+    """Declare one of several words; the first is the default."""
 
     def read(data: bytes) -> str:
         word = data.decode("ascii", "replace")
@@ -98,7 +98,7 @@ def choice(name: str, about: str, *values: str) -> Parameter:
 
 
 def data(name: str, about: str, *, pattern: str | None = None, required: bool = False, many: bool = False) -> Parameter:
-    """Declare any bytes, percent-encoded. pattern: what its reader asks of it, told to others."""
+    """Declare percent-encoded bytes. pattern: what the parser requires, for the description."""
     schema = {"type": "string"} if pattern is None else {"type": "string", "pattern": pattern}
     return Parameter(name, "query", bytes, schema, about, required=required, many=many)
 
@@ -112,7 +112,7 @@ def text(
     where: Where = "path",
     examples: tuple[str, ...] = (),
 ) -> Parameter:
-    """Declare text that matches a pattern as a whole. longest: None where something else bounds it."""
+    """Declare text that must match a pattern completely. longest: None if something else limits it."""
     shape = re.compile(pattern)
     told: dict[str, Any] = {} if longest is None else {"minLength": 1, "maxLength": longest}
     if examples:
@@ -130,7 +130,7 @@ def text(
 
 
 def read_query(query: bytes, parameters: Iterable[Parameter]) -> dict[str, Any]:
-    """Return name -> value of every query parameter, the defaults too; InvalidArgument for what is not declared."""
+    """Return name -> value of every query parameter, with defaults. Raises InvalidArgument for undeclared ones."""
     known = {parameter.name: parameter for parameter in parameters if parameter.where == "query"}
     found: dict[str, Any] = {}
     for pair in query.split(b"&") if query else ():
@@ -140,7 +140,7 @@ def read_query(query: bytes, parameters: Iterable[Parameter]) -> dict[str, Any]:
         name = unquote_to_bytes(raw_name.replace(b"+", b" ")).decode("utf-8", "replace")
         parameter = known.get(name)
         if parameter is None:
-            raise InvalidArgument(f"there is no parameter {name[:80]!r} here; there are {', '.join(known) or 'none'}")
+            raise InvalidArgument(f"unknown parameter {name[:80]!r}; known are {', '.join(known) or 'none'}")
         value = parameter.read(unquote_to_bytes(raw_value.replace(b"+", b" ")))
         if parameter.many:
             found.setdefault(name, []).append(value)

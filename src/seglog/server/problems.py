@@ -1,6 +1,6 @@
-"""Errors as answers: application/problem+json (RFC 9457), with the error's class and what it carries.
+"""Errors as answers: application/problem+json (RFC 9457), with the error's class and attributes.
 
-A client raises the same class again from `error`. Which status says what is decided here alone.
+A client raises the same class again from `error`. This module alone maps errors to statuses.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from seglog import errors
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1
-DETAIL_CHARACTERS = 2000  # of an error's text: what it quotes may be as long as the request
+DETAIL_CHARACTERS = 2000  # longest text of an error: it may quote the request
 
-# The first match counts: a class stands above its bases.
+# The first match counts: a class precedes its bases.
 _STATUS: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
     ((errors.Unauthorized,), 401),
     ((errors.Forbidden,), 403),
@@ -26,7 +26,7 @@ _STATUS: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
     ((errors.OffsetError,), 404),
     ((errors.TopicExists, errors.NotAssigned, errors.UnknownMember, errors.GroupConflict), 409),
     ((errors.LogTruncated, errors.CompactionAborted, errors.KeyRequired), 409),
-    # Each value alone was checked before: what is left contradicts another one, or what the topic is.
+    # Each value was checked on its own before: this one contradicts another value, or the topic.
     ((errors.ConfigError,), 409),
     ((errors.RecordTooLarge, errors.StreamOverflow), 413),
     ((errors.OnceConflict,), 422),
@@ -52,7 +52,7 @@ _ATTRIBUTES = (
 
 
 class HttpProblem(errors.SeglogError):
-    """A refusal that HTTP itself knows, such as 405 or 415."""
+    """A refusal that HTTP itself defines, such as 405 or 415."""
 
     def __init__(self, status: int, detail: str, *, headers: dict[str, str] | None = None) -> None:
         super().__init__(detail)
@@ -61,21 +61,21 @@ class HttpProblem(errors.SeglogError):
 
 
 def status_of(error: BaseException) -> int:
-    """Return the status that tells of an error; 500 for a bug."""
+    """Return the status for an error; 500 for a bug."""
     if isinstance(error, HttpProblem):
         return error.status
     return next((status for kinds, status in _STATUS if isinstance(error, kinds)), 500)
 
 
 def problem(error: BaseException) -> Response:
-    """Return the answer that tells of an error. What a bug said stays in the server's own log."""
+    """Return the answer for an error. The text of a bug appears only in the server's log."""
     status = status_of(error)
     known = isinstance(error, (errors.SeglogError, OSError))
     body: dict[str, Any] = {
         "type": "about:blank",
         "title": HTTPStatus(status).phrase,
         "status": status,
-        "detail": _detail(error) if known else "a bug in seglog; the server's log tells more",
+        "detail": _detail(error) if known else "internal error in seglog; see the server's log",
         "error": type(error).__name__ if known else "ServerError",
         "retriable": status in (408, 429, 503) or bool(getattr(error, "retriable", False)),
     }

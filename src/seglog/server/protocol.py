@@ -1,13 +1,12 @@
-"""uvicorn's HTTP protocol with the bounds that it leaves to a proxy: connections, a request's head in time and size.
+"""uvicorn's HTTP protocol with limits that it leaves to a proxy: connections, and the time and size of a request head.
 
-Without them a client that never ends its head (slowloris) holds a connection forever, and one that sends an endless
-header fills the memory; one that reads nothing of its answer keeps that in memory, and one that goes on sending a body
-after its answer keeps the connection. Bodies are bounded by `spool`. Trailers are ignored: after the body nothing may
-change what a request says.
+Without these limits a client that never completes its head (slowloris) holds a connection forever; an endless header
+fills the memory; a client that does not read its answer keeps it in memory; and one that continues its body after the
+answer keeps the connection. `spool` limits bodies. Trailers are ignored: nothing after the body may change a request.
 
-Requests of one connection are parsed one at a time. uvicorn's parser takes all that is given to it, so it is given
-pieces that end with a head; bytes after a request that is not answered yet wait unparsed, and nothing more is read from
-the connection meanwhile.
+Requests of one connection are parsed one at a time. uvicorn's parser consumes all bytes it receives, so it receives
+pieces that end with a head. Bytes after a request that is not answered yet wait unparsed, and the connection is not
+read meanwhile.
 """
 
 from __future__ import annotations
@@ -30,48 +29,48 @@ if TYPE_CHECKING:
     from seglog.server.settings import Limits
 
 HEAD_BYTES = 64 * 1024
-PIECE_BYTES = 4096  # for the parser, unless they belong to a body of known length
+PIECE_BYTES = 4096  # for the parser, except bodies of known length
 HEAD_END = b"\r\n\r\n"
 UPGRADING = (b"connection", b"upgrade", b"http2-settings")
-REFUSED_SHARE, REFUSED_LEAST = 8, 16  # connections that may linger with a refusal: a part of those allowed, or so many
-LINGER_SECONDS = 2.0  # for a peer that still sends to see its answer, which a close with bytes unread would destroy
+REFUSED_SHARE, REFUSED_LEAST = 8, 16  # refused connections that may linger: 1/8 of those allowed, at least 16
+LINGER_SECONDS = 2.0  # lets a peer that still sends read its answer; closing with unread bytes would discard it
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection. The bounds are set by whoever makes the class its own (`bounded`)."""
+    """One connection. `bounded` returns a subclass with the limits set."""
 
     most_connections = 1000
     head_seconds = 10.0
     idle_seconds = 20.0
-    told: Callable[[int, str], None] | None = None  # of every refusal: its status and text
-    memory: Memory | None = None  # of the server: what waits unparsed counts there
+    told: Callable[[int, str], None] | None = None  # called with status and text of every refusal
+    memory: Memory | None = None  # the server's budget: unparsed bytes count there
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._unparsed = 0  # bytes since the parser last made something of them: a head, a piece of a body
+        self._unparsed = 0  # bytes since the parser last completed a head or a piece of a body
         self._in_head = self._in_request = self._refused = False
-        self._left = 0  # bytes of a body of known length that have not come yet
-        self._waiting, self._position = b"", 0  # what has come and is not parsed, and from where on
-        self._counted = 0  # bytes of it, in the server's memory
+        self._left = 0  # missing bytes of a body of known length
+        self._waiting, self._position = b"", 0  # received data, and the position of the first unparsed byte
+        self._counted = 0  # how many of its bytes are counted in `memory`
         self._deadline: asyncio.TimerHandle | None = None  # for the head
-        self._stalled: asyncio.TimerHandle | None = None  # since the peer last took something of an answer
-        self._lingering: asyncio.TimerHandle | None = None  # since an answer came before the request's end
+        self._stalled: asyncio.TimerHandle | None = None  # since the peer last read some of an answer
+        self._lingering: asyncio.TimerHandle | None = None  # since an answer was sent before the request ended
 
     # --- the connection -----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn does
-        """Give the new connection its time to say what it wants; turn it away where there are too many."""
+        """Start the timer for the head; refuse the connection if there are too many."""
         super().connection_made(cast("asyncio.Transport", JoinedTransport(transport, self.loop)))
         too_many = len(self.connections) - self.most_connections
         if too_many > max(self.most_connections // REFUSED_SHARE, REFUSED_LEAST):
             self._drop(f"{self.most_connections} connections are open already")
         elif too_many > 0:
-            self._refuse(503, f"{self.most_connections} connections are open already; try again in a moment")
+            self._refuse(503, f"{self.most_connections} connections are open already; retry in a moment")
         else:
             self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the deadlines."""
+        """Cancel the timers."""
         for handle in (self._deadline, self._stalled, self._lingering):
             if handle is not None:
                 handle.cancel()
@@ -79,7 +78,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse one request; keep what follows it."""
+        """Parse one request; keep the bytes after it."""
         if self._refused or self.transport.is_closing():
             return
         self._unset_keepalive_if_required()
@@ -88,35 +87,35 @@ class BoundedProtocol(HttpToolsProtocol):
         self._parse(data, 0)
 
     def _parse(self, data: bytes, position: int) -> None:
-        """Parse from `position` on, up to the end of a request that is to be answered; refuse a head without end."""
+        """Parse from `position` to the end of a request that needs an answer; refuse an endless head."""
         while position < len(data) and not (self._is_busy or self._refused or self.transport.is_closing()):
             end = self._piece_end(data, position)
             self._unparsed += end - position
             again = self._parse_piece(data[position:end])
             data, position = (data, end) if again is None else (again + data[end:], 0)
             if self._unparsed > HEAD_BYTES:
-                self._refuse(431, "the head of a request may have 64 KiB")
+                self._refuse(431, "the request head is larger than 64 KiB")
         if self._refused or self.transport.is_closing():
             self._keep_waiting(b"", 0)
             return
         self._keep_waiting(data, position)
         if self._is_answered and not self._in_request and not (self._deadline or self.timeout_keep_alive_task):
-            self._expect_head()  # something came that is no request yet
+            self._expect_head()  # an incomplete request has arrived
 
     @property
     def _is_busy(self) -> bool:
-        """Whether a request is there as a whole, and not answered."""
+        """Whether a request is complete and not answered yet."""
         return not self._in_request and not self._is_answered
 
     def _piece_end(self, data: bytes, position: int) -> int:
-        """Return where the next piece for the parser ends: with a body, or else with a head, or after a few KiB."""
+        """Return the end of the next piece for the parser: the end of a body, of a head, or a few KiB on."""
         if self._left:
             return min(position + self._left, len(data))
         end = data.find(HEAD_END, position, position + PIECE_BYTES)
         return min(position + PIECE_BYTES, len(data)) if end < 0 else end + len(HEAD_END)
 
     def _keep_waiting(self, data: bytes, position: int) -> None:
-        """Keep data from `position` on for when the present request is answered, and read nothing more until then."""
+        """Keep data from `position` on until the current request is answered; pause reading."""
         size = len(data) if position < len(data) else 0
         self._waiting, self._position = (data, position) if size else (b"", 0)
         if self.memory is not None and size != self._counted:
@@ -124,29 +123,29 @@ class BoundedProtocol(HttpToolsProtocol):
             fits = more < 0 or self.memory.has_room("pipelines", more)
             self.memory.change("pipelines", more)
             if not fits:
-                self._drop("too many requests are sent before others are answered")
+                self._drop("too many pipelined requests")
         if size:
             self.flow.pause_reading()
 
     def _drop(self, text: str) -> None:
-        """Close the connection without an answer, as one is being written."""
+        """Close the connection without an answer: one is being written already."""
         self._refused = True
         if self.told is not None:
             self.told(503, text)
         self.transport.abort()
 
     def _parse_piece(self, data: bytes) -> bytes | None:
-        """Parse; return what is to be parsed instead of a request that asks for another protocol, else None."""
+        """Parse. Return the replacement for a request that asks for a protocol upgrade, else None."""
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             return None if self._refused else self._without_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError:
-            self._refuse(400, "this is no HTTP request")
+            self._refuse(400, "not a valid HTTP request")
         return None
 
     def _without_upgrade(self, rest: bytes) -> bytes:
-        """Return the request as if it did not ask for another protocol: the parser would leave out its body."""
+        """Return the request without its upgrade header: the parser would skip the body."""
         version = self.parser.get_http_version().encode()
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
         lines += [b"%b: %b" % pair for pair in self.headers if pair[0] not in UPGRADING]
@@ -157,13 +156,13 @@ class BoundedProtocol(HttpToolsProtocol):
         return b"\r\n".join(lines) + HEAD_END + rest
 
     def pause_writing(self) -> None:
-        """Give the peer its time to take what is buffered."""
+        """Start the timer in which the peer must read what is buffered."""
         super().pause_writing()
-        if self._stalled is None:  # aborted, not closed: closing would wait for the peer
+        if self._stalled is None:  # abort, not close: closing would wait for the peer
             self._stalled = self.loop.call_later(self.idle_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Note that the peer takes its answer."""
+        """Stop the timer: the peer reads its answer."""
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None
@@ -172,22 +171,22 @@ class BoundedProtocol(HttpToolsProtocol):
     # --- the request --------------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        """Expect the head in time."""
+        """Start the timer for the head."""
         super().on_message_begin()
         self._in_head = self._in_request = True
         if self._deadline is None:
             self._expect_head()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; not one that comes behind the body."""
+        """Take a header; ignore trailers."""
         if self._in_head:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Note that the head is there."""
+        """Note that the head is complete."""
         if self.parser.get_method() == b"CONNECT":
-            self._refuse(405, "this is no proxy")
-        if self._refused or self.parser.should_upgrade():  # the latter comes once more, without
+            self._refuse(405, "this server is not a proxy")
+        if self._refused or self.parser.should_upgrade():  # an upgrade request is parsed again without its header
             return
         self._unparsed, self._in_head = 0, False
         self._left = int(next((value for name, value in self.headers if name == b"content-length"), b"0"))
@@ -197,13 +196,13 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Note that a piece of the body is there."""
+        """Note that a piece of the body has arrived."""
         self._unparsed, self._left = 0, max(self._left - len(body), 0)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Note that the request is there as a whole."""
-        if self._in_head:  # it asks for another protocol, and comes once more
+        """Note that the request is complete."""
+        if self._in_head:  # an upgrade request, which is parsed again
             return
         self._unparsed, self._left, self._in_request = 0, 0, False
         super().on_message_complete()
@@ -213,7 +212,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._keep_alive()
 
     def on_response_complete(self) -> None:
-        """Parse the next request, or give the peer its time to end a body that is not read any more."""
+        """Parse the next request, or let the peer finish a body that is no longer read."""
         super().on_response_complete()
         if self._in_request and self._is_answered:
             self._linger()
@@ -230,7 +229,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _too_late(self) -> None:
         self._deadline = None
-        self._refuse(408, "the head of the request did not come in time")
+        self._refuse(408, "the request head did not arrive in time")
 
     def _keep_alive(self) -> None:
         self._unset_keepalive_if_required()
@@ -241,14 +240,14 @@ class BoundedProtocol(HttpToolsProtocol):
             self._lingering = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
     def _refuse(self, status: int, text: str) -> None:
-        """Answer, unless an answer is on its way already, and read nothing more."""
+        """Answer, unless an answer is under way, and stop reading."""
         if self._refused or self.transport.is_closing():
             return
         self._refused = True
         if self.told is not None:
             self.told(status, text)
         in_body = not self._is_answered and not self._in_head and not self.pipeline and not self.cycle.response_started
-        if in_body:  # whoever waits for the rest of it learns that it does not come
+        if in_body:  # the reader of the body learns that the rest will not come
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if in_body or self._is_answered:
@@ -268,7 +267,7 @@ def _refusal(status: int, text: str) -> bytes:
 
 
 def bounded(limits: Limits, told: Refusals, memory: Memory) -> type[BoundedProtocol]:
-    """Return the protocol with these bounds; `told` is called for every connection that exceeds one."""
+    """Return the protocol with these limits; `told` is called for every refused connection."""
     bounds = {
         "told": told,
         "memory": memory,

@@ -1,6 +1,6 @@
-"""What a connection is refused before there is a request: counted always, told to the server's log once a second.
+"""Connections refused before there is a request: always counted, logged once a second.
 
-It does not know why anything is refused, nor how that is answered.
+Does not know why a connection is refused, nor how that is answered.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("seglog.server")
 
 EVERY_SECONDS = 1.0
-OURS = 503  # the server's doing, which an operator can change; what peers do wrong would fill the log with them
+OURS = 503  # caused by the server, so that an operator can act; clients' mistakes would flood the log
 
 
 class Refusals:
-    """Called with status and text of every refusal, in the event loop. clock: seconds, of any kind that only grows."""
+    """Called with status and text of every refusal, in the event loop. clock: seconds, monotonic."""
 
     def __init__(self, metrics: Metrics, clock: Callable[[], float] = monotonic) -> None:
         self._metrics = metrics
@@ -29,7 +29,7 @@ class Refusals:
         self._told_at: float | None = None
 
     def __call__(self, status: int, text: str) -> None:
-        """Take note of one."""
+        """Note one refusal."""
         self._metrics.refused(status)
         if status != OURS:
             return

@@ -1,4 +1,4 @@
-"""What the routes work with: one object that holds the parts of a running server. Made and ended by `app`."""
+"""The parts of a running server in one object, which the routes use. `app` creates and closes it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ DEFAULT_TOPIC = "default"
 class Services:
     """The parts of a running server.
 
-    Threads, apart from one another so that none waits for what is slower: reads: a bounded piece of a log; scans: a
-    whole partition; groups: members and commits; care: compaction and the like. tails: live ones now. groups_made: the
-    names of the groups that each token has created.
+    Separate threads, so that no call waits for slower ones: reads: a bounded piece of a log; scans: a whole partition;
+    groups: members and commits; care: compaction and maintenance. tails: live ones now. groups_made: the names of the
+    groups that each token has created.
     """
 
     settings: Settings
@@ -49,16 +49,16 @@ class Services:
     metrics: Metrics
     space: Space
     tails: int = 0
-    description: bytes | None = None  # of all requests, once it was asked for
+    description: bytes | None = None  # of all requests, once it was requested
     groups_made: dict[str, set[str]] = field(default_factory=dict)
 
     def check_running(self) -> None:
-        """Refuse what comes while the server stops."""
+        """Refuse new requests while the server stops."""
         if self.waiting.stopped:
-            raise HttpProblem(503, "the server is stopping; try again when it is back")
+            raise HttpProblem(503, "the server is stopping; retry when it is back")
 
     def close(self) -> None:
-        """End everything: appends first, then who looks after the logs, then the logs."""
+        """Close everything: first appends, then housekeeping, then the logs."""
         self.appends.close()
         for workers in (self.reads, self.scans, self.groups, self.care):
             workers.close()

@@ -1,4 +1,4 @@
-"""A server from its start to its graceful stop: the socket, signals, and what is said to the operator."""
+"""A server from start to graceful stop: the socket, signals, and messages to the operator."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 ENDED_EARLY = "ASGI callable returned without completing response"
 BACKLOG = 2048
-FILES_PER_CONNECTION = 2  # of those that the system allows, at least: connections must leave files for the logs
+FILES_PER_CONNECTION = 2  # files the system must allow per connection, so that enough remain for the logs
 
 
 def serve(root: str | os.PathLike[str], settings: Settings, say: Callable[[str], None]) -> None:
-    """Serve the topics below `root` until SIGTERM or SIGINT; returns once everything is on disk.
+    """Serve the topics below `root` until SIGTERM or SIGINT; return when everything is on disk.
 
-    say: told where the server listens, what recovery met, and that it stops. LogLocked where another server (or broker)
-    has the root; ConfigError for tokens, certificates or an address that cannot be used.
+    say: receives the address, what recovery found, and that the server stops. Raises LogLocked if another server (or
+    broker) has the root open; ConfigError for tokens, certificates or an address that cannot be used.
     """
     _allow_files()
     allocator = Allocator()
@@ -55,7 +55,7 @@ def serve(root: str | os.PathLike[str], settings: Settings, say: Callable[[str],
             server = _Server(_config(services, settings), services, say, allocator)
             services.cleaner.start()
             allocator.settle()
-            listener.listen(BACKLOG)  # from here on nobody is refused, as is said in the next line
+            listener.listen(BACKLOG)  # connections are accepted before the address is announced
             say(f"listening on {_address(listener, settings)}")
             server.run(sockets=[listener])
     finally:
@@ -64,7 +64,7 @@ def serve(root: str | os.PathLike[str], settings: Settings, say: Callable[[str],
 
 
 def _allow_files() -> None:
-    """Take all open files that the system lets us have: a connection takes one, a partition three."""
+    """Raise the limit of open files as far as allowed: a connection needs one, a partition three."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
@@ -82,7 +82,7 @@ def _owned(broker: Broker, settings: Settings) -> Services:
 
 
 def _listener(settings: Settings) -> socket.socket:
-    """Bind first, so that an address in use is told before anything is opened, and port 0 is known."""
+    """Bind first, so that an address in use is reported before anything is opened, and port 0 is known."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -92,7 +92,7 @@ def _listener(settings: Settings) -> socket.socket:
         listener.bind(address)
     except OSError as error:
         raise ConfigError(
-            f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}; --port takes another"
+            f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}; choose another --port"
         ) from error
     return listener
 
@@ -125,23 +125,23 @@ def _config(services: Services, settings: Settings) -> uvicorn.Config:
         logging.getLogger("uvicorn.error").addFilter(_is_news)
         config.load()
         if config.ssl is not None:
-            config.http_protocol_class = Handshakes(config.ssl, protocol)  # type: ignore[assignment] # is called only
-            config.ssl = None  # the listener takes plain TCP
+            config.http_protocol_class = Handshakes(config.ssl, protocol)  # type: ignore[assignment] # only called
+            config.ssl = None  # the listener accepts plain TCP
     except OSError as error:
-        raise ConfigError(f"the certificate and its key cannot be used: {error.strerror or error}") from error
+        raise ConfigError(f"the certificate or its key cannot be used: {error.strerror or error}") from error
     return config
 
 
 def _is_news(line: logging.LogRecord) -> bool:
-    """Whether a line of uvicorn's log says more than that a request was ended: at the end of the stop time, or as its
-    client took nothing of the answer.
+    """Whether a uvicorn log line reports more than an ended request: one at the end of the stop time, or one whose
+    client did not read the answer.
     """
     error = line.exc_info[1] if line.exc_info else None
     return not isinstance(error, asyncio.CancelledError) and not line.getMessage().startswith(ENDED_EARLY)
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, whose stop also ends what waits for records, and which syncs and returns memory as it goes."""
+    """uvicorn's server; its stop also ends waiting requests, and its ticks sync logs and return memory."""
 
     def __init__(
         self, config: uvicorn.Config, services: Services, say: Callable[[str], None], allocator: Allocator
@@ -153,15 +153,15 @@ class _Server(uvicorn.Server):
         self._released: asyncio.Task[None] | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to stop: no new requests; those under way finish; a second Ctrl-C does not wait for them."""
+        """Begin to stop: refuse new requests, finish running ones; a second Ctrl-C does not wait for them."""
         begins = not self.should_exit
         super().handle_exit(sig, frame)
-        self._captured_signals.clear()  # an orderly end, not one by the signal
-        if begins:  # last: nobody may listen any more
-            self._say(f"{signal.Signals(sig).name}: stopping; requests under way are finished first")
+        self._captured_signals.clear()  # exit normally, not by the signal
+        if begins:  # last: the reader of the messages may be gone
+            self._say(f"{signal.Signals(sig).name}: stopping; finishing running requests first")
 
     async def on_tick(self, counter: int) -> bool:
-        """Look whether it is time to stop; end those who wait, in the event loop."""
+        """Check whether to stop; wake waiting requests, in the event loop."""
         ending = await super().on_tick(counter)
         self._services.appends.syncing.tick()
         if self._allocator.is_due() and (self._released is None or self._released.done()):

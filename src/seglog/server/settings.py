@@ -1,4 +1,4 @@
-"""What a server may be told: where it listens, who may come in, and how much of everything it takes. Frozen values."""
+"""The settings of a server: address, tokens and limits. Frozen values."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """Bounds of what a server holds and waits for. Sizes in bytes, times in seconds; each must be positive.
+    """Limits on what a server holds and waits for. Sizes in bytes, times in seconds; each must be positive.
 
-    body_bytes: of one record's value. batch_bytes: of one batch, which is worked on in memory, as it comes and as
+    body_bytes: of one record's value. batch_bytes: of one batch, which is processed in memory, both as received and as
     records. batch_records: of one batch. record_headers: of one record in a batch. partitions: of one topic.
-    memory_bytes: of all that the server holds for its callers (`seglog.server.memory`); bodies that do not fit go to
-    files. spool_bytes: of those files. connections: open at a time. waiting: appends that wait for
-    one partition. calls: reads, batches and commands that wait for a thread, of each kind. tails: live tails at a time.
-    groups: consumer groups that one token has created, but for those that it owns.
-    read_bytes: of one answer, but for a record that is longer. shown_bytes: of a value in JSON. head_seconds: for a
-    request's head. idle_seconds: without a byte of a body, or of an answer that nobody takes. body_rate: bytes per
-    second that a body must bring on average. wait_seconds: of a long poll. keep_seconds: of a connection between two
-    requests. stop_seconds: for requests under way when it stops. sync_seconds: after
-    which what was appended is synced without being asked for.
+    memory_bytes: of everything held for callers (`seglog.server.memory`); bodies that do not fit go to files.
+    spool_bytes: of those files. connections: open at the same time. waiting: appends waiting for one partition.
+    calls: reads, batches and commands waiting for a thread, per kind. tails: live tails at the same time.
+    groups: consumer groups that one token may create, besides those that it owns.
+    read_bytes: of one answer, unless a single record is longer. shown_bytes: of a value in JSON. head_seconds: for a
+    request head. idle_seconds: without a byte of a body, or of an answer that the client does not read. body_rate:
+    average bytes per second that a body must reach. wait_seconds: of a long poll. keep_seconds: of an idle connection.
+    stop_seconds: for running requests at shutdown. sync_seconds: until appended records are synced automatically.
     """
 
     body_bytes: int = 1024 * MIB
@@ -58,12 +57,12 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """How a server is reached. port 0: any free one. tokens: a file of `access`; certificate, key: PEM files for TLS.
+    """How a server is reached. port 0: any free one. tokens: a token file; certificate, key: PEM files for TLS.
 
-    spool: an existing directory for bodies that memory does not hold, by default the system's for temporary files;
-    the files have no names there, and nothing else in it is touched.
+    spool: an existing directory for bodies that do not fit in memory, default: the system's temporary directory; the
+    files have no names, and nothing else in it is touched.
 
-    ConfigError for an address beyond this machine without tokens, unless `anonymous` says that all may do everything.
+    Raises ConfigError for an address that other machines can reach without tokens, unless `anonymous` allows it.
     """
 
     host: str = "127.0.0.1"
@@ -79,18 +78,18 @@ class Settings:
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"port is {self.port}; it must be between 0 and 65535")
         if (self.certificate is None) != (self.key is None):
-            raise ConfigError("TLS needs both a certificate and its key")
+            raise ConfigError("TLS needs both a certificate and its key; give --tls-cert and --tls-key")
         if self.spool is not None and not self.spool.is_dir():
-            raise ConfigError(f"{self.spool} is no directory; the spool needs an existing one")
+            raise ConfigError(f"{self.spool} is not a directory; the spool needs an existing one")
         if not self.is_local and self.tokens is None and not self.anonymous:
             raise ConfigError(
-                f"{self.host} can be reached from other machines, and there are no tokens: anybody could read, write "
-                "and delete; give --tokens FILE (see `seglog token`), or say --anonymous if that is what you want"
+                f"other machines can reach {self.host}, and there are no tokens: anyone could read, write and delete; "
+                "give --tokens FILE (see `seglog token`), or --anonymous to allow it"
             )
 
     @property
     def is_local(self) -> bool:
-        """Whether only programs of this machine can come in."""
+        """Whether only programs on this machine can connect."""
         if self.host == "localhost":
             return True
         try:

@@ -1,4 +1,4 @@
-"""What answers in JSON look like, as JSON schemas: exact, so that a client may rely on the description. Pure."""
+"""JSON schemas of the answers: exact, so that a client may rely on them. Pure."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ WHOLE_RECORD: Mapping[str, Schema] = {
 }
 VALUE_BYTES: Schema = {
     **COUNT,
-    "description": "Of the whole value, where it is longer than --shown-bytes and `value` has its first bytes only.",
+    "description": "Length of the whole value, if it is longer than --shown-bytes and `value` is cut.",
 }
 RECORD: Schema = {
     **object_of({**WHOLE_RECORD, "value_bytes": VALUE_BYTES}),

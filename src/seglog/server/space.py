@@ -1,4 +1,4 @@
-"""What fails for want of disk space: noted by topic until it works again, for /health. Knows no request."""
+"""Writes that fail for lack of disk space, noted by topic until they succeed again, for /health."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-FREED = 16 * 1024 * 1024  # so many more free bytes than at a failure: it is taken to be over
+FREED = 16 * 1024 * 1024  # a shortage is over when this many more bytes are free than at the failure
 
 
 class Shortage(NamedTuple):
-    """Writes that fail. what: a topic, or ".groups"; times: in a row; free: bytes that were left at the last one."""
+    """Writes that fail. what: a topic, or ".groups"; times: consecutive failures; free: bytes left at the last one."""
 
     what: str
     error: str
@@ -21,16 +21,16 @@ class Shortage(NamedTuple):
 
 
 class Space:
-    """Shortages of one server. Safe for threads; a write that works costs one look at an empty dict."""
+    """Shortages of one server. Thread-safe; a successful write costs one look at an empty dict."""
 
     def __init__(self, free_bytes: Callable[[], int]) -> None:
-        """free_bytes: how much is left now."""
+        """free_bytes: returns the free space now."""
         self.free_bytes = free_bytes
         self._guard = threading.Lock()
         self._known: dict[str, Shortage] = {}
 
     def failed(self, what: str, error: BaseException) -> None:
-        """Note a write that failed, if it was for want of space."""
+        """Note a failed write, if it failed for lack of space."""
         if getattr(error, "errno", None) not in FULL:
             return
         with self._guard:
@@ -39,13 +39,13 @@ class Space:
             self._known[what] = Shortage(what, str(error), count, self.free_bytes())
 
     def worked(self, what: str) -> None:
-        """Note a write that worked."""
+        """Note a successful write."""
         if what in self._known:
             with self._guard:
                 self._known.pop(what, None)
 
     def shortages(self) -> list[Shortage]:
-        """Return what fails now; what failed when much less was free is not told any more."""
+        """Return the current shortages; a failure with much less free space than now no longer counts."""
         if not self._known:
             return []
         free = self.free_bytes()

@@ -1,7 +1,7 @@
-"""Bodies of requests, taken in whole before anything is done with them: in memory while they are small, else in files.
+"""Request bodies, read completely before anything is done with them: small ones in memory, others in files.
 
-So a slow sender holds up nobody, a body that ends too early changes nothing, and what many senders hold at a time is
-bounded: memory by one budget for all, files by another. The files have no names; they are gone with the process.
+So a slow sender blocks no other client, a body that ends early changes nothing, and the memory and disk space of all
+bodies together are limited, each by one budget. The files have no names; they vanish with the process.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from seglog.server.settings import Limits
 Receive = Callable[[], Awaitable[Any]]
 
 BODY_IN_MEMORY = 32 * 1024 * 1024
-SHARE_IN_MEMORY = 4  # of the budget for bodies, one body has at most a part
+SHARE_IN_MEMORY = 4  # one body may use at most this part (1/4) of the memory for bodies
 PIECE = 1024 * 1024
 BODIES = "bodies"
-HELD = 64 * 1024  # of a body that goes to a file, between two writes
+HELD = 64 * 1024  # bytes buffered between two writes to a file
 
 
 class TooSlow(HttpProblem):
-    """A body that does not come, or comes drop by drop."""
+    """A body that stopped arriving, or arrives too slowly."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(408, detail)
 
 
 class BodyTooLarge(HttpProblem):
-    """A body that passes what the server takes; nothing was stored."""
+    """A body larger than the server accepts; nothing was stored."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(
             413,
             f"the body is larger than {limit} bytes; send it in parts, or raise the server's --body-bytes "
-            "(of a batch: --batch-bytes)",
+            "(for a batch: --batch-bytes)",
         )
         self.limit = limit
 
 
 class Body:
-    """A body that has come in whole. size: in bytes."""
+    """A completely received body. size: in bytes."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -66,11 +66,11 @@ class Body:
         return self._file is None
 
     def data(self) -> bytes:
-        """Return all of it; for a body in memory."""
+        """Return all of it; only for a body in memory."""
         return bytes(self._memory)
 
     def view(self) -> memoryview:
-        """Return all of it without a copy: memory, or a map of the file. Good until the body is closed."""
+        """Return all of it without a copy: memory, or a map of the file. Valid until the body is closed."""
         if self._file is None:
             return memoryview(self._memory)
         if self._map is None:
@@ -86,14 +86,14 @@ class Body:
                 yield os.pread(self._file.fileno(), PIECE, position)
 
     def digest(self) -> int:
-        """Return XXH64 of all of it."""
+        """Return the XXH64 of all of it."""
         state = xxhash.xxh64()
         for piece in self.pieces():
             state.update(piece)
         return state.intdigest()
 
     def spill(self, directory: Path) -> None:
-        """Move what is in memory to the file; blocks."""
+        """Move it from memory to a file; blocks."""
         if self._file is None:
             self._file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115 - closed by `close`
         self._file.write(self._memory)
@@ -101,7 +101,7 @@ class Body:
         self._memory = bytearray()
 
     def close(self) -> None:
-        """Let go of memory and file. What Arrow still reads from the map keeps that alive."""
+        """Release memory and file. Arrow data that still uses the map keeps it alive."""
         if self._file is not None:
             self._file.close()
         self._memory = bytearray()
@@ -109,10 +109,10 @@ class Body:
 
 
 class Spool:
-    """Takes bodies in, within the budgets."""
+    """Receives bodies within the memory and disk budgets."""
 
     def __init__(self, directory: Path, limits: Limits, memory: Memory) -> None:
-        """directory: where the files are made; they have no names, and nothing else there is touched."""
+        """directory: for the files; they have no names, and nothing else there is touched."""
         self._directory = directory
         self._limits = limits
         self.memory = memory
@@ -120,10 +120,10 @@ class Spool:
 
     @asynccontextmanager
     async def body(self, receive: Receive, declared: int | None, limit: int | None = None) -> AsyncIterator[Body]:
-        """Take a body in and give it back when the context ends.
+        """Receive a body; release it when the context ends.
 
-        declared: its Content-Length, None where the sender does not know. BodyTooLarge, TooSlow, Busy;
-        InvalidArgument where the sender went away before its end.
+        declared: its Content-Length, None if unknown. Raises BodyTooLarge, TooSlow, Busy, and InvalidArgument if the
+        sender disconnects early.
         """
         limit = self._limits.body_bytes if limit is None else limit
         if declared is not None and declared > limit:
@@ -136,28 +136,28 @@ class Spool:
             intake.close()
 
     def check_disk(self, size: int) -> None:
-        """Raise Busy if the files may not grow by so much."""
+        """Raise Busy if the files may not grow by `size` bytes."""
         if self.disk + size > self._limits.spool_bytes:
-            raise Busy(f"bodies of {self.disk} bytes are being taken in already; try again in a moment")
+            raise Busy(f"bodies being received use {self.disk} bytes of disk space; retry in a moment")
 
     @property
     def most_in_memory(self) -> int:
-        """The bytes of memory that one body may have."""
+        """The most memory in bytes that one body may use."""
         return int(self.memory.size * SHARES[BODIES]) // SHARE_IN_MEMORY
 
     @property
     def directory(self) -> Path:
-        """Where the files are."""
+        """The directory of the files."""
         return self._directory
 
     @property
     def limits(self) -> Limits:
-        """The bounds that hold."""
+        """The limits in force."""
         return self._limits
 
 
 class _Intake:
-    """One body on its way in, and what it takes of the budgets."""
+    """One body being received, and its part of the budgets."""
 
     def __init__(self, spool: Spool, limit: int) -> None:
         self.body = Body()
@@ -174,7 +174,7 @@ class _Intake:
             message = await self._next(receive)
             if message["type"] == "http.disconnect":
                 raise InvalidArgument(
-                    f"the sender went away after {self.body.size} bytes of the body; nothing was stored"
+                    f"the sender disconnected after {self.body.size} bytes of the body; nothing was stored"
                 )
             more = message.get("more_body", False)
             chunk = message.get("body", b"")
@@ -193,7 +193,7 @@ class _Intake:
                 return await receive()
         except TimeoutError:
             raise TooSlow(
-                f"no byte of the body came for {self._spool.limits.idle_seconds:g} s; nothing was stored"
+                f"no byte of the body arrived for {self._spool.limits.idle_seconds:g} s; nothing was stored"
             ) from None
 
     def _check_rate(self, seconds: float) -> None:
@@ -202,7 +202,7 @@ class _Intake:
             raise TooSlow(f"{self.body.size} bytes of the body in {seconds:.0f} s is too slow; nothing was stored")
 
     async def _keep(self, chunk: bytes) -> None:
-        """Hold a chunk in memory, or write it once a good piece has come together."""
+        """Buffer a chunk in memory, or write the buffer to the file when it is large enough."""
         held = self.body._memory
         if self.body.in_memory and len(held) + len(chunk) <= BODY_IN_MEMORY and self._has_memory(len(chunk)):
             held += chunk

@@ -1,6 +1,6 @@
-"""Syncs what was appended and not synced, every so often: what was acknowledged is durable soon, also without a wish.
+"""Periodic syncs: records acknowledged as "appended" become durable soon without a client asking for it.
 
-Event loop only, but for the syncs themselves. A log whose sync fails is poisoned, as `/health` reports.
+Runs in the event loop, except the syncs themselves. A log whose sync fails is poisoned; `/health` reports it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class Syncing:
-    """The partitions that have records which are not synced, as far as this server appended them."""
+    """The partitions with unsynced records that this server appended."""
 
     def __init__(self, seconds: float, workers: Workers, synced: Callable[[Partition], None]) -> None:
-        """seconds: between two syncs of a partition. synced: called in the event loop after each."""
+        """seconds: between two syncs of a partition. synced: called in the event loop after each sync."""
         self._seconds = seconds
         self._workers = workers
         self._synced = synced
@@ -32,15 +32,15 @@ class Syncing:
 
     @property
     def unsynced(self) -> int:
-        """Partitions that wait for the next sync."""
+        """How many partitions wait for the next sync."""
         return len(self._unsynced)
 
     def appended(self, place: Partition, log: Log) -> None:
-        """Note that a partition has got records."""
+        """Note that a partition has new records."""
         self._unsynced[place] = log
 
     def tick(self) -> None:
-        """Begin to sync if it is time; called several times a second."""
+        """Start a sync if it is time; called several times a second."""
         if self._unsynced and monotonic() >= self._next_at and (self._running is None or self._running.done()):
             unsynced, self._unsynced = self._unsynced, {}
             self._running = asyncio.create_task(self._sync_all(unsynced))
@@ -51,6 +51,6 @@ class Syncing:
                 if log.durable_offset < log.next_offset:
                     await self._workers.run(log.sync)
                     self._synced(place)
-            except (SeglogError, OSError):  # closed meanwhile, or poisoned
+            except (SeglogError, OSError):  # closed in the meantime, or poisoned
                 continue
         self._next_at = monotonic() + self._seconds

@@ -1,4 +1,4 @@
-"""Who waits for new records: long polls and live tails, woken by the appends of this process. Event loop only."""
+"""Requests that wait for new records: long polls and live tails, woken by this process's appends. Event loop only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seglog.topic.places import Partition
 
 
 class Waiting:
-    """Wakes those who wait for one of several partitions."""
+    """Wakes the requests that wait for one of several partitions."""
 
     def __init__(self) -> None:
         self._waiters: dict[Partition, set[asyncio.Event]] = {}
@@ -18,9 +18,9 @@ class Waiting:
 
     @contextmanager
     def on(self, partitions: Iterable[Partition]) -> Iterator[asyncio.Event]:
-        """Give an event that is set with every append to one of them, and when the server stops.
+        """Yield an event that is set at every append to one of them, and when the server stops.
 
-        Look for records after entering, and clear the event before each look: then none is missed.
+        Clear the event before each look for records: then none is missed.
         """
         event = asyncio.Event()
         if self._stopped:
@@ -38,17 +38,17 @@ class Waiting:
                     del self._waiters[partition]
 
     def appended(self, partition: Partition) -> None:
-        """Wake those who wait for this partition."""
+        """Wake the requests that wait for this partition."""
         for event in self._waiters.get(partition, ()):
             event.set()
 
     @property
     def stopped(self) -> bool:
-        """Whether nobody is to wait any more."""
+        """Whether requests should no longer wait."""
         return self._stopped
 
     def stop(self) -> None:
-        """Wake everybody for good."""
+        """Wake all requests permanently."""
         self._stopped = True
         for events in self._waiters.values():
             for event in events:
@@ -56,7 +56,7 @@ class Waiting:
 
 
 async def woken(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for the event at most so long; tell whether it came."""
+    """Wait for the event for up to `seconds`; return whether it was set."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()

@@ -1,4 +1,4 @@
-"""Threads for what would hold the event loop, with bounds: who comes while too many wait is told so at once."""
+"""Threads for work that would block the event loop; when too many calls wait, further ones are rejected (Busy)."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ class Workers:
     """A few threads for one kind of work."""
 
     def __init__(self, name: str, threads: int, most: int) -> None:
-        """most: calls that are under way or wait; Busy for one more."""
+        """most: calls that may run or wait; one more raises Busy."""
         self.name = name
         self.busy = 0
         self._most = most
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"seglog-{name}")
 
     async def run(self, call: Callable[[], Result], first: Callable[[], Awaitable[object]] | None = None) -> Result:
-        """Run a call on a thread and return what it returns. Its end is waited for even if the caller is cancelled.
+        """Run a call on a thread and return its result. Waits for its end even if the caller is cancelled.
 
-        first: is awaited before, and counts as a call that waits.
+        first: awaited before the call; counts as a waiting call. Raises Busy.
         """
         if self.busy >= self._most:
-            raise Busy(f"{self.busy} {self.name} calls are under way or wait already; try again in a moment")
+            raise Busy(f"{self.busy} {self.name} calls are running or waiting; retry in a moment")
         self.busy += 1
         if first is not None:
             try:
@@ -43,8 +43,8 @@ class Workers:
     def _done(self, future: asyncio.Future[Result]) -> None:
         self.busy -= 1
         if not future.cancelled():
-            future.exception()  # seen: the caller may be gone
+            future.exception()  # retrieve the exception: the caller may be gone
 
     def close(self) -> None:
-        """Wait for what is under way."""
+        """Wait for running calls."""
         self._pool.shutdown(wait=True)

@@ -1,7 +1,7 @@
-"""The console: one page and what it loads, as bytes with their types.
+"""The console: one page and its files, as bytes with content types.
 
-No build step: what lies here is what the browser gets. Knows no HTTP framework and no topics; the page itself speaks
-to the server as any other client does.
+No build step: the browser gets these files unchanged. Knows no HTTP framework and no topics; the page uses the server's
+API like any other client.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TYPES = {
 
 @cache
 def files() -> dict[str, tuple[str, bytes, str]]:
-    """Return what is served under /console/: file name -> (content type, bytes, ETag). The page is index.html."""
+    """Return the files served below /console/: file name -> (content type, bytes, ETag). index.html is the page."""
     found = {}
     for file in resources.files(__name__).iterdir():
         content_type = _TYPES.get(file.name.rpartition(".")[2])

@@ -1,5 +1,5 @@
 /*
- * Speaking to the server: calls, the token, and what errors mean. Knows no views.
+ * The server's API: calls, the token, and advice on errors. Knows no views.
  *
  * A refusal becomes a `Problem` with the server's own sentence; no answer at all becomes `Unreachable`, so that the
  * caller can wait and try again. The token stays in this tab (sessionStorage) and goes nowhere else.
@@ -9,15 +9,15 @@ const TOKEN = "seglog.token";
 
 /** What to do about a refusal, by the server's name for it or its status. */
 const ADVICE = {
-  TopicNotFound: "It may have been deleted meanwhile; the list of topics shows what there is.",
-  GroupNotFound: "It may have been deleted meanwhile; the list of groups shows what there is.",
-  CorruptLog: "Run “seglog verify” on the server: it says what is damaged and what is still readable.",
+  TopicNotFound: "It may have been deleted; see the list of topics.",
+  GroupNotFound: "It may have been deleted; see the list of groups.",
+  CorruptLog: "Run “seglog verify” on the server: it reports what is damaged and what is still readable.",
   401: "Enter a token that the server knows.",
-  403: "Ask whoever runs the server for a token with that right.",
-  413: "Send less at a time, or raise the limit on the server.",
+  403: "Ask the operator of the server for a token with that right.",
+  413: "Send less at once, or raise the limit on the server.",
   429: "Wait a moment and try again.",
-  503: "The server is starting, stopping or has trouble with its storage; try again soon.",
-  500: "The server's own log says more.",
+  503: "The server is starting or stopping, or its storage has a problem; try again soon.",
+  500: "See the server's log.",
 };
 
 /** The server refused. */
@@ -90,7 +90,7 @@ async function saidBy(response) {
   }
 }
 
-/** Call and read what comes back as JSON. */
+/** Call and parse the answer as JSON. */
 export async function ask(method, where, options) {
   const response = await call(method, where, options);
   return response.status === 204 ? null : answered(() => response.json());
@@ -120,7 +120,7 @@ async function answered(read) {
     return await read();
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Unreachable("The server broke off its answer.");
+    throw new Unreachable("The server's answer ended too early.");
   }
 }
 

@@ -1,4 +1,4 @@
-/* Appending one record by hand. */
+/* Append one record manually. */
 
 import { call, path } from "./api.js";
 import { h } from "./dom.js";
@@ -13,7 +13,7 @@ function fresh() {
   return { headers: [], keyed: true, tombstone: false, once: newOnce(), busy: false };
 }
 
-// The same attempt made twice is stored once: only another text, or success, makes it another attempt.
+// A repeated attempt is stored once; a changed text or a success starts a new attempt.
 function newOnce() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
@@ -47,7 +47,7 @@ export function view(_route, topic) {
       { class: "field" },
       h("label", { for: "value" }, "Value"),
       h("textarea", { id: "value", name: "value", rows: 8, disabled: draft.tombstone, spellcheck: "false" }),
-      tick("tombstone", "a tombstone: no value, the key is deleted"),
+      tick("tombstone", "a tombstone: no value, deletes the key"),
     ),
     h(
       "fieldset",

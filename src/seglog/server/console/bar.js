@@ -1,7 +1,7 @@
 /*
  * One partition's segments as a bar: a button for each, as wide as it has bytes, with a card of its figures.
  *
- * The card opens for what the mouse is over or the keyboard is on, and stays where somebody clicked or tapped.
+ * The card opens for the segment under the mouse or with the focus, and stays open after a click or tap.
  */
 
 import { h } from "./dom.js";

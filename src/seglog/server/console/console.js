@@ -91,7 +91,7 @@ function choose(chosen) {
   try {
     localStorage.setItem("seglog.scheme", chosen);
   } catch {
-    // storage is forbidden here: it holds until the page is loaded again
+    // storage is not allowed: keep it until the page is reloaded
   }
   draw();
 }
@@ -184,7 +184,7 @@ function draw() {
 function drawSoon() {
   if (drawn) return;
   drawn = true;
-  // Not an animation frame: a page in the background goes on, too, and tests and screen readers see it at once.
+  // Not an animation frame: a page in the background updates too, and tests and screen readers see it immediately.
   queueMicrotask(draw);
 }
 
@@ -204,7 +204,7 @@ function moved() {
 
 access.ask = (problem) => askForToken(problem, moved);
 document.querySelector(".skip").addEventListener("click", (event) => {
-  event.preventDefault(); // the hash is the place one is at
+  event.preventDefault(); // the hash is the current place
   document.getElementById("main").focus();
 });
 onChange(drawSoon);

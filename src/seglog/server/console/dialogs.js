@@ -8,7 +8,7 @@ import { go } from "./route.js";
 import { notify, refresh } from "./store.js";
 import { parseSize, plural } from "./units.js";
 
-/** Show a form; `submit` gets what was written, and an error it raises is shown in the dialog, which then stays. */
+/** Show a form; `submit` gets its fields; if it raises, the dialog stays open and shows the error. */
 function show({ title, body, action, kind = "primary", submit, closed = () => {} }) {
   const trouble = h("p", { class: "bad", role: "alert" });
   const done = h("button", { type: "submit", class: kind }, action);
@@ -52,19 +52,19 @@ function show({ title, body, action, kind = "primary", submit, closed = () => {}
 let asking = false;
 let declined = false;
 
-/** Ask for a token, once at a time, and not again by itself after somebody declined; `entered` is called with a new one
+/** Ask for a token, once at a time, and not again automatically after the user declined; `entered` is called with a new one
  *  in place. */
 export function askForToken(problem, entered, { anyway = false } = {}) {
   if (asking || (declined && !anyway)) return;
   asking = declined = true;
   show({
-    title: "This server asks for a token",
+    title: "This server requires a token",
     action: "Use it",
     body: [
       h(
         "p",
         null,
-        access.token ? "The token this tab has is not, or no longer, known to the server." : problem.message,
+        access.token ? "The server does not know this tab's token, or no longer does." : problem.message,
       ),
       h(
         "div",
@@ -72,7 +72,7 @@ export function askForToken(problem, entered, { anyway = false } = {}) {
         h("label", { for: "token" }, "Token"),
         h("input", { id: "token", name: "token", type: "password", autocomplete: "off", required: true }),
       ),
-      h("p", { class: "soft" }, "It is kept in this tab until the tab is closed, and sent to this server only."),
+      h("p", { class: "soft" }, "It stays in this tab until the tab is closed, and is sent to this server only."),
     ],
     submit: async (said) => {
       const before = access.token;
@@ -98,11 +98,11 @@ export function createTopic() {
     title: "New topic",
     action: "Create",
     body: [
-      field("name", "Name", "Letters, digits, dots, underscores and hyphens; not beginning with a dot.", {
+      field("name", "Name", "Letters, digits, dots, underscores and hyphens; no leading dot.", {
         required: true,
         maxlength: 200,
       }),
-      field("partitions", "Partitions", "Each is a log of its own; the number stays.", {
+      field("partitions", "Partitions", "Each is a log; the number cannot be changed later.", {
         value: "1",
         inputmode: "numeric",
         pattern: "[0-9]+",
@@ -113,14 +113,14 @@ export function createTopic() {
         "details",
         null,
         h("summary", null, "Segments"),
-        field("segment_bytes", "Segment size", "A new file begins at this size.", { value: "1 GiB", required: true }),
+        field("segment_bytes", "Segment size", "A new file starts at this size.", { value: "1 GiB", required: true }),
       ),
     ],
     submit: async (said) => {
       const config = { segment_bytes: parseSize(said.get("segment_bytes")), retention: readRetention(said) };
       const name = said.get("name").trim();
       await ask("POST", "/topics", { json: { name, partitions: Number(said.get("partitions")), config } });
-      notify("good", `Topic ${name} is there.`);
+      notify("good", `Topic ${name} was created.`);
       go(["topics", name]);
       refresh();
     },
@@ -132,10 +132,10 @@ export function deleteTopic(topic) {
   typedDeletion(
     `Delete the topic ${topic.name}?`,
     topic.name,
-    [`${plural(topic.records, "record")} in ${plural(topic.partitions, "partition")} will be gone for good.`],
+    [`${plural(topic.records, "record")} in ${plural(topic.partitions, "partition")} will be deleted permanently.`],
     async () => {
       await ask("DELETE", path("topics", topic.name));
-      notify("good", `Topic ${topic.name} is deleted.`);
+      notify("good", `Topic ${topic.name} was deleted.`);
       go(["topics"]);
       refresh();
     },
@@ -147,10 +147,10 @@ export function deleteGroup(name) {
   typedDeletion(
     `Delete the group ${name}?`,
     name,
-    ["Its committed offsets will be gone; it would begin anew."],
+    ["Its committed offsets will be deleted; a new group starts from the beginning."],
     async () => {
       await ask("DELETE", path("groups", name));
-      notify("good", `Group ${name} is deleted.`);
+      notify("good", `Group ${name} was deleted.`);
       go(["groups"]);
       refresh();
     },
@@ -182,7 +182,7 @@ function typedDeletion(title, name, lines, submit) {
       ),
     ],
     submit: (said) => {
-      if (said.get("typed") !== name) throw new RangeError("That is not its name.");
+      if (said.get("typed") !== name) throw new RangeError("The name does not match.");
       return submit();
     },
   });

@@ -1,8 +1,8 @@
 /*
  * Building the page and bringing it up to date.
  *
- * A view is a function from state to elements; `morph` changes what is on the page into what the view gave, so that
- * focus, selections and what somebody has typed stay. Text is only ever set as text: no data becomes markup.
+ * A view is a function from state to elements; `morph` turns the page into the view's result, so that focus,
+ * selections and typed text stay. Text is only ever set as text: no data becomes markup.
  */
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -64,7 +64,7 @@ function filled(node) {
   return node;
 }
 
-/** Change `old` into what `fresh` says; `fresh` is used up. */
+/** Turn `old` into `fresh`, which is consumed. */
 export function morph(old, fresh) {
   if (old.nodeType === Node.TEXT_NODE) {
     if (old.data !== fresh.data) old.data = fresh.data;

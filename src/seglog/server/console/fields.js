@@ -23,13 +23,13 @@ export function field(name, text, hint, more) {
   );
 }
 
-/** The fields of a retention, filled with what holds now. */
+/** The fields of a retention, filled with the present values. */
 export function retentionFields(kept) {
   return h(
     "div",
     { class: "fields" },
     field("bytes", "At most", "Per partition: 512 MiB, 10 GB. Empty: no limit.", { value: sizeField(kept.bytes) }),
-    field("age", "For", "Since a segment was sealed: 12 h, 7 d. Empty: for ever.", { value: durationField(kept.age) }),
+    field("age", "For", "Since a segment was sealed: 12 h, 7 d. Empty: forever.", { value: durationField(kept.age) }),
     h(
       "div",
       { class: "field" },
@@ -39,7 +39,7 @@ export function retentionFields(kept) {
         h("input", { type: "checkbox", name: "compact", checked: Boolean(kept.compact) }),
         " Only the latest record of each key",
       ),
-      h("p", { class: "soft" }, "Compaction lets go of what a later record of the same key supersedes."),
+      h("p", { class: "soft" }, "Compaction deletes records that a later record of the same key supersedes."),
     ),
     h(
       "details",
@@ -57,11 +57,11 @@ export function retentionFields(kept) {
           inputmode: "decimal",
           required: true,
         }),
-        field("min_compaction_lag", "Not before", "A record is safe from compaction so long.", {
+        field("min_compaction_lag", "Not before", "No record is compacted before this time.", {
           value: durationField(kept.min_compaction_lag ?? 0),
           required: true,
         }),
-        field("max_compaction_lag", "At the latest after", "Empty: no such limit.", {
+        field("max_compaction_lag", "At the latest after", "Empty: no limit.", {
           value: durationField(kept.max_compaction_lag),
         }),
       ),

@@ -1,4 +1,4 @@
-/* From what an address says, an offset, a time or a key, to the records that are meant. Knows no elements. */
+/* Finds the records of an address: an offset, a time or a key. Knows no elements. */
 
 import { ask, lines, path } from "./api.js";
 import { pageBefore, readPage } from "./paging.js";
@@ -6,12 +6,12 @@ import { exact, time } from "./units.js";
 
 const KEY_PAGE = 100;
 
-/** Find what an address asks for: {records, note, mark, bounds, next, ...}; what is not known is not there. */
+/** Find the records of an address: {records, note, mark, bounds, next, ...}; unknown values are absent. */
 export async function load({ parts: [, topic], query }, signal) {
   if (query.by === "key") return byKey(topic, query, signal);
   const partition = Number(query.partition ?? 0);
   const bounds = await ask("GET", path("topics", topic), { signal }).then((found) => found.partition_states[partition]);
-  if (!bounds) return { records: [], note: `There is no partition ${partition}.` };
+  if (!bounds) return { records: [], note: `Partition ${partition} does not exist.` };
   if (query.by === "time" && query.time) return byTime(topic, partition, bounds, query, signal);
   const wanted = query.at === undefined || query.at === "newest" ? null : Number(query.at);
   const start = wanted ?? (await pageBefore(topic, partition, bounds.lowest_offset, bounds.next_offset, signal));
@@ -22,7 +22,7 @@ async function onePage(topic, partition, bounds, start, wanted, signal, note = n
   const { records, next } = await readPage(topic, partition, start, bounds.next_offset, signal);
   const first = records[0]?.offset;
   const moved = wanted !== null && first !== undefined && first !== wanted;
-  const told = moved ? `Offset ${exact(wanted)} holds no record any more; the next one is ${exact(first)}.` : note;
+  const told = moved ? `Offset ${exact(wanted)} no longer holds a record; the next one is ${exact(first)}.` : note;
   return { records, next, bounds, partition, start, mark: wanted !== null && !moved ? wanted : null, note: told };
 }
 
@@ -39,7 +39,7 @@ async function byTime(topic, partition, bounds, query, signal) {
       partition,
       start: bounds.next_offset,
       next: bounds.next_offset,
-      note: `Partition ${partition} holds no record of ${time(us, false)} or later.`,
+      note: `Partition ${partition} holds no record at or after ${time(us, false)}.`,
     };
   }
   return { ...(await onePage(topic, partition, bounds, found, null, signal)), mark: found, offsets };

@@ -1,4 +1,4 @@
-/* Consumer groups: who belongs to one, who reads what, and how far behind each partition is. */
+/* Consumer groups: members, assignment, and the lag of each partition. */
 
 import { deleteGroup } from "./dialogs.js";
 import { h } from "./dom.js";
@@ -29,7 +29,7 @@ const MEMBERS = [
   ["Session", "right"],
 ];
 
-/** Records that a group is behind, in one topic or in all. */
+/** A group's lag in records, in one topic or in all. */
 export function totalLag(group, topic = null) {
   return Object.entries(group.lag ?? {})
     .filter(([name]) => topic === null || name === topic)
@@ -62,7 +62,7 @@ function groupsTable() {
       button("Try again", () => refresh()),
     );
   if (!state.groups) return waiting("groups");
-  if (!state.groups.size) return empty("No consumer group yet. One begins with its first member or its first commit.");
+  if (!state.groups.size) return empty("No consumer group yet. The first member or commit creates one.");
   return table(
     "Groups",
     GROUPS,
@@ -171,7 +171,7 @@ function memberSection(group) {
           MEMBERS,
           group.members.map((member) => ({ key: member.id, cells: memberCells(member) })),
         )
-      : empty("No members now: its partitions are read by nobody, or shared statically."),
+      : empty("No members at present: the partitions are not read, or shared statically."),
   );
 }
 

@@ -20,7 +20,7 @@ export function retention(kept) {
   const parts = [];
   if (kept.compact) parts.push("latest per key");
   if (kept.age !== null && kept.age !== undefined) parts.push(duration(kept.age));
-  if (kept.bytes !== null && kept.bytes !== undefined) parts.push(`at most ${bytes(kept.bytes)}`);
+  if (kept.bytes !== null && kept.bytes !== undefined) parts.push(`up to ${bytes(kept.bytes)}`);
   return parts.length ? parts.join(", ") : "keeps everything";
 }
 
@@ -48,10 +48,10 @@ export function table(label, columns, rows) {
 export const button = (text, click, more = {}) =>
   h("button", { type: "button", ...more, on: { click, ...more.on } }, text);
 
-/** What is shown where nothing is: a sentence and what to do. */
+/** An empty state: a sentence and what to do. */
 export const empty = (sentence, ...more) => h("div", { class: "empty" }, h("p", null, sentence), more);
 
-/** What was refused, and what to do. */
+/** A refused request, and what to do. */
 export const refusal = (problem, ...more) =>
   h(
     "div",
@@ -62,7 +62,7 @@ export const refusal = (problem, ...more) =>
   );
 
 /** What is shown until there is an answer. */
-export const waiting = (what) => h("p", { class: "waiting", role: "status" }, `Asking for ${what} …`);
+export const waiting = (what) => h("p", { class: "waiting", role: "status" }, `Loading ${what} …`);
 
 /** A line of the last minutes. points: [{at, value}]; the highest value is the top, zero the bottom. */
 export function sparkline(points, label, { width = 120, height = 24 } = {}) {
@@ -83,9 +83,9 @@ export function sparkline(points, label, { width = 120, height = 24 } = {}) {
   );
 }
 
-/** What a sparkline of lag says in words. */
+/** A sparkline of lag, as text. */
 export function lagInWords(points) {
-  if (points.length < 2) return "Watched since a moment";
+  if (points.length < 2) return "Watched for a moment";
   const change = points.at(-1).value - points[0].value;
   const seconds = Math.round((points.at(-1).at - points[0].at) / 1000);
   const moved = change === 0 ? "unchanged" : `${change > 0 ? "up" : "down"} ${count(Math.abs(change))}`;

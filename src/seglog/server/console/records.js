@@ -16,10 +16,10 @@ const WAYS = [
   ["key", "Key"],
 ];
 
-let page = { where: null }; // what is shown, and for which address it was asked
-let under = null; // AbortController of what is being asked
+let page = { where: null }; // the shown records, and their address
+let under = null; // AbortController of the running request
 
-/** Ask for what the address says, unless it is there already. */
+/** Load the records of the address, unless they are shown already. */
 export function enter(route) {
   const where = location.hash;
   if (page.where === where && !page.problem) return;
@@ -32,7 +32,7 @@ export function enter(route) {
   );
 }
 
-/** Forget what is shown. */
+/** Drop the shown records. */
 export function leave() {
   under?.abort();
   page = { where: null };
@@ -143,7 +143,7 @@ function field(by, query) {
 
 function content(route, topic) {
   if (page.problem) return trouble(route);
-  if (page.ask) return empty("Enter a key: its records that are still there are shown, the newest last.");
+  if (page.ask) return empty("Enter a key to see its records that still exist, newest last.");
   const records = page.records ?? page.before ?? [];
   return h(
     "div",
@@ -161,13 +161,13 @@ function content(route, topic) {
 
 function nothing() {
   if (page.loading) return null;
-  if (page.keyed) return empty("No record of that key is there.");
+  if (page.keyed) return empty("There is no record with that key.");
   if (page.note) return null;
   const next = page.bounds?.next_offset;
   return empty(
     next
       ? `No record from offset ${exact(page.start)} on; the next append gets offset ${exact(next)}.`
-      : "Nothing was appended to this partition yet.",
+      : "This partition has no records yet.",
   );
 }
 
@@ -195,7 +195,7 @@ function otherPartitions(route) {
   return h(
     "p",
     { class: "hint" },
-    "First offset of that time: ",
+    "First offset at that time: ",
     found.map(([partition, offset], index) => [
       index > 0 && " · ",
       `partition ${partition}: `,
@@ -206,7 +206,7 @@ function otherPartitions(route) {
   );
 }
 
-/** Go to a place on this page, or ask again for what is shown. */
+/** Go to a place on this page, or reload it. */
 function visit(route, query) {
   if (address(route.parts, query) !== location.hash) return go(route.parts, query);
   page.where = null;

@@ -1,4 +1,4 @@
-/* Where one is: everything that back, forward, reload and a copied address have to keep stands in the hash. */
+/* The current place: the hash contains everything that back, forward, reload and a copied address must keep. */
 
 /** "#/topics/orders/records?partition=1" -> {parts: ["topics", "orders", "records"], query: {partition: "1"}} */
 export function current() {

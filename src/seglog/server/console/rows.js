@@ -8,11 +8,11 @@ import { changed } from "./store.js";
 import { exact, time, timeTitle } from "./units.js";
 import { bytesOf, keyOf, oneLine, previewOf, valuePane } from "./value.js";
 
-const opened = new Map(); // name of a record -> how its value is looked at
+const opened = new Map(); // name of a record -> how its value is shown
 
 const nameOf = (topic, record) => `${topic} ${record.partition} ${record.offset} ${record.timestamp}`;
 
-/** A list of records. `partitions`: whether to say which one each is in; `mark`: an offset to point out. */
+/** A list of records. `partitions`: whether to show each record's; `mark`: an offset to highlight. */
 export function list(topic, records, { partitions = false, mark = null, label = "Records" } = {}) {
   return h(
     "div",

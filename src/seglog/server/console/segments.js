@@ -2,7 +2,7 @@
  * A topic's partitions, each with its segments drawn to scale.
  *
  * Width is bytes: one scale for all partitions of a topic, or each partition over the full width. Tone is age, the
- * hatched part is what a compaction is expected to free, the last one is the active segment. Above stand the groups.
+ * hatched part is what a compaction is expected to free, the last one is the active segment. The groups are above.
  */
 
 import { drawing, escape, timeOf, unlook } from "./bar.js";
@@ -42,7 +42,7 @@ function legend(ages, known) {
     ),
     h("span", null, h("i", { class: "swatch active", "aria-hidden": "true" }), " active"),
     h("span", null, h("i", { class: "swatch garbage", "aria-hidden": "true" }), " garbage, expected"),
-    h("span", null, h("i", { class: "swatch group", "aria-hidden": "true" }), " where a group stands"),
+    h("span", null, h("i", { class: "swatch group", "aria-hidden": "true" }), " position of a group"),
   );
 }
 
@@ -121,7 +121,7 @@ function ends(known) {
       ? h("span", { class: "soft" }, " · all durable")
       : h(
           "span",
-          { class: "behind", title: "Records from here on would be lost by a power cut" },
+          { class: "behind", title: "A power failure would lose records from here on" },
           ` · durable to ${exact(known.durable_offset)}`,
         ),
   ];
@@ -168,7 +168,7 @@ function standings(topic, number, detail) {
           "a",
           {
             class: "number soft",
-            title: "Records from where it stands",
+            title: "Records from its position",
             href: address(["topics", topic.name, "records"], { partition: number, at: offset }),
           },
           exact(offset),

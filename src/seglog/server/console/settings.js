@@ -28,7 +28,7 @@ export function view(_route, topic) {
       "section",
       { "aria-labelledby": "now" },
       h("h2", { id: "now" }, "Housekeeping"),
-      h("p", { class: "soft" }, "The cleaner does both by itself when they are due."),
+      h("p", { class: "soft" }, "The cleaner does both automatically when they are due."),
       h(
         "p",
         { class: "actions" },
@@ -41,7 +41,7 @@ export function view(_route, topic) {
       "section",
       { class: "grave", "aria-labelledby": "delete" },
       h("h2", { id: "delete" }, "Delete this topic"),
-      h("p", null, "Its records and the offsets that groups committed on it are gone for good."),
+      h("p", null, "This deletes its records and the groups' committed offsets permanently."),
       h(
         "p",
         { class: "actions" },
@@ -73,7 +73,7 @@ async function alter(event, topic) {
   try {
     const retention = readRetention(new FormData(event.target));
     await ask("PATCH", path("topics", topic.name), { json: { retention } });
-    notify("good", "The retention is changed, in every partition.");
+    notify("good", "The retention is changed in every partition.");
     refresh();
   } catch (error) {
     if (error instanceof RangeError) notify("bad", error.message);
@@ -93,7 +93,7 @@ async function housekeep(topic, what) {
 
 function outcome(what, reports) {
   const sum = (name) => reports.reduce((total, report) => total + (Number(report?.[name]) || 0), 0);
-  if (what === "expire") return `Expiry went over ${plural(reports.length, "partition")}.`;
+  if (what === "expire") return `Checked ${plural(reports.length, "partition")} for expired segments.`;
   const freed = sum("bytes_before") - sum("bytes_after");
-  return `Compaction went over ${plural(reports.length, "partition")}${freed > 0 ? ` and freed ${bytes(freed)}` : ""}.`;
+  return `Compacted ${plural(reports.length, "partition")}${freed > 0 ? ` and freed ${bytes(freed)}` : ""}.`;
 }

@@ -1,8 +1,8 @@
 /*
- * What the page knows of the server, kept fresh by asking again every two seconds, and the minutes behind it.
+ * The page's knowledge of the server, refreshed every two seconds, and its last minutes.
  *
- * One round asks for what the present place shows. Where the server does not answer, rounds go on with growing waits
- * and everything shown stays, marked as old. Knows no elements: it tells by `onChange` that something is new.
+ * A round loads what the present place shows. If the server does not answer, rounds continue with growing waits
+ * and everything shown stays, marked as old. Knows no elements: it reports changes by `onChange`.
  */
 
 import { ask, path, Problem, Unreachable } from "./api.js";
@@ -16,7 +16,7 @@ const GROUPS_MAX = 40;
 export const PARTITIONS_SHOWN = 16;
 
 /** topics: list or null before the first answer; groups: name -> description; topic: the one shown, partitions: number
- *  -> its segments; failures: logs that are not well; problems: what was refused, by what was asked for. */
+ *  -> its segments; failures: logs with problems; problems: refused requests, by what was requested. */
 export const state = {
   topics: null,
   groups: null,
@@ -43,7 +43,7 @@ export function onChange(listener) {
 /** Say that something is new that is not in the state. */
 export const changed = () => tell();
 
-/** Look at another place: what it needs is asked for at once. */
+/** Go to another place and load what it needs immediately. */
 export function lookAt(route) {
   if (route.parts[1] !== state.topic?.name) {
     state.topic = null;
@@ -186,7 +186,7 @@ export function appendRates(topic) {
   });
 }
 
-/** Tell somebody something. kind: "good" goes by itself, "bad" stays until it is dismissed. */
+/** Show a notice. kind: "good" disappears by itself, "bad" stays until it is dismissed. */
 export function notify(kind, text, link = null) {
   const notice = { kind, text, link, id: Math.random().toString(36).slice(2) };
   state.notices = [...state.notices.slice(-3), notice];
@@ -200,7 +200,7 @@ export function dismiss(id) {
   tell();
 }
 
-/** Say what went wrong: the server's sentence and what to do. */
+/** Show an error: the server's sentence and what to do. */
 export function complain(error) {
   if (error.name === "AbortError") return;
   if (!(error instanceof Problem || error instanceof Unreachable)) throw error;

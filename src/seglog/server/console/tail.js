@@ -1,8 +1,8 @@
 /*
  * Records as they are appended: server-sent events, read by fetch so that the token goes along.
  *
- * The newest 500 are kept. A stream that breaks off is taken up again behind the last event; while paused, records go
- * on being received, so that nothing is missed but what 500 newer ones push out.
+ * The newest 500 are kept. A broken stream is resumed after the last event; while paused, records are still received,
+ * so that only those are missed that 500 newer ones displace.
  */
 
 import { ask, call, path, Problem, Unreachable } from "./api.js";
@@ -21,7 +21,7 @@ const LONGEST_WAIT_MS = 10_000;
 
 let tail = null;
 
-/** Begin to listen to what the address names, unless that is done already. */
+/** Start to follow what the address names, unless it is followed already. */
 export function enter({ parts: [, topic], query }) {
   const where = JSON.stringify([topic, query.partition]);
   if (tail?.where === where) return;
@@ -153,7 +153,7 @@ export function view(route, topic) {
         h(
           "p",
           { class: "actions" },
-          button("Begin again with the newest", () => again(route)),
+          button("Start again with the newest", () => again(route)),
         ),
       ),
     shown.length
@@ -161,8 +161,8 @@ export function view(route, topic) {
       : !tail.problem &&
         empty(
           tail.text && tail.records.length
-            ? "None of the records here holds that text."
-            : "Nothing appended since you came. Records appear here as they are.",
+            ? "None of these records contains that text."
+            : "Nothing was appended since you opened this page. New records appear here.",
         ),
   ];
 }
@@ -210,7 +210,7 @@ function status() {
   const words = {
     connecting: "connecting …",
     live: "live",
-    waiting: `broken off; goes on in ${duration((tail.wait ?? 0) / 1000)}`,
+    waiting: `disconnected; reconnecting in ${duration((tail.wait ?? 0) / 1000)}`,
     refused: "refused",
   }[tail.status];
   const held =

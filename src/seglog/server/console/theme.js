@@ -4,7 +4,7 @@
   try {
     chosen = localStorage.getItem("seglog.scheme");
   } catch {
-    // storage is forbidden here: the system's scheme holds
+    // storage is not allowed: use the system's scheme
   }
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.scheme = chosen;
 }

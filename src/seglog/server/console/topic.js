@@ -97,7 +97,7 @@ function rate(topic) {
 function groupsView(_route, topic) {
   const found = [...(state.groups ?? [])].filter(([, group]) => group && topic.name in (group.lag ?? {}));
   if (state.problems.groups) return refusal(state.problems.groups);
-  if (!found.length) return empty("No group reads this topic: none has committed an offset or subscribed to it.");
+  if (!found.length) return empty("No group reads this topic: none subscribes to it or has committed an offset.");
   return found.map(([name, group]) =>
     h(
       "section",

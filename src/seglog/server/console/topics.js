@@ -42,7 +42,7 @@ function failing({ log, error }) {
   return h(
     "div",
     { class: "refusal", role: "alert", key: log },
-    h("p", null, h("strong", null, log || "Housekeeping"), ` is not well: ${error}`),
+    h("p", null, h("strong", null, log || "Housekeeping"), ` has a problem: ${error}`),
   );
 }
 
@@ -55,8 +55,8 @@ function content() {
   if (!state.topics) return waiting("topics");
   if (!state.topics.length) {
     return empty(
-      "There is no topic yet, or none that your token may read.",
-      h("p", null, "Make one here, or over HTTP:"),
+      "There are no topics, or none that your token may read.",
+      h("p", null, "Create one here, or over HTTP:"),
       h("pre", null, [
         `curl -X POST ${location.origin}/topics -H 'Content-Type: application/json' \\\n`,
         `  -d '{"name": "orders", "partitions": 4}'`,

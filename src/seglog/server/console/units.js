@@ -117,7 +117,7 @@ export function parseDuration(text) {
   return parts.reduce((sum, [, number, unit]) => sum + Number(number) * SECONDS[unit ?? "s"], 0);
 }
 
-/** A size or duration as it is written in a field: what the parsers above read. */
+/** A size or duration for a field, in the form that the parsers above accept. */
 export const sizeField = (size) => (size === null || size === undefined ? "" : exactSize(size));
 export const durationField = (seconds) => (seconds === null || seconds === undefined ? "" : exactDuration(seconds));
 

@@ -1,5 +1,5 @@
 /*
- * Bytes that nobody vouches for, as text, JSON or hex: always as text nodes, never as markup.
+ * Untrusted bytes as text, JSON or hex: always text nodes, never markup.
  *
  * A value comes as text, as {"base64": ...} where it is not UTF-8, or as null, a tombstone.
  */
@@ -31,7 +31,7 @@ export function oneLine(field, most = PREVIEW_CHARACTERS) {
 }
 
 function visible(text) {
-  // Control characters get their pictures; those that turn the direction of writing are named.
+  // Control characters become pictures; those that change the writing direction are escaped.
   return text
     .replace(/[\u0000-\u001f]/g, (character) => String.fromCharCode(0x2400 + character.charCodeAt(0)))
     .replace(
@@ -77,10 +77,10 @@ function isJson(text) {
   }
 }
 
-/** A value in full or cut. look: {mode, whole}; change: called with what is to be changed in it; fetched: gives a Blob
+/** A value, complete or cut. look: {mode, whole}; change: called with changes to it; fetched: returns a Blob
  *  of the whole value. */
 export function valuePane(record, look, change, fetched) {
-  if (record.value === null) return h("p", { class: "soft" }, "A tombstone: it says that the key is deleted.");
+  if (record.value === null) return h("p", { class: "soft" }, "A tombstone: the key is deleted.");
   const modes = modesOf(record.value);
   const mode = modes.includes(look.mode) ? look.mode : modes[0];
   return h(
@@ -189,7 +189,7 @@ async function copy(record) {
     );
     notify("good", "Copied.");
   } catch {
-    notify("bad", "The browser did not let the page copy; select the text instead.");
+    notify("bad", "The browser did not allow copying; select the text instead.");
   }
 }
 

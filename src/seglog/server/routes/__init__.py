@@ -1,6 +1,6 @@
-"""The requests that a server understands, one module for each family; `OPERATIONS` is all of them.
+"""The requests that the server understands, one module per family; `OPERATIONS` is all of them.
 
-They are tried in this order, so those that come most often stand first.
+They are matched in this order, so the most frequent ones come first.
 """
 
 from seglog.server.routes import appending, groups, laminarmq, ranges, reading, system, tail, topics

@@ -1,4 +1,4 @@
-"""Appending: one record, whose value is the body, and many, as NDJSON or Arrow."""
+"""Appending: one record, with the body as its value, or many, as NDJSON or Arrow."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from seglog.topic.topic import Topic
 
 KEY = data("key", "The record's key, any bytes, percent-encoded.")
-TIMESTAMP = integer("timestamp", "Microseconds since the epoch, UTC; the server's time where it is not given.")
+TIMESTAMP = integer("timestamp", "Microseconds since the epoch, UTC; default: the server's time.")
 EXPECTED = integer("expected_offset", "Append only if this is the offset the record gets; needs `partition`.", least=0)
 HEADER = data(
     "header",
-    "A header of the record, `name:value`, percent-encoded; may be given again and again.",
+    "A header of the record, `name:value`, percent-encoded; repeatable.",
     pattern="^[^:]*:",
     many=True,
 )
-TOMBSTONE = choice("tombstone", "Whether the record is a tombstone: no value, the body must be empty.", "false", "true")
-HEAD_BYTES = 16 * 1024  # more than a record needs beside its value, keys and headers of common size
-SMALL = 1024 * 1024  # a value up to here is written by one call in the partition's line; a longer one is streamed
+TOMBSTONE = choice("tombstone", "Whether the record is a tombstone: no value, and the body is empty.", "false", "true")
+HEAD_BYTES = 16 * 1024  # more than a record of common size needs besides its value
+SMALL = 1024 * 1024  # up to this size a value is written by one call in the partition's queue; longer ones are streamed
 
 
 async def _append_one(call: Call) -> Response:
@@ -57,7 +57,7 @@ async def _append_one(call: Call) -> Response:
 
 
 def _take_the_only(topic: Topic, values: dict[str, Any]) -> None:
-    """Let an offset be expected without naming the partition where there is but one."""
+    """Allow expected_offset without `partition` if the topic has only one."""
     if topic.partitions > 1:
         raise HttpProblem(409, f"expected_offset needs `partition`: topic {topic.name!r} has {topic.partitions}")
     values["partition"] = 0
@@ -70,16 +70,16 @@ def _header(pair: bytes) -> tuple[str, bytes]:
             return name.decode(), value
     except UnicodeDecodeError:
         pass
-    raise InvalidArgument(f"a header is given as name:value, the name in UTF-8, not {pair[:80]!r}")
+    raise InvalidArgument(f"a header must be name:value, with the name in UTF-8, not {pair[:80]!r}")
 
 
 async def store(
     call: Call, topic: Topic, body: Body, *, partition: int | None, tombstone: bool = False, **options: Any
 ) -> tuple[int, int]:
-    """Append the body as one record and return (partition, offset), once it is what `ack` promises."""
+    """Append the body as one record and return (partition, offset), once `ack` is fulfilled."""
     durable, once = call.values["ack"] == "durable", call.values["Idempotency-Key"]
     if tombstone and body.size:
-        raise InvalidArgument("a tombstone has no value: send it without a body")
+        raise InvalidArgument("a tombstone has no value: send it with an empty body")
     number = topic.route(options.get("key"), once) if partition is None else partition
     log = topic.partition(number)
     result: tuple[int, int]
@@ -88,8 +88,8 @@ async def store(
 
         def append() -> tuple[int, int]:
             stored = topic.append(value, partition=number, once=once, **options)
-            log.view()  # writes what `buffer_bytes` would keep in the process, where kill -9 would take it
-            if durable and stored[0] != number:  # a repeated one, which never comes here in the event loop
+            log.view()  # writes what `buffer_bytes` keeps in the process, which kill -9 would lose
+            if durable and stored[0] != number:  # a repeated request, which the event loop never handles here
                 topic.partition(stored[0]).sync()
             return stored
 
@@ -106,7 +106,7 @@ async def _stream(
     call: Call, topic: Topic, number: int, body: Body, once: str | None, durable: bool, options: dict[str, Any]
 ) -> Any:
     if options.pop("expected_offset", None) is not None:
-        raise HttpProblem(409, f"expected_offset is for values of up to {SMALL} bytes")
+        raise HttpProblem(409, f"expected_offset is only for values of up to {SMALL} bytes")
 
     def append() -> tuple[int, int]:
         digest = None if once is None else body.digest()
@@ -124,7 +124,7 @@ async def _append_many(call: Call) -> Response:
     values, topic = call.values, await topic_of(call)
     media = call.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media not in (ARROW, NDJSON):
-        raise HttpProblem(415, f"a batch comes as {ARROW} or as {NDJSON}, not as {media or 'nothing'}")
+        raise HttpProblem(415, f"a batch must be {ARROW} or {NDJSON}, not {media or 'without a content type'}")
     if values["partition"] is not None:
         partition_log(topic, values["partition"])
     once, durable = values["Idempotency-Key"], values["ack"] == "durable"
@@ -153,7 +153,7 @@ OPERATIONS = (
         "POST",
         "/topics/{topic}/records",
         "append",
-        "Append one record: the body, whatever it is, is its value. It is taken in whole before anything is stored.",
+        "Append one record; the body is its value. The server reads it completely before it stores anything.",
         _append_one,
         "write",
         {200: json_of("It is stored.", {"partition": COUNT, "offset": COUNT, "durable": BOOLEAN})},
@@ -165,7 +165,7 @@ OPERATIONS = (
         "POST",
         "/topics/{topic}/batches",
         "append_batch",
-        "Append many records, each partition's share whole or not at all.",
+        "Append many records; the part for each partition is appended completely or not at all.",
         _append_many,
         "write",
         {

@@ -1,4 +1,4 @@
-"""What several routes share: parameters of the same name and meaning, and the way from a request to its log."""
+"""Shared by several routes: parameters of the same name and meaning, and the lookup of a request's log."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ TOPIC = text("topic", "A topic's name.", pattern=NAME)
 PARTITION = integer("partition", "A partition's number.", least=0, most=9999)
 ACK = choice(
     "ack",
-    'When to answer: "appended", the record survives the server being killed; "durable", it survives power loss.',
+    'When to answer: "appended": the record survives a kill of the server; "durable": it survives power loss.',
     "appended",
     "durable",
 )
 ONCE = text(
     "Idempotency-Key",
-    "An append that is sent again with the same key is stored once, and answered alike.",
+    "An append that is repeated with the same key is stored once and gets the same answer.",
     pattern="[!-~][ -~]*",
     where="header",
 )
-MAX_RECORDS = integer("max_records", "At most so many records.", least=1, most=1_000_000, default=1000)
+MAX_RECORDS = integer("max_records", "The most records to return.", least=1, most=1_000_000, default=1000)
 MAX_BYTES = integer(
-    "max_bytes", "About so many bytes of records at most, one record at least.", least=1, most=2**40, default=2**20
+    "max_bytes", "About the most bytes of records to return; at least one record.", least=1, most=2**40, default=2**20
 )
 EMPTY = Answer("Done.")
 
@@ -44,7 +44,7 @@ def json_of(about: str, properties: Mapping[str, Schema]) -> Answer:
 
 
 async def topic_of(call: Call, name: str | None = None) -> Topic:
-    """Return a topic, the one in the request's path if none is named; TopicNotFound. Opens it on a thread."""
+    """Return a topic, by default the one in the request's path; opens it on a thread. Raises TopicNotFound."""
     name = call.values["topic"] if name is None else name
     call.topics.add(name)
     broker = call.services.broker
@@ -53,19 +53,19 @@ async def topic_of(call: Call, name: str | None = None) -> Topic:
 
 
 async def log_of(call: Call) -> Log:
-    """Return the log of the partition in the request's path; 404 where there is none."""
+    """Return the log of the partition in the request's path. Raises 404 if there is none."""
     return partition_log(await topic_of(call), call.values["partition"])
 
 
 def partition_log(topic: Topic, number: int) -> Log:
-    """Return a partition's log; 404 where the topic has none of this number."""
+    """Return a partition's log. Raises 404 if the topic has no such partition."""
     if not 0 <= number < topic.partitions:
         raise HttpProblem(404, f"topic {topic.name!r} has partitions 0 to {topic.partitions - 1}, not {number}")
     return topic.partition(number)
 
 
 def wanted_media(call: Call, *offered: str) -> str:
-    """Return the content type to answer in: the first of those offered that the Accept header names; 406."""
+    """Return the content type of the answer: the first one offered that the Accept header names. Raises 406."""
     accept = call.headers.get("accept", "*/*").lower()
     named = [part.partition(";")[0].strip() for part in accept.split(",")]
     for kind in named:
@@ -73,4 +73,4 @@ def wanted_media(call: Call, *offered: str) -> str:
             return offered[0]
         if kind in offered:
             return kind
-    raise HttpProblem(406, f"there is {' or '.join(offered)} here, not {accept[:200]}")
+    raise HttpProblem(406, f"this answer is available as {' or '.join(offered)}, not as {accept[:200]}")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Answered = TypeVar("Answered")
 
 GROUP = text("group", "A consumer group's name.", pattern=NAME)
-MEMBER = text("member", "A member's id, as joining gave it.", pattern=NAME)
+MEMBER = text("member", "A member's id, from joining.", pattern=NAME)
 
 
 def _require(call: Call, right: Right, topics: Iterable[str]) -> None:
@@ -32,7 +32,7 @@ def _require(call: Call, right: Right, topics: Iterable[str]) -> None:
 
 
 async def _on_group(call: Call, ask: Callable[[Groups, str], Answered], right: Right = "read") -> Answered:
-    """Let `ask` work on the group in the path, on a thread, for a caller who may use it."""
+    """Run `ask` on the group in the path, on a thread, if the caller may use it."""
 
     def work() -> Answered:
         group_rights.require(call, call.values["group"], right)
@@ -160,7 +160,7 @@ OPERATIONS = (
         "DELETE",
         "/groups/{group}",
         "delete_group",
-        "Forget a group that has no members.",
+        "Delete a group that has no members.",
         _delete,
         "token",
         {204: EMPTY},
@@ -170,7 +170,7 @@ OPERATIONS = (
         "POST",
         "/groups/{group}/members",
         "join",
-        "Join a group, and learn which partitions to read.",
+        "Join a group and get the assigned partitions.",
         _join,
         "token",
         {200: json_of("The membership.", shapes.MEMBERSHIP)},
@@ -182,7 +182,7 @@ OPERATIONS = (
         "POST",
         "/groups/{group}/members/{member}/heartbeat",
         "heartbeat",
-        "Say that a member lives; learn what it reads now.",
+        "Send a sign of life and get the current assignment.",
         _beat,
         "token",
         {200: json_of("The membership.", shapes.MEMBERSHIP)},
@@ -193,7 +193,7 @@ OPERATIONS = (
         "DELETE",
         "/groups/{group}/members/{member}",
         "leave",
-        "Leave a group; its partitions are free at once.",
+        "Leave a group; its partitions are free immediately.",
         _leave,
         "token",
         {204: EMPTY},
@@ -213,7 +213,7 @@ OPERATIONS = (
         "POST",
         "/groups/{group}/offsets",
         "commit",
-        "Commit offsets: of each partition the one to be read next.",
+        "Commit offsets: the next one to read of each partition.",
         _commit,
         "token",
         {204: EMPTY},
@@ -224,7 +224,7 @@ OPERATIONS = (
         "POST",
         "/lag",
         "lag",
-        "Count the records from positions on, reading none: exactly, or about where compaction left gaps.",
+        "Count the records after given positions without reading them; an estimate where compaction left gaps.",
         _lag,
         "token",
         {200: json_of("Topic, partition, records.", {"lag": shapes.OFFSETS})},

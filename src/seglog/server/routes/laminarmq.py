@@ -1,6 +1,6 @@
 """The endpoints of laminarmq's commit log server, at the same paths and in the same shapes.
 
-They act on partition 0 of the topic "default", so that a session written for that server works here unchanged.
+They act on partition 0 of the topic "default", so that a client written for that server works unchanged.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ OPERATIONS = (
         "GET",
         "/index_bounds",
         "index_bounds",
-        "Where the default log begins and ends (the highest index is exclusive).",
+        "Where the default log starts and ends (the highest index is exclusive).",
         _bounds,
         "read",
         {200: json_of("The bounds.", {"highest_index": COUNT, "lowest_index": COUNT})},
@@ -67,7 +67,7 @@ OPERATIONS = (
         "POST",
         "/records",
         "append_default",
-        "Append the body, whatever it is, to the default log.",
+        "Append the body to the default log, unchanged.",
         _append,
         "write",
         {200: json_of("It is stored.", {"write_index": COUNT})},
@@ -82,7 +82,7 @@ OPERATIONS = (
         "Read a record's value from the default log.",
         _read,
         "read",
-        {200: Answer("The value as it was sent.", {OCTETS: BINARY})},
+        {200: Answer("The value, unchanged.", {OCTETS: BINARY})},
         (INDEX,),
         topic=DEFAULT_TOPIC,
     ),

@@ -1,4 +1,4 @@
-"""Reading in order: a range of one partition, or what comes next in several; now, or once there is something."""
+"""Reading in order: a range of one partition, or the next records of several; now, or as soon as there are any."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ if TYPE_CHECKING:
     from seglog.record import Record
     from seglog.topic.places import Partition
 
-START = integer("start", "The first offset to read; the lowest there is where it is not given.", least=0)
-STOP = integer("stop", "The offset to end before; the log's end where it is not given.", least=0)
-WAIT = seconds("wait", "Wait so many seconds for the first record, if there is none.", most=60)
+START = integer("start", "The first offset to read; default: the lowest.", least=0)
+STOP = integer("stop", "The offset to end before; default: the log's end.", least=0)
+WAIT = seconds("wait", "If there is no record, wait up to this many seconds for the first.", most=60)
 EXPOSE = choice(
     "expose", 'Show all records ("appended") or only those that survive power loss ("durable").', "appended", "durable"
 )
-STEP = 500  # records that are read at a time, before they are made lines
-FREE = 1024 * 1024  # bytes that are read without asking for room: the threads that read are few
-LINES_ROOM = 3  # times the bytes that are asked for: as they are read, and twice as many of lines
-TRACED = 500  # partitions of one answer: a header has its limits in clients and proxies
-FEW = 1000  # records, whose number is no matter
-LINE_BYTES, ROW_BYTES = 64, 16  # what a record takes beside its own bytes, at least: many empty ones are large too
-RECORDS = Answer("The records; the header Seglog-Next-Offset says where to go on.", {NDJSON: BINARY, ARROW: BINARY})
+STEP = 500  # records read at a time, before they are converted to lines
+FREE = 1024 * 1024  # bytes read without reserving memory: there are few reading threads
+LINES_ROOM = 3  # times the requested bytes: as read, and twice as many as lines
+TRACED = 500  # partitions named in one answer's header, which clients and proxies limit
+FEW = 1000  # records whose number does not matter for memory
+LINE_BYTES, ROW_BYTES = 64, 16  # a record's least overhead: many empty records are large too
+RECORDS = Answer("The records; the header Seglog-Next-Offset has the next offset.", {NDJSON: BINARY, ARROW: BINARY})
 
 
 async def wait_for(
@@ -61,7 +61,7 @@ async def wait_for(
 ) -> Found:
     """Look, and if nothing is found look again after each append, until the time is over.
 
-    No memory is held while it waits.
+    Holds no memory while it waits.
     """
     limit = min(seconds, call.services.settings.limits.wait_seconds)
     if limit <= 0:
@@ -82,9 +82,9 @@ async def wait_for(
 
 
 class Found(NamedTuple):
-    """What was read, as it will be sent, and where to go on. False where nothing has moved.
+    """The records read, as they will be sent, and the next offsets. False if nothing has changed.
 
-    state: headers that tell of which logs it is.
+    state: headers that identify the logs.
     """
 
     body: bytes | memoryview
@@ -97,7 +97,7 @@ class Found(NamedTuple):
 
 
 def _checked_start(log: Log, start: int | None) -> int:
-    """Return where to begin; OffsetOutOfRange below the lowest offset too: loss is never passed over in silence."""
+    """Return the start. Raises OffsetOutOfRange also below the lowest offset: loss is never skipped silently."""
     lowest, end = log.lowest_offset, log.next_offset
     if start is None:
         return lowest
@@ -125,16 +125,16 @@ async def _read_range(call: Call) -> Response:
 
 
 def _state(log: Log) -> dict[str, str]:
-    """Return headers that tell which log was read, and how often it has been truncated: to be called after reading.
+    """Return headers that identify the log and its epoch; call it after reading.
 
-    Whoever found the same in an earlier answer knows that nothing was truncated between the two.
+    A client that got the same headers with an earlier answer knows that nothing was truncated in between.
     """
     manifest = log.view().manifest
     return {"Seglog-Log": f"{manifest.log_id:016x}", "Seglog-Epoch": str(manifest.epoch)}
 
 
 class Bounds(NamedTuple):
-    """How much is read at most. records; size: their bytes; shown: bytes of a value in a line; room: of memory."""
+    """Limits of an answer. records; size: their bytes; shown: bytes of a value in a line; room: of memory."""
 
     records: int
     size: int
@@ -143,7 +143,7 @@ class Bounds(NamedTuple):
 
 
 def _bounds(call: Call, wanted: Mapping[str, Any], arrow: bool) -> Bounds:
-    """Return the bounds of an answer. In a line a byte may take six, and a record takes more than its bytes."""
+    """Return the limits of an answer. In a line a byte may take six, and a record has overhead."""
     limits = call.services.settings.limits
     size = min(wanted["max_bytes"], limits.read_bytes if arrow else limits.read_bytes // 4)
     records = min(wanted["max_records"], size // (ROW_BYTES if arrow else LINE_BYTES) + FEW)
@@ -151,9 +151,9 @@ def _bounds(call: Call, wanted: Mapping[str, Any], arrow: bool) -> Bounds:
 
 
 def _check_room(logs: Mapping[Partition, tuple[Log, int, int]], bounds: Bounds, room: int, *, arrow: bool) -> None:
-    """Raise NeedsRoom where what there is takes more than `room`: as it is read, and in the answer that is made of it.
+    """Raise NeedsRoom if the records, as read and as an answer, need more than `room` bytes.
 
-    A little is read without asking for room.
+    A little is read without reserving memory.
     """
     there = longest = 0
     for log, start, stop in logs.values():
@@ -170,9 +170,9 @@ def _check_room(logs: Mapping[Partition, tuple[Log, int, int]], bounds: Bounds, 
 def _read_all(
     logs: Mapping[Partition, tuple[Log, int, int]], bounds: Bounds, room: int, *, arrow: bool, several: bool
 ) -> Found:
-    """Read start .. stop of each log in turn until a bound is reached, and write it as it will be sent.
+    """Read start .. stop of each log in turn until a limit is reached, and encode it as it will be sent.
 
-    room: bytes of memory that are held for it; NeedsRoom where they do not do.
+    room: bytes of memory reserved for it. Raises NeedsRoom if they are not enough.
     """
     _check_room(logs, bounds, room, arrow=arrow)
     parts: list[Any] = []
@@ -200,7 +200,7 @@ def _read_all(
 
 
 class _Lines:
-    """Records as lines, read a few at a time, until one of the bounds is reached."""
+    """Records as lines, read a few at a time until a limit is reached."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._shown = bounds.shown
@@ -210,7 +210,7 @@ class _Lines:
 
     @property
     def full(self) -> bool:
-        """Whether a bound is reached."""
+        """Whether a limit is reached."""
         return self._records <= 0 or self._size <= 0 or len(self._lines) >= self._most
 
     @property
@@ -219,7 +219,7 @@ class _Lines:
         return memoryview(self._lines)
 
     def read(self, log: Log, start: int, stop: int, place: Partition | None) -> int:
-        """Add records from `start` on, at least one, up to `stop`; return where to go on; CorruptRecord."""
+        """Add records from `start` to `stop`, at least one; return the next offset. Raises CorruptRecord."""
         position, first = start, True
         while position < stop and (first or not self.full):
             most = min(max(self._records, 1), STEP)
@@ -239,7 +239,7 @@ class _Lines:
                 self._size -= _bytes_of(record)
                 first = False
             first, position = False, after
-            if len(found) < most:  # a bound, the end, or a damaged record
+            if len(found) < most:  # a limit, the end, or a damaged record
                 break
         return position
 
@@ -271,9 +271,9 @@ async def _fetch_several(call: Call) -> Response:
 def _passages(
     views: Mapping[Partition, View], starts: Mapping[Partition, tuple[Log, int]], reached: Mapping[Partition, int]
 ) -> dict[str, str]:
-    """Return a header by which a client that fetches on notices another log in the place of one it has read.
+    """Return a header from which a client that continues fetching notices that a log was replaced.
 
-    views: of before the reading. Of very many partitions it names those that moved first, and not all.
+    views: taken before reading. With very many partitions it names only those that moved first.
     """
     moved_first = sorted(reached.items(), key=lambda item: item[1] == starts[item[0]][1])
     told = islice(moved_first, TRACED)
@@ -282,7 +282,7 @@ def _passages(
 
 
 async def _starts_of(call: Call, positions: dict[str, dict[int, int]]) -> dict[Partition, tuple[Log, int]]:
-    """Return place -> log and where to begin; an error names the place."""
+    """Return place -> log and start; an error names the place."""
     starts: dict[Partition, tuple[Log, int]] = {}
     for name, offsets in positions.items():
         call.caller.require("read", name)
@@ -292,7 +292,7 @@ async def _starts_of(call: Call, positions: dict[str, dict[int, int]]) -> dict[P
             try:
                 starts[name, number] = (log, _checked_start(log, start))
             except OffsetOutOfRange as error:
-                error.topic, error.partition = name, number  # type: ignore[attr-defined] # told by problems
+                error.topic, error.partition = name, number  # type: ignore[attr-defined] # reported by problems
                 raise
     return starts
 
@@ -312,12 +312,12 @@ OPERATIONS = (
         "POST",
         "/fetch",
         "fetch",
-        "Read from several partitions at a time, as consumers do.",
+        "Read from several partitions at once, as consumers do.",
         _fetch_several,
         "token",
         {
             200: Answer(
-                "The records; the header Seglog-Next-Offsets says where to go on.", {NDJSON: BINARY, ARROW: BINARY}
+                "The records; the header Seglog-Next-Offsets has the next offsets.", {NDJSON: BINARY, ARROW: BINARY}
             )
         },
         (),

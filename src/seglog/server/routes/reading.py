@@ -1,4 +1,4 @@
-"""Reading: one record, what is of a time, what is of a key."""
+"""Reading: one record, offsets by time, records by key."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def _by_key(call: Call) -> Response:
 
 
 def _records_of(log: Log, key: bytes, most: int, limit: int, shown: int) -> list[Record]:
-    """Return the last records of a key, the newest last, up to `limit` bytes of values; reads the whole partition."""
+    """Return the last records of a key, newest last, up to `limit` bytes of values; reads the whole partition."""
     offsets: list[int] = []
     for batch in log.batches():  # views into the store: values are not copied
         keys = batch.column("key").cast(pa.binary())
@@ -81,7 +81,7 @@ def _records_of(log: Log, key: bytes, most: int, limit: int, shown: int) -> list
         offsets = [*offsets, *hits.to_pylist()][-most:]
     records: list[Record] = []
     for offset in reversed(offsets):
-        with suppress(OffsetCompacted):  # a later record of the key took its place meanwhile
+        with suppress(OffsetCompacted):  # compaction replaced it by a later record meanwhile
             record = log.read_cut(offset, shown)
             limit -= min(value_size(record.value), shown)
             if limit < 0 and records:
@@ -95,7 +95,7 @@ OPERATIONS = (
         "GET",
         "/topics/{topic}/partitions/{partition}/records/{offset}",
         "read",
-        "Read one record: its value as it was sent, or all of it as JSON.",
+        "Read one record: its value unchanged, or the record as JSON.",
         _read_one,
         "read",
         {
@@ -108,7 +108,7 @@ OPERATIONS = (
         "GET",
         "/topics/{topic}/offsets",
         "offsets_at",
-        "Find the first offset of each partition whose record is of this time or later; null where there is none.",
+        "Find the first offset of each partition at or after a time; null if there is none.",
         _offsets_at,
         "read",
         {200: json_of("Offsets by partition.", {"offsets": by_number(or_null(COUNT))})},
@@ -121,7 +121,7 @@ OPERATIONS = (
         "Find the last records of a key. Reads the whole partition that the key belongs to.",
         _by_key,
         "read",
-        {200: Answer("The records, the newest last.", {NDJSON: BINARY})},
+        {200: Answer("The records, newest last.", {NDJSON: BINARY})},
         (TOPIC, KEY, MAX_RECORDS),
     ),
 )

@@ -1,4 +1,4 @@
-"""One record as an answer: its value as it was sent, in whole or none of it, or all of the record as JSON."""
+"""One record as an answer: its value unchanged and complete, or the record as JSON."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from seglog.record import Record
     from seglog.server.operations import Call
 
-SMALL = 1024 * 1024  # a record that is read without asking whether there is room
-KEY_BYTES = 4096  # of a key that a header takes, before it is percent-encoded
+SMALL = 1024 * 1024  # a record up to this size is read without reserving memory
+KEY_BYTES = 4096  # longest key in a header, before percent-encoding
 KEY_ABOUT = (
-    f"Seglog-Key has the key, percent-encoded, if it has at most {KEY_BYTES} bytes; of a longer one Seglog-Key-Bytes "
-    "tells the length, and JSON has it."
+    f"Seglog-Key has the key, percent-encoded, if it has at most {KEY_BYTES} bytes; for a longer one "
+    "Seglog-Key-Bytes has its length, and JSON has the key."
 )
 
 
 async def whole_record(call: Call, log: Log, offset: int) -> Record:
-    """Read a record with all of its value, once there is room for it; Busy where there is none."""
+    """Read a record with its complete value, once there is memory for it. Raises Busy if there is none."""
     return await call.read(partial(_read, log, offset), SMALL, free=SMALL)
 
 
@@ -39,7 +39,7 @@ def _read(log: Log, offset: int, room: int) -> Record:
 
 
 def value_answer(record: Record) -> Response:
-    """Return the answer that is a record's value, with the rest but for headers in its head."""
+    """Return a record's value as the answer, with the other fields except headers in its head."""
     headers = {"Seglog-Offset": str(record.offset), "Seglog-Timestamp": str(record.timestamp)}
     if record.key is not None and len(record.key) <= KEY_BYTES:
         headers["Seglog-Key"] = quote_from_bytes(record.key)
@@ -51,7 +51,7 @@ def value_answer(record: Record) -> Response:
 
 
 async def shown_answer(call: Call, log: Log, offset: int) -> Response:
-    """Return the answer that is a record as JSON, a long value cut."""
+    """Return a record as JSON, with a long value cut."""
     most = call.services.settings.limits.shown_bytes
 
     def read(room: int) -> bytes:

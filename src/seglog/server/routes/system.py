@@ -1,4 +1,4 @@
-"""The server about itself: health, readiness, metrics, its own description, and the console's page."""
+"""The server about itself: health, readiness, metrics, the OpenAPI description, and the console."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ PAGE = "index.html"
 
 
 async def _health(call: Call) -> Response:
-    """Tell of what does not work: housekeeping that fails, logs that are poisoned or cannot be opened, a full disk.
+    """Report what does not work: failing housekeeping, logs that are poisoned or cannot be opened, a full disk.
 
-    Where the server asks for tokens, names and errors are for callers who have a right on the topic.
+    If the server requires tokens, names and errors are shown only to callers with a right on the topic.
     """
     services = call.services
     caller = _known(call)
@@ -45,7 +45,7 @@ async def _health(call: Call) -> Response:
 
 
 def _known(call: Call) -> Caller:
-    """Return who asks; nobody without a token, as this answers everybody."""
+    """Return the caller; NOBODY without a token, as every caller gets an answer here."""
     try:
         return call.services.access.caller(call.headers.get("authorization"))
     except Unauthorized:
@@ -56,11 +56,11 @@ def _shown(caller: Caller, failure: dict[str, Any]) -> dict[str, Any]:
     topic = str(failure["log"]).partition("/")[0]
     if caller.may_anything(topic):
         return failure
-    return {**failure, "log": "hidden", "error": "a token with a right on the topic shows what it is"}
+    return {**failure, "log": "hidden", "error": "a token with a right on the topic shows the error"}
 
 
 def failures(services: Services) -> list[dict[str, Any]]:
-    """Return what is wrong but for want of space, one entry for each log; empty if all is well."""
+    """Return the failures that are not for lack of space, one entry per log."""
     found = [
         {"log": state.name, "doing": state.doing, "error": state.error, "failures": state.failures}
         for state in services.cleaner.state()
@@ -108,7 +108,7 @@ async def _console_file(call: Call) -> Response:
 
 
 def _file(call: Call, name: str) -> Response:
-    from seglog.server.console import files  # noqa: PLC0415 - read from the package when first asked for
+    from seglog.server.console import files  # noqa: PLC0415 - read from the package at the first request
 
     found = files().get(name)
     if found is None:
@@ -144,31 +144,31 @@ OPERATIONS = (
         "GET",
         "/health",
         "health",
-        "Whether all logs and their housekeeping are well.",
+        "Whether all logs and their housekeeping work.",
         _health,
         "nothing",
         {
-            200: json_of("All is well.", HEALTH),
-            503: json_of("Something is not.", HEALTH),
+            200: json_of("Everything works.", HEALTH),
+            503: json_of("Something does not work.", HEALTH),
         },
     ),
     Operation(
         "GET",
         "/ready",
         "ready",
-        "Whether requests are taken.",
+        "Whether requests are accepted.",
         _ready,
         "nothing",
-        {200: json_of("They are.", {"status": STRING})},
+        {200: json_of("They are accepted.", {"status": STRING})},
     ),
     Operation(
         "GET",
         "/metrics",
         "metrics",
-        "Figures for Prometheus.",
+        "Metrics for Prometheus.",
         _metrics,
         "read",
-        {200: Answer("Figures as text.", {"text/plain": STRING})},
+        {200: Answer("Metrics as text.", {"text/plain": STRING})},
     ),
     Operation(
         "GET",

@@ -1,7 +1,7 @@
-"""The live tail: records as they come, as server-sent events.
+"""The live tail: records as they are appended, as server-sent events.
 
-The id of an event holds, for each partition, the offset to go on at, and a token of the history before these offsets:
-where a topic was deleted and created again, or truncated below an offset, an id of before is rejected.
+The id of an event holds, for each partition, the next offset and a token of the history before it. If a topic was
+deleted and created again, or truncated below an offset, an older id is rejected.
 """
 
 from __future__ import annotations
@@ -37,19 +37,17 @@ if TYPE_CHECKING:
 
 EVENTS = "text/event-stream"
 KEEP_ALIVE_SECONDS = 15.0
-WAIT_SECONDS = 1.0  # for memory, before it is seen whether the server stops
-STALL_SECONDS = 0.5  # less than for other answers: nothing is lost, and many may wait for the memory
-RECORDS = 256  # of a partition in one go
-BYTES = 64 * 1024  # after which a go ends
-ROOM = 512 * 1024  # of memory that is held for one: as JSON, bytes may take six times their number
-FROM = choice(
-    "start", "Where to begin: with what comes next, or with the oldest record that is there.", "latest", "earliest"
-)
+WAIT_SECONDS = 1.0  # to wait for memory before checking whether the server stops
+STALL_SECONDS = 0.5  # shorter than for other answers: a tail loses nothing, and many may wait for the memory
+RECORDS = 256  # of one partition at a time
+BYTES = 64 * 1024  # after which a round ends
+ROOM = 512 * 1024  # memory reserved for one round: in JSON a byte may take six
+FROM = choice("start", "Where to begin: with the next record, or with the oldest one.", "latest", "earliest")
 HISTORY = '"history": ?"[0-9a-f]{16}"'
 PLACE = '"[0-9]{1,5}": ?(0|[1-9][0-9]{0,17})'  # a partition and an offset, in JSON
 LAST = text(
     "Last-Event-ID",
-    "The id of the last event that was seen: go on behind it.",
+    "The id of the last event received: continue after it.",
     pattern=rf"\{{({PLACE}(, ?{PLACE})*(, ?{HISTORY})?)?\}}",
     longest=None,
     examples=('{"0": 13, "1": 5, "history": "5f0c9a61be27d804"}', '{"0": 13, "1": 5}'),
@@ -58,7 +56,7 @@ LAST = text(
 
 
 class _Tailing(StreamingResponse):
-    """The answer of a tail, dropped when its client keeps memory that others need: the last event's id resumes it."""
+    """The answer of a tail, dropped if its client holds memory that others need: the last event's id resumes it."""
 
     def __init__(self, events: AsyncGenerator[bytes], claim: Claim) -> None:
         super().__init__(events, headers={"Cache-Control": "no-store"}, media_type=EVENTS)
@@ -66,18 +64,18 @@ class _Tailing(StreamingResponse):
         self._claim = claim
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events for as long as the client takes them."""
+        """Send events until the client disconnects."""
         try:
             await super().__call__(scope, receive, watched(send, self._claim, STALL_SECONDS))
         finally:
-            await self._events.aclose()  # now, not when it is collected: it holds events
+            await self._events.aclose()  # now, not when it is garbage collected: it holds events
 
 
 async def _tail(call: Call) -> Response:
     services, topic = call.services, await topic_of(call)
     if services.tails >= services.settings.limits.tails:
-        raise Busy(f"{services.tails} live tails are open already; close one, or poll with `wait`")
-    services.tails += 1  # before anything is awaited: others are checked meanwhile
+        raise Busy(f"{services.tails} live tails are already open; close one, or poll with `wait`")
+    services.tails += 1  # before the first await: others are checked meanwhile
     call.held.callback(_end_of, services)
     claim = Claim(services.memory, "tails")
     call.held.callback(claim.close)
@@ -105,23 +103,23 @@ def _tails_of(call: Call, topic: Topic) -> dict[int, Tail]:
 
 
 def _positions(topic: Topic, event_id: str | None) -> dict[int, int]:
-    """Return partition -> offset of an event's id; LogTruncated where it is of another history of the topic."""
-    values = json.loads(event_id or "{}")  # it is as LAST says
+    """Return partition -> offset of an event's id. Raises LogTruncated for another history of the topic."""
+    values = json.loads(event_id or "{}")  # LAST has checked its form
     history = values.pop("history", None)
     seen = {int(number): offset for number, offset in values.items()}
     if history is not None:
         there = all(number < topic.partitions for number in seen)
         if not there or history != _history((one, topic.partition(one).view(), at) for one, at in seen.items()):
             raise LogTruncated(
-                f"Last-Event-ID is of another history of topic {topic.name!r}: it was deleted and created again, "
-                "or a partition was truncated below the offset. Other records may be at these offsets; begin again "
-                "without Last-Event-ID"
+                f"Last-Event-ID belongs to another history of topic {topic.name!r}: it was deleted and created again, "
+                "or a partition was truncated below the offset, so other records may be at these offsets; start "
+                "again without Last-Event-ID"
             )
     return seen
 
 
 def _history(places: Iterable[tuple[int, View, int]]) -> str:
-    """Return a token of what is before an offset in each partition, whatever their order."""
+    """Return a token of the history before an offset in each partition, independent of their order."""
     token = 0
     for number, view, offset in places:
         manifest = view.manifest
@@ -135,7 +133,7 @@ def _mark(number: int, log_id: int, epoch: int) -> int:
 
 
 async def _events(call: Call, topic: Topic, tails: dict[int, Tail], claim: Claim) -> AsyncGenerator[bytes]:
-    """Yield events for as long as the client stays; a last one says why it ended, unless the client ended it."""
+    """Yield events until the client disconnects; a last event reports why the server ended the tail."""
     services = call.services
     try:
         with services.waiting.on((topic.name, number) for number in tails) as event:
@@ -148,7 +146,7 @@ async def _events(call: Call, topic: Topic, tails: dict[int, Tail], claim: Claim
                     found = found or bool(events)
                     for position in range(0, len(events), PIECE):
                         yield events[position : position + PIECE]
-                    del events  # before the claim on it ends
+                    del events  # before its claim ends
                     claim.close()
                 if not found and not await woken(event, KEEP_ALIVE_SECONDS):
                     yield b": still here\n\n"
@@ -158,7 +156,7 @@ async def _events(call: Call, topic: Topic, tails: dict[int, Tail], claim: Claim
 
 
 async def _next_events(call: Call, topic: Topic, number: int, tails: dict[int, Tail], claim: Claim) -> bytes:
-    """Return what has come in one partition as events, once there is memory for them, which is held by the claim."""
+    """Return new records of one partition as events, once the claim holds memory for them."""
     services, room = call.services, ROOM
     most = services.settings.limits.shown_bytes
     while not services.waiting.stopped:
@@ -175,7 +173,7 @@ async def _next_events(call: Call, topic: Topic, number: int, tails: dict[int, T
 
 
 def _polled(log: Log, number: int, tails: dict[int, Tail], most: int, room: int) -> bytes:
-    """Return events; on a thread, as JSON of long values takes its time. NeedsRoom where one needs more than `room`."""
+    """Return events; on a thread, as long values take time. Raises NeedsRoom if one needs more than `room`."""
     tail = tails[number]
     view = log.view()
     if view.lowest_offset <= tail.position < view.next_offset:
@@ -186,7 +184,7 @@ def _polled(log: Log, number: int, tails: dict[int, Tail], most: int, room: int)
 
 
 def _event(record: Record, number: int, tails: dict[int, Tail], most: int) -> bytes:
-    """Return a record as an event, whose id says where every partition goes on behind it."""
+    """Return a record as an event; its id holds where every partition continues."""
     positions = {one: tail.position for one, tail in tails.items()} | {number: record.offset + 1}
     history = _history((one, tails[one].view, offset) for one, offset in positions.items())
     places = {**{str(one): offset for one, offset in positions.items()}, "history": history}
@@ -199,10 +197,10 @@ OPERATIONS = (
         "GET",
         "/topics/{topic}/tail",
         "tail",
-        "Follow a topic: every record that comes is an event, with the JSON of the record as its data.",
+        "Follow a topic: every new record is an event with the record's JSON as its data.",
         _tail,
         "read",
-        {200: Answer("Events, for as long as the client stays.", {EVENTS: EVENT})},
+        {200: Answer("Events, until the client disconnects.", {EVENTS: EVENT})},
         (TOPIC, PARTITION, FROM, LAST),
     ),
 )

@@ -1,4 +1,4 @@
-"""Topics: list, create, alter, delete, what their partitions look like, and the care of them."""
+"""Topics: list, create, alter, delete, show and maintain them."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def _with_partitions(topic: Topic) -> dict[str, Any]:
 
 
 def _bounds(log: Log) -> dict[str, Any]:
-    durable, view = log.durable_offset, log.view()  # in this order: what is durable never lies behind the end
+    durable, view = log.durable_offset, log.view()  # in this order: the durable offset is never past the end
     return {**_state(view, view.next_offset, durable, log.size), "segments": len(view.manifest.segments)}
 
 
 def _state(view: View, end: int, durable: int, size: int) -> dict[str, Any]:
-    """Return where a partition begins and ends, and of which state of which log that is said.
+    """Return where a partition starts and ends, and the identity and version of its log.
 
-    log: its identity, hex; epoch: grows with each truncate; version: with each change of its segments, but for appends;
+    log: its identity, hex; epoch: grows with each truncate; version: with each change of its segments, except appends;
     cuts: [epoch, offset] of each truncate that matters; cuts_from: the epoch of the offsets before the first.
     """
     manifest = view.manifest
@@ -80,7 +80,7 @@ async def _list(call: Call) -> Response:
         for name in filter(call.caller.may_anything, broker.topics()):
             try:
                 found.append(_shown(broker.topic(name)))
-            except TopicNotFound:  # deleted in this moment
+            except TopicNotFound:  # deleted just now
                 continue
             except SeglogError as error:
                 failed[name] = str(error)
@@ -99,7 +99,7 @@ async def _partition(call: Call) -> Response:
 
 
 def _drawn(call: Call, name: str, number: int, log: Log) -> dict[str, Any]:
-    """Return a partition and all its segments at one moment, as the console draws and Spark plans them."""
+    """Return a partition and all its segments at one moment, for the console's drawing and Spark's planning."""
     standing = log.standing()
     garbage = {one.base_offset: one.expected_garbage for one in standing.segments}
     durable = log.durable_offset
@@ -128,12 +128,12 @@ def _drawn(call: Call, name: str, number: int, log: Log) -> dict[str, Any]:
 def _committed(groups: Groups, group: str) -> dict[str, dict[int, int]]:
     try:
         return groups.committed(group)
-    except GroupNotFound:  # deleted in this moment
+    except GroupNotFound:  # deleted just now
         return {}
 
 
 def _one_moment(log: Log) -> tuple[View, tuple[SegmentInfo, ...]]:
-    """Return a view and the figures of its segments; both anew where a roll, or the like, came between them."""
+    """Return a view and the figures of its segments; repeats both if a roll etc. came between them."""
     while True:
         view, infos = log.view(), log.segments
         if log.view() is view:
@@ -148,7 +148,7 @@ async def _create(call: Call) -> Response:
     call.caller.require("admin", wanted.name)
     most = call.services.settings.limits.partitions
     if wanted.partitions > most:
-        raise InvalidArgument(f"{wanted.partitions} partitions are too many for this server; it allows {most}")
+        raise InvalidArgument(f"{wanted.partitions} partitions are too many; this server allows {most} (--partitions)")
     config = None if wanted.config is None else wanted.config.config()
     create = partial(call.services.broker.create_topic, wanted.name, partitions=wanted.partitions, config=config)
     topic = await call.services.care.run(create)
@@ -176,7 +176,7 @@ async def _truncate(call: Call) -> Response:
 
 
 async def truncate(call: Call, place: Partition, log: Log, offset: int) -> None:
-    """Truncate a log, and set back what groups had committed beyond; others may have appended there by then."""
+    """Truncate a log and reset group offsets past its end; other appends may follow meanwhile."""
 
     def work() -> None:
         log.truncate(offset)
@@ -218,7 +218,7 @@ OPERATIONS = (
         "List the topics that the token has a right on.",
         _list,
         "token",
-        {200: json_of("The topics, and why others cannot be opened.", shapes.TOPICS)},
+        {200: json_of("The topics, and the reasons for those that cannot be opened.", shapes.TOPICS)},
     ),
     Operation(
         "POST",
@@ -236,7 +236,7 @@ OPERATIONS = (
         "GET",
         "/topics/{topic}",
         "topic",
-        "Show a topic and where its partitions begin and end.",
+        "Show a topic and where its partitions start and end.",
         _get,
         "read",
         {200: TOPIC_ANSWER},
@@ -246,7 +246,7 @@ OPERATIONS = (
         "PATCH",
         "/topics/{topic}",
         "alter_topic",
-        "Change what a topic keeps; fields that are not named keep their value.",
+        "Change what a topic keeps; unnamed fields keep their values.",
         _alter,
         "admin",
         {200: TOPIC_ANSWER},
@@ -277,17 +277,17 @@ OPERATIONS = (
         "POST",
         "/topics/{topic}/expire",
         "expire",
-        "Let go of what retention by time and size no longer keeps, now.",
+        "Delete what retention by time and size no longer keeps, now.",
         _expire,
         "admin",
-        {200: json_of("How many segments went, by partition.", {"partitions": shapes.by_number(EXPIRED)})},
+        {200: json_of("How many segments were deleted, by partition.", {"partitions": shapes.by_number(EXPIRED)})},
         (TOPIC,),
     ),
     Operation(
         "GET",
         "/topics/{topic}/partitions/{partition}",
         "partition",
-        "Show a partition's segments and where groups stand.",
+        "Show a partition's segments and the positions of groups.",
         _partition,
         "read",
         {200: json_of("The partition.", shapes.PARTITION)},
