@@ -1,16 +1,16 @@
 """Client of `seglog serve`, sync and async. Needs the extra `seglog[client]`.
 
     call, failures         one request and how its answer is read: values, no I/O
-    calls, append_calls, group_calls     every request that the server takes
-    arrow, upload          bodies: Arrow streams, values that are sent as they come
-    flows                  several requests in a row (retries, pages, following) as generators: no I/O either
+    calls, append_calls, group_calls     all requests of the server
+    arrow, upload          bodies: Arrow streams, streamed values
+    flows                  sequences of requests (retries, pages, following) as generators: no I/O
     wire                   bytes of HTTP/1.1
-    sockets, async_sockets, origin, driver, async_driver     what really sends: all that is written for each kind
-    client, async_client, topic, async_topic                 what a program holds
-    producing, producer, async_producer                      many single records become few requests
-    consuming, consumer, async_consumer                      groups
+    sockets, async_sockets, origin, driver, async_driver     the I/O: the only code written twice
+    client, async_client, topic, async_topic                 the public API
+    producing, producer, async_producer                      single records, sent in few requests
+    consuming, consumer, async_consumer                      consumer groups
 
-This module only says what to install where httpx is missing.
+This module only reports what to install if httpx is missing.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = ["AsyncClient", "Client"]
 
 
 def require_httpx() -> None:
-    """Raise MissingExtra, which says what to install, unless httpx is there."""
+    """Raise MissingExtra if httpx is not installed."""
     if find_spec("httpx") is None:
         raise MissingExtra("the client needs httpx: pip install 'seglog[client]'")
 
 
 def __getattr__(name: str) -> object:
-    """Load a client when it is first asked for."""
+    """Import a client at its first use."""
     if name == "Client":
         require_httpx()
         from seglog.client.client import Client  # noqa: PLC0415 - see above

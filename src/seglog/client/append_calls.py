@@ -1,4 +1,4 @@
-"""Requests that append: one record, one that is sent as it comes, a batch. As `calls`."""
+"""Requests that append: one record, a streamed record, a batch. In the style of `calls`."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def append(
     once: str,
     ack: Ack,
 ) -> Call[tuple[int, int]]:
-    """Append one record, its value as the body. What does not fit a request's head goes as a batch of one."""
+    """Append one record, its value as the body; a key or headers too long for a head go as a batch of one."""
     key, settled = checked_key(key), _settled(headers)
     timestamp = None if timestamp is None else checked_timestamp(timestamp)
     value = None if value is None else checked_bytes(value, "value")
     if (settled and not _fit_the_head(settled)) or (key is not None and len(key) > _LONG_HEAD):
         if expected_offset is not None:
-            raise InvalidArgument("expected_offset does not go with such a key or headers over HTTP; make them shorter")
+            raise InvalidArgument("expected_offset cannot be combined with such a long key or headers over HTTP")
         return _batch_of_one(name, Record(0, timestamp or 0, key, value, settled), timestamp, partition, once, ack)
     query = _append_query(key, timestamp, settled, partition, expected_offset, ack)
     if value is None:
@@ -68,12 +68,12 @@ def append_stream(
     once: str,
     ack: Ack,
 ) -> Call[tuple[int, int]]:
-    """Append one record whose value is sent as it comes."""
+    """Append one record with a streamed value."""
     key, settled = checked_key(key), _settled(headers)
     timestamp = None if timestamp is None else checked_timestamp(timestamp)
     if not _fit_the_head(settled) or (key is not None and len(key) > _LONG_HEAD):
         raise InvalidArgument(
-            "such a key or headers do not fit the head of a request; use append, or make them shorter"
+            "the key or headers are too long for a streamed request; make them shorter, or use append"
         )
     query = _append_query(key, timestamp, settled, partition, None, ack)
     path = target(topic_path(name, "/records"), query)
@@ -83,7 +83,7 @@ def append_stream(
 def append_batch(
     name: str, body: bytes | memoryview, *, partition: int | None, once: str, ack: Ack, content: str = ARROW
 ) -> Call[dict[int, range]]:
-    """Append many records: partition -> the offsets they got."""
+    """Append many records; return partition -> their offsets."""
 
     def read(answer: Answer) -> dict[int, range]:
         found = body_of(answer)["partitions"]
@@ -106,7 +106,7 @@ def _append_query(
         query["partition"] = checked_offset(partition, "partition")
     if expected_offset is not None:
         if partition is None:
-            raise InvalidArgument("expected_offset needs partition: each partition has offsets of its own")
+            raise InvalidArgument("expected_offset needs partition: each partition has its own offsets")
         query["expected_offset"] = checked_offset(expected_offset, "expected_offset")
     if headers:
         query["header"] = [name.encode() + b":" + (value or b"") for name, value in headers]
@@ -114,14 +114,14 @@ def _append_query(
 
 
 def _settled(headers: Iterable[Header]) -> Headers:
-    """Return headers that a log takes; the error that it would raise for others."""
+    """Return headers in the form of a log; raise the error that a log would raise."""
     found = checked_headers(headers)
     encode_headers(found)
     return found
 
 
 def _fit_the_head(headers: Headers) -> bool:
-    """Whether `name:value` says these headers: null has no such form, and a colon would end the name."""
+    """Whether headers fit the form `name:value`: null does not, nor does a name with a colon."""
     size = sum(len(name) + len(value or b"") for name, value in headers)
     return size <= _LONG_HEAD and all(value is not None and ":" not in name and name for name, value in headers)
 

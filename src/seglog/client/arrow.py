@@ -1,6 +1,6 @@
-"""Arrow as bodies of HTTP: tables into streams of bounded size, answers into batches and records. Pure; needs pyarrow.
+"""Arrow as HTTP bodies: tables to streams of bounded size, answers to batches and records. Pure; needs pyarrow.
 
-Columns are those of `Log.append_batch` and `Log.batches`, with `topic` and `partition` before them in what was fetched.
+Columns are those of `Log.append_batch` and `Log.batches`; fetched batches have `topic` and `partition` in front.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ HEADERS = RECORDS.field("headers").type
 
 
 def table_of(data: Any) -> pa.Table:
-    """Return Arrow data of any library as a table whose slices are as large as they look; InvalidType for others.
+    """Return Arrow data of any library as a table whose slices contain only their own data. Raises InvalidType.
 
-    A slice of a view column holds the data of the whole column, so these become plain ones; nothing else is copied.
+    A slice of a view column holds the data of the whole column, so views become plain columns; nothing else is copied.
     """
     data = whole(data)
     for number, field in enumerate(data.schema):
@@ -44,9 +44,9 @@ def table_of(data: Any) -> pa.Table:
 
 
 def pieces(table: pa.Table, most: int) -> Iterator[pa.Table]:
-    """Yield a table in pieces of at most `most` bytes, or of one row where that is more. An empty one is one piece.
+    """Yield a table in pieces of up to `most` bytes, or one row if that is larger. An empty table is one piece.
 
-    A piece has at most as many rows as a server takes at once by default.
+    A piece has at most as many rows as a server accepts by default.
     """
     if (table.nbytes <= most and table.num_rows <= MOST_ROWS) or table.num_rows <= 1:
         yield table
@@ -70,7 +70,7 @@ def batch_of(
     timestamps: Sequence[int | None],
     headers: Sequence[tuple[Header, ...]],
 ) -> pa.RecordBatch:
-    """Return records as a batch to append; columns that say nothing are left out."""
+    """Return records as a batch to append; columns without content are omitted."""
     columns: dict[str, pa.Array] = {"value": pa.array(values, pa.large_binary())}
     if any(key is not None for key in keys):
         columns["key"] = pa.array(keys, pa.large_binary())
@@ -83,7 +83,7 @@ def batch_of(
 
 
 def partitions_of_keys(keys: Sequence[bytes | None], partitions: int) -> list[int]:
-    """Return the partition of each key, as the server has it; -1 for none."""
+    """Return the partition of each key, as the server computes it; -1 for no key."""
     found: list[int] = partitions_of(pa.array(keys, pa.large_binary()), partitions).tolist()
     return found
 
@@ -92,9 +92,9 @@ def partitions_of_keys(keys: Sequence[bytes | None], partitions: int) -> list[in
 
 
 def batches_of(body: bytes, columns: pa.Schema = RECORDS) -> list[pa.RecordBatch]:
-    """Return the batches of an Arrow stream with these columns, which read from `body`; ServerError where it is none.
+    """Return the batches of an Arrow stream with these columns, reading from `body`. Raises ServerError if malformed.
 
-    All is looked at once: what points outside its buffers would bring down whoever takes values from it.
+    Everything is validated first: offsets outside a buffer would crash code that reads values.
     """
     try:
         with pa.ipc.open_stream(pa.BufferReader(body)) as reader:
@@ -104,26 +104,26 @@ def batches_of(body: bytes, columns: pa.Schema = RECORDS) -> list[pa.RecordBatch
                 batch.validate(full=True)
                 _check_places(batch)
     except (pa.ArrowException, OSError, KeyError) as error:
-        raise ServerError(f"the server's answer is no Arrow stream of records: {error}", status=200) from error
+        raise ServerError(f"the server's answer is not an Arrow stream of records: {error}", status=200) from error
     return batches
 
 
 def _check_columns(schema: pa.Schema, wanted: pa.Schema) -> None:
-    """Raise KeyError where one of these columns is missing, there twice, or of another type."""
+    """Raise KeyError if a column is missing, duplicate, or of another type."""
     for field in wanted:
         if schema.field(field.name).type != field.type:
-            raise KeyError(f"column {field.name!r} is of type {str(schema.field(field.name).type)[:200]}")
+            raise KeyError(f"column {field.name!r} has type {str(schema.field(field.name).type)[:200]}")
 
 
 def _check_places(batch: pa.RecordBatch) -> None:
-    """Raise KeyError for a row that does not say where it belongs: in a log, and where these are told, in which one."""
+    """Raise KeyError for a row without an offset or, if present, without topic and partition."""
     for name in ("offset", "timestamp", *PLACE):
         if name in batch.schema.names and batch.column(name).null_count:
             raise KeyError(f"column {name!r} holds null")
 
 
 def topic_batches(body: bytes) -> list[TopicBatch]:
-    """Return what was fetched, a batch for each run of records of one partition."""
+    """Return the fetched records, one batch for each run of one partition."""
     found = []
     for batch in batches_of(body, PLACED):
         for start, stop in _runs(batch):
@@ -155,7 +155,7 @@ def topic_records(batch: TopicBatch) -> list[TopicRecord]:
 def _rows(batch: pa.RecordBatch) -> Iterator[tuple[int, int, bytes | None, bytes | None, Headers]]:
     headers = batch.column("headers")
     plain: list[Headers] = [()] * batch.num_rows
-    if len(headers.flatten()):  # most records have none, and looking into each one would take longer than all the rest
+    if len(headers.flatten()):  # most records have none, and checking each would dominate the cost
         plain = [tuple((one["key"], one["value"]) for one in row or ()) for row in headers.to_pylist()]
     return zip(
         batch.column("offset").to_pylist(),
@@ -168,5 +168,5 @@ def _rows(batch: pa.RecordBatch) -> Iterator[tuple[int, int, bytes | None, bytes
 
 
 def joined(batches: list[pa.RecordBatch]) -> pa.Table:
-    """Return batches of one partition as a table, also where there are none."""
+    """Return batches of one partition as a table, even if there are none."""
     return pa.Table.from_batches(batches, batches[0].schema if batches else record_schema("binary"))

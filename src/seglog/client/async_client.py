@@ -1,4 +1,4 @@
-"""The client of asyncio programs: `async with seglog.AsyncClient(url) as client`. As `client`, every call awaited."""
+"""The client for asyncio: `async with seglog.AsyncClient(url) as client`. Like `client`, with awaited calls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class AsyncClient(Uncopied):
-    """A `seglog serve` somewhere, for asyncio; as `Client`. Any number of tasks of one event loop may use it."""
+    """A client of `seglog serve` for asyncio; as `Client`. Any number of tasks of one event loop may use it."""
 
     def __init__(
         self,
@@ -42,9 +42,18 @@ class AsyncClient(Uncopied):
         verify: Verify = True,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        """timeout: seconds for connecting and for each wait for bytes. verify: for https; False, a file, an SSLContext.
+        """Create a client; nothing is sent yet. Arguments and errors as in `Client`.
 
-        transport: another of httpx's, e.g. httpx.AsyncHTTPTransport(proxy=...). InvalidArgument. Nothing is sent yet.
+        Args:
+            url: The server's address.
+            token: A bearer token, if the server requires one.
+            timeout: Seconds to connect, and for each wait for bytes.
+            retries: How often to retry a request.
+            verify: How to check an https certificate: False, a CA file, or an ssl.SSLContext.
+            transport: Another httpx transport, e.g. httpx.AsyncHTTPTransport(proxy=...).
+
+        Raises:
+            InvalidArgument: the URL, token or timeout is invalid.
         """
         self._driver = AsyncDriver(Origin(url, token=token, timeout=timeout), verify=verify, transport=transport)
         self._retries = flows.Retries(retries)
@@ -53,34 +62,34 @@ class AsyncClient(Uncopied):
     # --- topics -------------------------------------------------------------------------------------------------
 
     async def health(self) -> dict[str, Any]:
-        """Return how the server is: {"status": "ok", ...}."""
+        """Return the server's health: {"status": "ok", ...}."""
         return await self._call(calls.health())
 
     async def topics(self) -> list[TopicInfo]:
-        """Return all topics that the token has a right on, but for those in `failed_topics`."""
+        """Return all topics that the token has a right on, except those in `failed_topics`."""
         return await self._call(calls.topics())
 
     async def failed_topics(self) -> dict[str, str]:
-        """Return the topics that the server cannot open, damaged ones say: name -> why."""
+        """Return the topics that the server cannot open, e.g. damaged ones: name -> reason."""
         return await self._call(calls.failed_topics())
 
     async def create_topic(
         self, name: str, *, partitions: int = 1, config: LogConfig | None = None
     ) -> AsyncRemoteTopic:
-        """Create a topic and return it. TopicExists."""
+        """Create a topic and return it; as Client.create_topic."""
         await self._call(calls.create_topic(name, partitions, config))
         return self.topic(name)
 
     def topic(self, name: str) -> AsyncRemoteTopic:
-        """Return a topic, whether it is there or not: its calls raise TopicNotFound."""
+        """Return a topic without checking that it exists: its calls raise TopicNotFound."""
         return AsyncRemoteTopic(name, self._driver, self._retries, self._once)
 
     async def alter_retention(self, name: str, retention: Retention) -> TopicInfo:
-        """Give a topic another retention and return the topic as it is now. TopicNotFound."""
+        """Change a topic's retention and return its new state; as Client.alter_retention."""
         return await self._call(calls.alter_retention(name, retention))
 
     async def delete_topic(self, name: str) -> None:
-        """Delete a topic with all its records. TopicNotFound."""
+        """Delete a topic with all its records; as Client.delete_topic."""
         await self._call(calls.delete_topic(name))
 
     async def fetch(
@@ -91,10 +100,16 @@ class AsyncClient(Uncopied):
         max_bytes: int = 1024 * 1024,
         wait: float = 0.0,
     ) -> tuple[list[TopicBatch], dict[str, dict[int, int]]]:
-        """Read from several partitions: return batches, and where to go on (topic -> partition -> offset).
+        """Read from several partitions; return batches and the next positions; as Client.fetch.
 
-        positions: as what is returned; wait: up to 60 seconds for the first record. OffsetOutOfRange, with topic and
-        partition, for a position that is not, or no longer, in its partition.
+        Args:
+            positions: topic -> partition -> the next offset to read, as returned.
+            max_records: The most records to return.
+            max_bytes: About the most bytes of records to return.
+            wait: Seconds, up to 60, to wait for the first record.
+
+        Raises:
+            OffsetOutOfRange: a partition does not hold the position; the error has `topic` and `partition`.
         """
         options = {"max_records": max_records, "max_bytes": max_bytes}
         return await self._driver.run(flows.fetch(positions, **options, wait=wait, retries=self._retries))
@@ -102,23 +117,23 @@ class AsyncClient(Uncopied):
     # --- groups -------------------------------------------------------------------------------------------------
 
     async def groups(self) -> list[str]:
-        """Return the names of all consumer groups whose topics the token may read."""
+        """Return the names of all consumer groups that the token may use."""
         return await self._call(group_calls.groups())
 
     async def group(self, name: str) -> GroupState:
-        """Return a group's members, committed offsets and lag. GroupNotFound."""
+        """Return a group's members, committed offsets and lag; as Client.group."""
         return await self._call(group_calls.group(name))
 
     async def delete_group(self, name: str) -> None:
-        """Forget a group. GroupNotFound; GroupConflict while it has members."""
+        """Delete a group and its committed offsets; as Client.delete_group."""
         await self._call(group_calls.delete_group(name))
 
     async def committed(self, group: str) -> dict[str, dict[int, int]]:
-        """Return what a group has committed: topic -> partition -> offset to be read next. GroupNotFound."""
+        """Return a group's committed offsets: topic -> partition -> the next offset to read; as Client.committed."""
         return await self._call(group_calls.committed(group))
 
     async def commit(self, group: str, offsets: Positions, *, ack: Ack = "appended") -> None:
-        """Commit offsets for a group without members, all or none. GroupConflict, OffsetOutOfRange."""
+        """Commit offsets for a group without members, all or none; as Client.commit."""
         await self._call(group_calls.commit(group, offsets, member=None, ack=ack))
 
     # --- streams ------------------------------------------------------------------------------------------------
@@ -134,7 +149,7 @@ class AsyncClient(Uncopied):
         delivery_timeout: float = 120.0,
         ack: Ack = "appended",
     ) -> AsyncProducer:
-        """Return a producer: single records, sent together in the background. See `Producer`."""
+        """Return a producer, which batches single records in the background. See `Producer` for the arguments."""
         return AsyncProducer(
             topic,
             self._driver,
@@ -157,7 +172,7 @@ class AsyncClient(Uncopied):
         share: tuple[int, int] | None = None,
         max_poll_interval: float = 300.0,
     ) -> AsyncRemoteConsumer:
-        """Return a consumer that reads topics for a group. See `AsyncRemoteConsumer`."""
+        """Return a consumer that reads topics for a group. See `RemoteConsumer` for the arguments."""
         return await AsyncRemoteConsumer.begun(
             self._driver,
             self._retries,
@@ -172,7 +187,7 @@ class AsyncClient(Uncopied):
     # --- the end ------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """End all connections; what is under way gets LogClosed. Close producers and consumers before."""
+        """Close all connections; running calls raise LogClosed. Close producers and consumers first."""
         await self._driver.close()
 
     async def _call(self, call: Call[T]) -> T:

@@ -1,4 +1,4 @@
-"""The consumer of `AsyncClient`: as `consumer`, with a task in place of the thread."""
+"""The consumer of `AsyncClient`: like `consumer`, with a task instead of the thread."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class AsyncRemoteConsumer(Uncopied):
         share: tuple[int, int] | None,
         max_poll_interval: float,
     ) -> Self:
-        """Join the group and return the consumer; arguments as RemoteConsumer's."""
+        """Join the group and return the consumer; arguments and errors as in `RemoteConsumer`."""
         reading = Reading(
             group,
             topics,
@@ -61,19 +61,19 @@ class AsyncRemoteConsumer(Uncopied):
 
     @property
     def assignment(self) -> tuple[Partition, ...]:
-        """What is read now: (topic, partition), in order."""
+        """The assigned (topic, partition) pairs, in order."""
         return self._reading.cursor.assignment
 
     @property
     def positions(self) -> dict[str, dict[int, int]]:
-        """Topic -> partition -> the offset to be read next."""
+        """Topic -> partition -> the next offset to read."""
         return self._reading.cursor.positions
 
     async def poll(
         self, *, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES, timeout: float = 0.0
     ) -> list[TopicRecord]:
         """Return the next records; as RemoteConsumer.poll."""
-        from seglog.client import arrow  # noqa: PLC0415 - pyarrow loads when it is needed
+        from seglog.client import arrow  # noqa: PLC0415 - imports pyarrow only when needed
 
         batches = await self.poll_batches(max_records=max_records, max_bytes=max_bytes, timeout=timeout)
         return [record for batch in batches for record in arrow.topic_records(batch)]
@@ -81,29 +81,29 @@ class AsyncRemoteConsumer(Uncopied):
     async def poll_batches(
         self, *, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES, timeout: float = 0.0
     ) -> list[TopicBatch]:
-        """Return the same in Arrow, a batch or more of each partition."""
+        """Return the next records as Arrow, one or more batches per partition."""
         if self._keeper is not None and self._keeper.done():
             self._keeper = asyncio.create_task(self._keep_alive())
         return await self._driver.run(self._reading.poll(max_records, max_bytes, timeout))
 
     async def commit(self, offsets: Positions | None = None, *, durable: bool = False) -> None:
-        """Commit offsets, by default of all that poll has returned; as RemoteConsumer.commit."""
+        """Commit offsets, by default of everything poll has returned; as RemoteConsumer.commit."""
         await self._driver.run(self._reading.commit(offsets, "durable" if durable else "appended"))
 
     async def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Go on at another offset of an assigned partition; as RemoteConsumer.seek."""
+        """Continue at another offset of an assigned partition; as RemoteConsumer.seek."""
         await self._driver.run(self._reading.seek(topic, partition, offset))
 
     async def seek_to_time(self, timestamp: int) -> None:
-        """Go on at the first record of that time or later; as RemoteConsumer.seek_to_time."""
+        """Continue at the first record at or after a time; as RemoteConsumer.seek_to_time."""
         await self._driver.run(self._reading.seek_to_time(timestamp))
 
     async def lag(self) -> dict[Partition, int]:
-        """Return how many records each assigned partition has from here on."""
+        """Return how many records remain in each assigned partition."""
         return await self._driver.run(self._reading.lag())
 
     async def close(self) -> None:
-        """Leave the group, so that others go on at once; commits nothing. Closing twice is harmless."""
+        """Leave the group, so that others continue immediately; commits nothing. Closing twice is harmless."""
         if self._reading.closed:
             return
         if self._keeper is not None:
@@ -115,7 +115,7 @@ class AsyncRemoteConsumer(Uncopied):
     async def _keep_alive(self) -> None:
         while (silence := self._reading.silence()) is not None:
             await asyncio.sleep(silence)
-            with contextlib.suppress(SeglogError):  # the next poll meets the same, and can do something about it
+            with contextlib.suppress(SeglogError):  # the next poll gets the same error and can handle it
                 await self._driver.run(self._reading.keep_alive())
 
     async def __aenter__(self) -> Self:

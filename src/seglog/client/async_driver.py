@@ -1,4 +1,4 @@
-"""Drives flows in an event loop: as `driver`, awaited."""
+"""Drives flows in an event loop: the async counterpart of `driver`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class AsyncDriver:
         else:
             self._transport = transport or httpx.AsyncHTTPTransport(verify=tls(verify), limits=limits(may_wait=False))
         self._waiting: AsyncSocketTransport | httpx.AsyncBaseTransport = self._transport
-        if transport is None and origin.url.scheme == "https":  # idle followers must not use up all connections
+        if transport is None and origin.url.scheme == "https":  # idle followers must not occupy all connections
             self._waiting = httpx.AsyncHTTPTransport(verify=tls(verify), limits=limits(may_wait=True))
 
     async def run(self, flow: Flow[T]) -> T:
@@ -53,7 +53,7 @@ class AsyncDriver:
             return result
 
     async def iterate(self, flow: Flow[Any]) -> AsyncIterator[Any]:
-        """Yield what a flow emits, as it is asked for."""
+        """Yield what a flow emits, on demand."""
         outcome: Outcome = None
         while True:
             try:
@@ -65,7 +65,7 @@ class AsyncDriver:
             outcome = await self._do(step)
 
     async def close(self) -> None:
-        """End all connections; whoever pauses between two tries, or begins another, gets LogClosed."""
+        """Close all connections; a task that waits to retry, or starts another call, gets LogClosed."""
         self._closed.set()
         await self._transport.aclose()
         if self._waiting is not self._transport:

@@ -1,4 +1,4 @@
-"""The producer of `AsyncClient`: as `producer`, with a task in place of the thread. What it sends is in `producing`."""
+"""The producer of `AsyncClient`: like `producer`, with a task instead of the thread. See `producing`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class AsyncProducer(Uncopied):
-    """Appends single records in the background, many with one request; as `Producer`. Get it from `AsyncClient`."""
+    """Appends single records in the background, many per request; as `Producer`. Get it from `AsyncClient.producer`."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class AsyncProducer(Uncopied):
         delivery_timeout: float,
         ack: Ack,
     ) -> None:
-        """As Producer's."""
+        """Take the arguments of `Producer`."""
         self._driver, self._once, self._linger = driver, once, checked_linger(linger)
         self._outbox = Outbox(batch_bytes=batch_bytes, batch_records=batch_records, queue_bytes=queue_bytes)
         self._deliverer = Deliverer(topic, ack=ack, retries=Retries(None, delivery_timeout))
@@ -57,7 +57,14 @@ class AsyncProducer(Uncopied):
         headers: Iterable[Header] = (),
         partition: int | None = None,
     ) -> asyncio.Future[tuple[int, int]]:
-        """Let a record be appended, and return what will be its (partition, offset); waits while the queue is full."""
+        """Queue a record; return a future of its (partition, offset). Waits while the queue is full.
+
+        Args:
+            value, key, timestamp, headers, partition: As in RemoteTopic.append.
+
+        Raises:
+            LogClosed: the producer is closed.
+        """
         future: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
         one = entry(value, key=key, timestamp=timestamp, headers=headers, partition=partition, future=future)
         size = one.size
@@ -65,7 +72,7 @@ class AsyncProducer(Uncopied):
             async with self._settled:
                 await self._settled.wait_for(lambda: self._closed or self._outbox.has_room(size))
         if self._closed:
-            raise LogClosed("the producer is closed; make another one")
+            raise LogClosed("the producer is closed; create another one")
         self._outbox.put(one, size, time.monotonic())
         self._tally.sent += 1
         if self._outbox.is_full:
@@ -74,12 +81,12 @@ class AsyncProducer(Uncopied):
         return future
 
     def _begin(self) -> None:
-        """Have what waits sent, by a new task if there is none, or if a program has cancelled it with all others."""
+        """Start a sending task if there is none, or if the program has cancelled it."""
         if self._outbox and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._run())
 
     async def flush(self) -> None:
-        """Wait until everything that was sent is stored or has failed; raise the first failure since the last flush."""
+        """Wait until every queued record is stored or has failed; raise the first failure since the last flush."""
         self._hurry = goal = self._tally.sent
         self._now.set()
         self._begin()
@@ -88,14 +95,14 @@ class AsyncProducer(Uncopied):
         self._tally.raise_failure()
 
     async def close(self) -> None:
-        """Send what waits, as `flush`, and take no more. Closing twice is harmless."""
+        """Send what is queued, like `flush`, and accept no more. Closing twice is harmless."""
         self._closed = True
         async with self._settled:
-            self._settled.notify_all()  # those that wait for room
+            self._settled.notify_all()  # wake tasks that wait for space in the queue
         await self.flush()
 
     async def _run(self) -> None:
-        """Send as long as something waits."""
+        """Send while records wait."""
         try:
             while self._outbox:
                 await self._linger_a_while()
@@ -105,7 +112,7 @@ class AsyncProducer(Uncopied):
             self._task = None
 
     async def _linger_a_while(self) -> None:
-        """Wait until a batch is full, old enough, or wanted now."""
+        """Wait until a batch is full, old enough, or requested by flush."""
         self._now.clear()
         left = self._outbox.oldest + self._linger - time.monotonic()
         if left > 0 and not (self._outbox.is_full or self._hurry > self._tally.done or self._closed):
@@ -115,7 +122,7 @@ class AsyncProducer(Uncopied):
     async def _deliver(self, batch: list[Entry], taken: int) -> None:
         try:
             outcomes = await self._driver.run(self._deliverer.deliver(batch, self._once())) if batch else []
-        except Exception as error:  # noqa: BLE001 - whatever it is: those who wait are told, and the next ones sent
+        except Exception as error:  # noqa: BLE001 - any failure goes to the records' futures; the next batch is sent
             outcomes = [ended(error)] * len(batch)
         except BaseException as error:
             await self._settle(batch, [ended(error)] * len(batch), taken)
@@ -128,12 +135,12 @@ class AsyncProducer(Uncopied):
                 continue
             if isinstance(outcome, SeglogError):
                 one.future.set_exception(outcome)
-                one.future.exception()  # `flush` tells of it too, so that asyncio need not
+                one.future.exception()  # `flush` reports it too, so asyncio need not
             else:
                 one.future.set_result(outcome)
         async with self._settled:
             self._tally.settle(outcomes)
-            self._tally.done += taken - len(batch)  # those that were cancelled
+            self._tally.done += taken - len(batch)  # the cancelled ones
             self._settled.notify_all()
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""The transport of `sockets` for asyncio. As there: plain HTTP/1.1 to one server, answers whole, httpx's errors."""
+"""The transport of `sockets` for asyncio: plain HTTP/1.1 to one server, complete answers, httpx's errors."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class AsyncSocketTransport:
-    """Any number of tasks may send at a time. Each sends over a connection of its own, up to MOST of them at a time.
+    """A transport for any number of tasks of one event loop. Each request uses its own connection, up to MOST.
 
-    Requests that the server may hold back (long polls) have connections of their own, up to MOST_WAITING, so that idle
-    followers never delay an append. A request for which no connection becomes free in time gets httpx.PoolTimeout.
-    The transport belongs to the event loop in which it was used first.
+    Long polls, which the server may hold back, use separate connections, up to MOST_WAITING, so that idle followers
+    never delay an append. A request for which no connection becomes free in time raises httpx.PoolTimeout. The
+    transport belongs to the event loop that used it first.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -36,7 +36,7 @@ class AsyncSocketTransport:
         self._waiting_room = asyncio.Semaphore(MOST_WAITING)
 
     async def exchange(self, asked: Asked) -> Answer:
-        """Send a request and return its answer, whole. Raises httpx's errors."""
+        """Send a request and return its complete answer. Raises httpx's errors."""
         async with self._held(self._waiting_room if asked.may_wait else self._room, asked.timeout):
             connection = self._taken() or await self._connected(asked.timeout)
             try:
@@ -52,7 +52,7 @@ class AsyncSocketTransport:
 
     @asynccontextmanager
     async def _held(self, room: asyncio.Semaphore, timeout: float) -> AsyncIterator[None]:
-        """Hold a place among the connections; wait for one up to `timeout` seconds."""
+        """Hold a connection slot; wait up to `timeout` seconds for one."""
         try:
             async with asyncio.timeout(timeout if room.locked() else None):
                 await room.acquire()
@@ -64,7 +64,7 @@ class AsyncSocketTransport:
             room.release()
 
     async def aclose(self) -> None:
-        """Let go of the kept connections."""
+        """Close the idle connections."""
         while self._idle:
             self._idle.pop().close()
 
@@ -89,20 +89,20 @@ class AsyncSocketTransport:
 
 
 class _Connection:
-    """One connection, used by one task at a time."""
+    """A connection, used by one task at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
     def is_quiet(self) -> bool:
-        """Whether the server has not ended the connection, as far as the event loop has heard."""
+        """Whether the connection is still open, as far as the event loop knows."""
         return not self._reader.at_eof() and not self._writer.is_closing()
 
     def close(self) -> None:
         self._writer.transport.abort()
 
     async def exchange(self, asked: Asked) -> AnswerReader:
-        """Send, and read the answer. What the body's own iterator raises comes through."""
+        """Send, and read the answer. Errors of the body's iterator propagate."""
         answer = AnswerReader(asked.method)
         try:
             unsent = await self._send(asked)
@@ -112,16 +112,16 @@ class _Connection:
         return answer
 
     async def _send(self, asked: Asked) -> OSError | None:
-        """Send all, or until a refusal comes or the connection ends: then the error is returned."""
+        """Send everything; return the error if the server refuses early or the connection ends."""
         head = request_head(asked.method.encode("ascii"), asked.target, asked.headers)
         async for piece in parts(head, asked.body, asked.chunked):
             if self._reader.at_eof() or self._writer.is_closing():
-                return OSError("the server ended the connection before it had the whole body")
+                return OSError("the server closed the connection before it received the whole body")
             try:
                 self._writer.write(piece)
                 async with asyncio.timeout(asked.timeout):
                     await self._writer.drain()
-            except OSError as error:  # of which TimeoutError is one
+            except OSError as error:  # includes TimeoutError
                 return error
         return None
 
@@ -143,7 +143,7 @@ class _Connection:
 
 
 async def parts(head: bytes, body: AsyncIterable[bytes], chunked: bool) -> AsyncIterator[bytes]:
-    """Yield what to send: a short body together with the head, so that both go in one packet."""
+    """Yield what to send; a short body joins the head, so that both go in one packet."""
     async for piece in body:
         piece = framed(piece) if chunked and piece else piece
         if head and len(piece) <= SMALL_BYTES:

@@ -1,4 +1,4 @@
-"""A topic on a server, for asyncio: as `topic`, every call awaited."""
+"""A topic on a server, for asyncio: like `topic`, with awaited calls."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class AsyncRemoteTopic:
         once: str | None = None,
         ack: Ack = "appended",
     ) -> tuple[int, int]:
-        """Append one record and return (partition, offset); as Topic.append. value None: a tombstone."""
+        """Append one record and return (partition, offset); as RemoteTopic.append. value None: a tombstone."""
         call = append_calls.append(
             self.name,
             value,
@@ -67,7 +67,7 @@ class AsyncRemoteTopic:
         once: str | None = None,
         ack: Ack = "appended",
     ) -> tuple[int, int]:
-        """Append one record whose value is sent as it comes; as RemoteTopic.append_stream, also from async sources."""
+        """Append one record with a streamed value; as RemoteTopic.append_stream, also from async sources."""
         call = append_calls.append_stream(
             self.name,
             upload(chunks, limit=limit),
@@ -89,7 +89,7 @@ class AsyncRemoteTopic:
         ack: Ack = "appended",
         batch_bytes: int = BATCH_BYTES,
     ) -> dict[int, range]:
-        """Append rows and return the offsets they got, by partition; as RemoteTopic.append_batch."""
+        """Append rows and return partition -> their offsets; as RemoteTopic.append_batch."""
         once = self._once() if once is None else once
         options: dict[str, Any] = {"partition": partition, "once": once, "ack": ack, "most": batch_bytes}
         return await self._driver.run(flows.append_batch(self.name, data, **options, retries=self._retries))
@@ -97,12 +97,12 @@ class AsyncRemoteTopic:
     # --- reading --------------------------------------------------------------------------------------------------
 
     async def read(self, partition: int, offset: int) -> Record:
-        """Return one record. OffsetOutOfRange, OffsetCompacted."""
+        """Return one record; as RemoteTopic.read. Raises OffsetOutOfRange, OffsetCompacted."""
         return await self._driver.run(whole.read(self.name, partition, offset, self._retries))
 
     async def records(self, partition: int, start: int | None = None, stop: int | None = None) -> AsyncIterator[Record]:
-        """Iterate over a range of a partition, by default all that is there now; read page by page."""
-        from seglog.client import arrow  # noqa: PLC0415 - pyarrow loads when it is needed
+        """Iterate over a range of a partition, page by page; by default over everything present now."""
+        from seglog.client import arrow  # noqa: PLC0415 - imports pyarrow only when needed
 
         async for batch in self.batches(partition, start, stop):
             for record in arrow.records(batch):
@@ -111,13 +111,13 @@ class AsyncRemoteTopic:
     async def batches(
         self, partition: int, start: int | None = None, stop: int | None = None
     ) -> AsyncIterator[pa.RecordBatch]:
-        """Iterate over the same in Arrow; columns as `Log.batches`, plain binary."""
+        """Iterate over a range as Arrow batches; columns as in `Log.batches`, plain binary."""
         async for page in self.pages(partition, start, stop):
             for batch in page.batches:
                 yield batch
 
     def pages(self, partition: int, start: int | None = None, stop: int | None = None) -> AsyncIterator[Page]:
-        """Iterate over the same by the request, each page with the log and the epoch that it is of."""
+        """Iterate over a range, one page per request, each with the identity and epoch of its log."""
         return self._driver.iterate(flows.pages(self.name, partition, start, stop, self._retries))
 
     async def to_arrow(self, partition: int, start: int | None = None, stop: int | None = None) -> pa.Table:
@@ -129,35 +129,35 @@ class AsyncRemoteTopic:
     async def follow(
         self, partition: int | None = None, start: str | int | Mapping[int, int] = "latest"
     ) -> AsyncIterator[TopicRecord]:
-        """Iterate over what is appended, for ever, across lost connections; as RemoteTopic.follow."""
+        """Iterate over records as they are appended, forever, across lost connections; as RemoteTopic.follow."""
         async for records in self._driver.iterate(flows.follow(self.name, partition, start, self._retries)):
             for record in records:
                 yield record
 
     async def offset_at(self, timestamp: int) -> dict[int, int | None]:
-        """Return by partition the first offset of that time (microseconds) or later, None where there is none."""
+        """Return partition -> the first offset at or after a time (microseconds), None if there is none."""
         return await self._call(calls.offset_at(self.name, timestamp))
 
     async def with_key(self, key: bytes, max_records: int = 100) -> list[Record]:
-        """Return the last records of a key, the newest last; the server reads the key's whole partition for it."""
+        """Return the last records of a key, newest last; the server reads the key's whole partition."""
         return await self._driver.run(whole.with_key(self.name, key, max_records, self._retries))
 
-    # --- facts and care -------------------------------------------------------------------------------------------
+    # --- facts and maintenance ------------------------------------------------------------------------------------
 
     async def info(self) -> TopicInfo:
-        """Return what there is to know of the topic. TopicNotFound."""
+        """Return the topic's description. Raises TopicNotFound."""
         return await self._call(calls.topic(self.name))
 
     async def bounds(self) -> dict[int, Bounds]:
-        """Return by partition its lowest, next and durable offset."""
+        """Return partition -> its lowest, next and durable offset."""
         return await self._call(calls.bounds(self.name))
 
     async def states(self) -> dict[int, PartitionState]:
-        """Return by partition its bounds, and of which state of which log they are."""
+        """Return partition -> its bounds, and the identity and version of its log."""
         return await self._call(calls.states(self.name))
 
     async def partition(self, number: int) -> PartitionInfo:
-        """Return one partition with its segments, all of one moment."""
+        """Return one partition and its segments at one moment."""
         return await self._call(calls.partition(self.name, number))
 
     async def truncate(self, partition: int, offset: int) -> int:
@@ -165,11 +165,11 @@ class AsyncRemoteTopic:
         return await self._call(calls.truncate(self.name, partition, offset))
 
     async def compact(self) -> dict[int, Any]:
-        """Compact every partition by key, now; return by partition what was done."""
+        """Compact every partition by key now; return partition -> report."""
         return await self._call(calls.care(self.name, "compact"))
 
     async def expire(self) -> dict[int, Any]:
-        """Let go of what retention no longer keeps, now; return by partition what was done."""
+        """Delete what retention no longer keeps, now; return partition -> report."""
         return await self._call(calls.care(self.name, "expire"))
 
     async def _call(self, call: Call[T]) -> T:

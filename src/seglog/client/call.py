@@ -1,7 +1,7 @@
-"""One request and one answer as values: what is asked, and how its answer becomes what a program wants. No I/O.
+"""One request and one answer as values: what to send, and how to read the answer. No I/O.
 
-A `Flow` is several of them in a row: a generator that yields what is to be done next and is sent what came of it.
-Whoever drives it (driver, async_driver) does all sending and waiting, so that a flow is written once for both kinds.
+A `Flow` is a sequence of them: a generator that yields the next step and receives its outcome. The drivers (driver,
+async_driver) send and wait, so that a flow is written once for sync and async.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Fields = tuple[tuple[bytes, bytes], ...]
 
 
 class Answer(NamedTuple):
-    """What the server said. headers: ask for names in lower case."""
+    """A server's answer. headers: names in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -30,9 +30,9 @@ class Answer(NamedTuple):
 class Call(Generic[T]):
     """One request.
 
-    target: path and query, percent-encoded. read: the answer, which is no refusal, -> what it says.
-    repeatable: whether it may be sent once more although the first may have been carried out.
-    wait: seconds that the server may take longer for it than for others.
+    target: path and query, percent-encoded. read: parses an answer that is not a refusal.
+    repeatable: whether it may be sent again although the first may have been carried out.
+    wait: seconds that the server may take longer than for other requests.
     """
 
     method: str
@@ -45,24 +45,24 @@ class Call(Generic[T]):
 
 
 class Pause(NamedTuple):
-    """To do nothing for some seconds."""
+    """A wait of some seconds."""
 
     seconds: float
 
 
 class Emit(NamedTuple):
-    """Something for whoever iterates over the flow."""
+    """A value for the caller that iterates over the flow."""
 
     item: Any
 
 
 Step = Call[Any] | Pause | Emit
 Flow = Generator[Step, Any, T]
-"""Yields steps; a Call is answered by an Answer, or an error is thrown in. Returns the result."""
+"""Yields steps; receives an Answer for a Call, or an error is thrown in. Returns the result."""
 
 
 def advance(flow: Flow[Any], outcome: Answer | SeglogError | None) -> Step:
-    """Give a flow what came of its last step (None: nothing, or it begins); return the next one, or StopIteration."""
+    """Pass a flow its last step's outcome (None: none, or start); return the next step. Raises StopIteration."""
     if outcome is None or isinstance(outcome, Answer):
         return flow.send(outcome)
     return flow.throw(outcome)

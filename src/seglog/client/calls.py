@@ -1,7 +1,7 @@
-"""Requests about topics, and those that read, one function each: arguments -> a Call. Pure.
+"""Requests about topics and for reading, one function each: arguments -> a Call. Pure.
 
-Arguments are checked as a local topic does; names too, so that nobody's name becomes a part of a path. Those that
-append are in append_calls, those about groups in group_calls.
+Arguments are checked as a local topic does, and names before they become part of a path. Appends are in append_calls,
+groups in group_calls.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _MAX_ONCE = 200
 
 
 def topic_path(topic: str, rest: str = "") -> str:
-    """Return the path of a topic; InvalidArgument for what cannot be a name."""
+    """Return the path of a topic. Raises InvalidArgument for an invalid name."""
     return f"/topics/{checked_name(topic, 'topic')}{rest}"
 
 
 def target(path: str, query: Mapping[str, object]) -> str:
-    """Return path and query; what is None is left out, a list is given again and again, bytes are percent-encoded."""
+    """Return path and query: None is omitted, a list repeats the parameter, bytes are percent-encoded."""
     given = [(name, one) for name, value in query.items() for one in (value if isinstance(value, list) else [value])]
     pairs = [f"{name}={_quoted(one)}" for name, one in given if one is not None]
     return f"{path}?{'&'.join(pairs)}" if pairs else path
@@ -54,7 +54,7 @@ def _quoted(value: object) -> str:
 
 
 def fields(*, accept: str | None = None, content: bytes | None = None, once: str | None = None) -> Fields:
-    """Return header fields; InvalidArgument for an idempotency key that no header can hold."""
+    """Return header fields. Raises InvalidArgument for an idempotency key that no header can hold."""
     found: list[tuple[bytes, bytes]] = []
     if accept is not None:
         found.append((b"accept", accept.encode()))
@@ -64,13 +64,13 @@ def fields(*, accept: str | None = None, content: bytes | None = None, once: str
         if not isinstance(once, str):
             raise InvalidType(f"once must be str, not {type(once).__name__}")
         if not (once.isascii() and once.isprintable() and once == once.strip() and 1 <= len(once) <= _MAX_ONCE):
-            raise InvalidArgument(f"once must be 1 to {_MAX_ONCE} printable characters of ASCII, without blanks around")
+            raise InvalidArgument(f"once must be 1 to {_MAX_ONCE} printable ASCII characters without blanks around")
         found.append((b"idempotency-key", once.encode()))
     return tuple(found)
 
 
 def checked_ack(ack: object) -> Ack:
-    """Return when an append is answered; InvalidArgument for anything but one of both words."""
+    """Return `ack`. Raises InvalidArgument unless it is "appended" or "durable"."""
     if not isinstance(ack, str) or ack not in ("appended", "durable"):
         raise InvalidArgument(f'ack is {ack!r}; it must be "appended" or "durable"')
     return "durable" if ack == "durable" else "appended"
@@ -82,16 +82,16 @@ def json_body(value: object) -> bytes:
 
 
 def posted(path: str, value: object, read: Any, *, repeatable: bool = True, wait: float = 0.0) -> Call[Any]:
-    """Return a POST of a JSON body."""
+    """Return a POST with a JSON body."""
     return Call("POST", path, read, json_body(value), fields(content=JSON.encode()), repeatable, wait)
 
 
 def nothing(_: Answer) -> None:
-    """Read an answer that says nothing but that it was done."""
+    """Read an answer without content."""
 
 
 def body_of(answer: Answer) -> Any:
-    """Return the JSON that an answer holds."""
+    """Return the JSON of an answer."""
     return json.loads(answer.body)
 
 
@@ -99,22 +99,22 @@ def body_of(answer: Answer) -> Any:
 
 
 def health() -> Call[dict[str, Any]]:
-    """Ask how the server is."""
+    """Get the server's health."""
     return Call("GET", "/health", body_of)
 
 
 def topics() -> Call[list[TopicInfo]]:
-    """Ask for all topics that the caller has a right on."""
+    """List all topics that the caller has a right on."""
     return Call("GET", "/topics", lambda answer: [TopicInfo.from_json(one) for one in body_of(answer)["topics"]])
 
 
 def failed_topics() -> Call[dict[str, str]]:
-    """Ask for the topics that the server cannot open, and why."""
+    """List the topics that the server cannot open, with reasons."""
     return Call("GET", "/topics", lambda answer: dict(body_of(answer).get("failed", {})))
 
 
 def create_topic(name: str, partitions: int, config: LogConfig | None) -> Call[TopicInfo]:
-    """Make a topic. A second sending would find the first one's work: there is none once the server may have it."""
+    """Create a topic. Not repeatable once the server may have received it: a repetition would find the topic."""
     body: dict[str, Any] = {"name": checked_name(name, "topic"), "partitions": checked_offset(partitions, "partitions")}
     if config is not None:
         body["config"] = checked_kind(config, LogConfig, "config").to_json()
@@ -122,12 +122,12 @@ def create_topic(name: str, partitions: int, config: LogConfig | None) -> Call[T
 
 
 def topic(name: str) -> Call[TopicInfo]:
-    """Ask for what there is to know of a topic."""
+    """Describe a topic."""
     return Call("GET", topic_path(name), lambda answer: TopicInfo.from_json(body_of(answer)))
 
 
 def bounds(name: str) -> Call[dict[int, Bounds]]:
-    """Ask for the offsets of every partition."""
+    """Get the offsets of every partition."""
 
     def read(answer: Answer) -> dict[int, Bounds]:
         states = body_of(answer)["partition_states"]
@@ -139,7 +139,7 @@ def bounds(name: str) -> Call[dict[int, Bounds]]:
 
 
 def states(name: str) -> Call[dict[int, PartitionState]]:
-    """Ask for the state of every partition."""
+    """Get the state of every partition."""
 
     def read(answer: Answer) -> dict[int, PartitionState]:
         return {one["partition"]: PartitionState.from_json(one) for one in body_of(answer)["partition_states"]}
@@ -148,7 +148,7 @@ def states(name: str) -> Call[dict[int, PartitionState]]:
 
 
 def partition(name: str, number: int) -> Call[PartitionInfo]:
-    """Ask for one partition with its segments."""
+    """Get one partition with its segments."""
 
     def read(answer: Answer) -> PartitionInfo:
         values = body_of(answer)
@@ -171,7 +171,7 @@ def delete_topic(name: str) -> Call[None]:
 
 
 def care(name: str, what: str) -> Call[dict[int, Any]]:
-    """Compact or expire now: partition -> what was done."""
+    """Compact or expire now; return partition -> report."""
 
     def read(answer: Answer) -> dict[int, Any]:
         return {int(number): report for number, report in body_of(answer)["partitions"].items()}
@@ -180,7 +180,7 @@ def care(name: str, what: str) -> Call[dict[int, Any]]:
 
 
 def truncate(name: str, partition: int, offset: int) -> Call[int]:
-    """Remove the records of a partition from an offset on; its next offset then."""
+    """Remove the records of a partition from an offset on; return its next offset."""
     path = topic_path(name, f"/partitions/{checked_offset(partition, 'partition')}/truncate")
     body = {"offset": checked_offset(offset)}
     return cast("Call[int]", posted(path, body, lambda answer: int(body_of(answer)["next_offset"])))
@@ -190,7 +190,7 @@ def truncate(name: str, partition: int, offset: int) -> Call[int]:
 
 
 def read(name: str, partition: int, offset: int) -> Call[Record]:
-    """Read one record; its value is a `Cut` where it is too long for JSON."""
+    """Read one record; its value is a `Cut` if it is too long for JSON."""
     path = topic_path(name, f"/partitions/{checked_offset(partition, 'partition')}/records/{checked_offset(offset)}")
     return Call("GET", path, lambda answer: record_of(body_of(answer)), headers=fields(accept=JSON))
 
@@ -212,7 +212,7 @@ def read_range(name: str, partition: int, start: int, stop: int, *, max_records:
     path = target(topic_path(name, f"/partitions/{checked_offset(partition, 'partition')}/records"), query)
 
     def read(answer: Answer) -> Page:
-        from seglog.client import arrow  # noqa: PLC0415 - pyarrow loads when it is needed
+        from seglog.client import arrow  # noqa: PLC0415 - imports pyarrow only when needed
 
         head, batches = answer.headers, arrow.batches_of(answer.body)
         following, epoch = int(head["seglog-next-offset"]), int(head["seglog-epoch"])
@@ -224,7 +224,7 @@ def read_range(name: str, partition: int, start: int, stop: int, *, max_records:
 def fetch(
     positions: Mapping[str, Mapping[int, int]], *, max_records: int, max_bytes: int, wait: float
 ) -> Call[Fetched]:
-    """Read several partitions: one Arrow stream, and where to go on. wait: seconds to wait for the first record."""
+    """Read several partitions: one Arrow stream, and the next positions. wait: seconds to wait for the first record."""
     body = {
         "positions": nested(checked_offsets(positions)),
         "max_records": checked_offset(max_records, "max_records"),
@@ -238,7 +238,7 @@ def fetch(
         reached = from_values(json.loads(head["seglog-next-offsets"]))
         for topic, of in positions.items():
             for number in of:
-                _ = reached[topic][number]  # KeyError: it does not tell where to go on
+                _ = reached[topic][number]  # KeyError: the next offset is missing
         return Fetched(answer.body, reached, passages)
 
     head = fields(accept=ARROW, content=JSON.encode())
@@ -246,7 +246,7 @@ def fetch(
 
 
 def offset_at(name: str, timestamp: int) -> Call[dict[int, int | None]]:
-    """Ask for the first offset of that time or later, by partition."""
+    """Get partition -> the first offset at or after a time."""
 
     def read(answer: Answer) -> dict[int, int | None]:
         return {int(number): offset for number, offset in body_of(answer)["offsets"].items()}
@@ -255,7 +255,7 @@ def offset_at(name: str, timestamp: int) -> Call[dict[int, int | None]]:
 
 
 def with_key(name: str, key: bytes, max_records: int) -> Call[list[tuple[int, Record]]]:
-    """Ask for the records of a key that are there, the newest last, each with its partition; values as `read`."""
+    """Get the records of a key that exist, newest last, each with its partition; values as in `read`."""
 
     def read(answer: Answer) -> list[tuple[int, Record]]:
         lines = [json.loads(line) for line in answer.body.split(b"\n") if line]
@@ -266,7 +266,7 @@ def with_key(name: str, key: bytes, max_records: int) -> Call[list[tuple[int, Re
 
 
 def record_of(line: dict[str, Any]) -> Record:
-    """Return the record that a line of NDJSON shows."""
+    """Return the record of an NDJSON line."""
     headers = tuple((one["key"], decode_bytes(one["value"], "a header")) for one in line["headers"])
     key, value = decode_bytes(line["key"], "key"), decode_bytes(line["value"], "value")
     if value is not None and "value_bytes" in line:

@@ -1,4 +1,4 @@
-"""The client as programs hold it: `with seglog.Client(url) as client`. Thin: every call is a flow that is driven."""
+"""The client for programs: `with seglog.Client(url) as client`. Thin: every call drives a flow."""
 
 from __future__ import annotations
 
@@ -30,11 +30,17 @@ T = TypeVar("T")
 
 
 class Client(Uncopied):
-    """A `seglog serve` somewhere. A context manager, safe for threads; connections are kept and shared.
+    """A client of `seglog serve`: a context manager, thread-safe, with pooled connections.
 
-    What is refused raises the same error as without a server, with the same attributes. A lost connection, a server
-    that restarts or has no room are met by trying again, `retries` times with growing pauses (about 10 s in all), then
-    ConnectionFailed or Busy is raised; an append that is tried again is stored once. Unauthorized, Forbidden.
+    A refusal raises the same error as the local API, with the same attributes. After a lost connection, or while the
+    server restarts or is busy, a request is retried up to `retries` times with growing pauses (about 10 s in total); a
+    retried append is stored once.
+
+    Every call raises these errors:
+        ConnectionFailed, Busy: all tries failed.
+        Unauthorized: the server requires a token, or does not know this one.
+        Forbidden: the token lacks the right for the call.
+        LogClosed: the client is closed.
     """
 
     def __init__(
@@ -47,9 +53,18 @@ class Client(Uncopied):
         verify: Verify = True,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """timeout: seconds for connecting and for each wait for bytes. verify: for https; False, a file, an SSLContext.
+        """Create a client; nothing is sent yet.
 
-        transport: another of httpx's, e.g. httpx.HTTPTransport(proxy=...). InvalidArgument. Nothing is sent yet.
+        Args:
+            url: The server's address, such as http://127.0.0.1:3000.
+            token: A bearer token, if the server requires one.
+            timeout: Seconds to connect, and for each wait for bytes.
+            retries: How often to retry a request.
+            verify: How to check an https certificate: False, a CA file, or an ssl.SSLContext.
+            transport: Another httpx transport, e.g. httpx.HTTPTransport(proxy=...).
+
+        Raises:
+            InvalidArgument: the URL, token or timeout is invalid.
         """
         self._driver = Driver(Origin(url, token=token, timeout=timeout), verify=verify, transport=transport)
         self._retries = flows.Retries(retries)
@@ -58,32 +73,45 @@ class Client(Uncopied):
     # --- topics -------------------------------------------------------------------------------------------------
 
     def health(self) -> dict[str, Any]:
-        """Return how the server is: {"status": "ok", ...}."""
+        """Return the server's health: {"status": "ok", ...}."""
         return self._call(calls.health())
 
     def topics(self) -> list[TopicInfo]:
-        """Return all topics that the token has a right on, but for those in `failed_topics`."""
+        """Return all topics that the token has a right on, except those in `failed_topics`."""
         return self._call(calls.topics())
 
     def failed_topics(self) -> dict[str, str]:
-        """Return the topics that the server cannot open, damaged ones say: name -> why."""
+        """Return the topics that the server cannot open, e.g. damaged ones: name -> reason."""
         return self._call(calls.failed_topics())
 
     def create_topic(self, name: str, *, partitions: int = 1, config: LogConfig | None = None) -> RemoteTopic:
-        """Create a topic and return it. TopicExists."""
+        """Create a topic and return it.
+
+        Raises:
+            TopicExists: there is a topic of this name.
+            InvalidArgument: the name or number of partitions is invalid.
+        """
         self._call(calls.create_topic(name, partitions, config))
         return self.topic(name)
 
     def topic(self, name: str) -> RemoteTopic:
-        """Return a topic, whether it is there or not: its calls raise TopicNotFound."""
+        """Return a topic without checking that it exists: its calls raise TopicNotFound."""
         return RemoteTopic(name, self._driver, self._retries, self._once)
 
     def alter_retention(self, name: str, retention: Retention) -> TopicInfo:
-        """Give a topic another retention and return the topic as it is now. TopicNotFound."""
+        """Change the fields of a topic's retention that were given, and return the topic's new state.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+        """
         return self._call(calls.alter_retention(name, retention))
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with all its records. TopicNotFound."""
+        """Delete a topic with all its records.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+        """
         self._call(calls.delete_topic(name))
 
     def fetch(
@@ -94,10 +122,16 @@ class Client(Uncopied):
         max_bytes: int = 1024 * 1024,
         wait: float = 0.0,
     ) -> tuple[list[TopicBatch], dict[str, dict[int, int]]]:
-        """Read from several partitions: return batches, and where to go on (topic -> partition -> offset).
+        """Read from several partitions; return batches and the next positions.
 
-        positions: as what is returned; wait: up to 60 seconds for the first record. OffsetOutOfRange, with topic and
-        partition, for a position that is not, or no longer, in its partition.
+        Args:
+            positions: topic -> partition -> the next offset to read, as returned.
+            max_records: The most records to return.
+            max_bytes: About the most bytes of records to return.
+            wait: Seconds, up to 60, to wait for the first record.
+
+        Raises:
+            OffsetOutOfRange: a partition does not hold the position; the error has `topic` and `partition`.
         """
         options = {"max_records": max_records, "max_bytes": max_bytes}
         return self._driver.run(flows.fetch(positions, **options, wait=wait, retries=self._retries))
@@ -105,23 +139,46 @@ class Client(Uncopied):
     # --- groups -------------------------------------------------------------------------------------------------
 
     def groups(self) -> list[str]:
-        """Return the names of all consumer groups whose topics the token may read."""
+        """Return the names of all consumer groups that the token may use."""
         return self._call(group_calls.groups())
 
     def group(self, name: str) -> GroupState:
-        """Return a group's members, committed offsets and lag. GroupNotFound."""
+        """Return a group's members, committed offsets and lag.
+
+        Raises:
+            GroupNotFound: there is no such group.
+        """
         return self._call(group_calls.group(name))
 
     def delete_group(self, name: str) -> None:
-        """Forget a group. GroupNotFound; GroupConflict while it has members."""
+        """Delete a group and its committed offsets.
+
+        Raises:
+            GroupNotFound: there is no such group.
+            GroupConflict: the group has members.
+        """
         self._call(group_calls.delete_group(name))
 
     def committed(self, group: str) -> dict[str, dict[int, int]]:
-        """Return what a group has committed: topic -> partition -> offset to be read next. GroupNotFound."""
+        """Return a group's committed offsets: topic -> partition -> the next offset to read.
+
+        Raises:
+            GroupNotFound: there is no such group.
+        """
         return self._call(group_calls.committed(group))
 
     def commit(self, group: str, offsets: Positions, *, ack: Ack = "appended") -> None:
-        """Commit offsets for a group without members, all or none. GroupConflict, OffsetOutOfRange."""
+        """Commit offsets for a group without members, all or none.
+
+        Args:
+            group: The group's name.
+            offsets: topic -> partition -> the next offset to read.
+            ack: "appended" or "durable".
+
+        Raises:
+            GroupConflict: the group has members.
+            OffsetOutOfRange: a partition does not hold the offset.
+        """
         self._call(group_calls.commit(group, offsets, member=None, ack=ack))
 
     # --- streams ------------------------------------------------------------------------------------------------
@@ -137,7 +194,7 @@ class Client(Uncopied):
         delivery_timeout: float = 120.0,
         ack: Ack = "appended",
     ) -> Producer:
-        """Return a producer: single records, sent together in the background. See `Producer`."""
+        """Return a producer, which batches single records in the background. See `Producer` for the arguments."""
         return Producer(
             topic,
             self._driver,
@@ -160,7 +217,7 @@ class Client(Uncopied):
         share: tuple[int, int] | None = None,
         max_poll_interval: float = 300.0,
     ) -> RemoteConsumer:
-        """Return a consumer that reads topics for a group. See `RemoteConsumer`."""
+        """Return a consumer that reads topics for a group. See `RemoteConsumer` for the arguments."""
         return RemoteConsumer(
             self._driver,
             self._retries,
@@ -175,7 +232,7 @@ class Client(Uncopied):
     # --- the end ------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End all connections; what is under way gets LogClosed. Close producers and consumers before."""
+        """Close all connections; running calls raise LogClosed. Close producers and consumers first."""
         self._driver.close()
 
     def _call(self, call: Call[T]) -> T:

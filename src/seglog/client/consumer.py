@@ -1,4 +1,4 @@
-"""The consumer of `Client`: drives `consuming`, and a thread that keeps its place in the group meanwhile."""
+"""The consumer of `Client`: drives `consuming`; a thread sends heartbeats between polls."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class RemoteConsumer(Uncopied):
-    """Reads topics for a group; as `seglog.topic.groups.consumer.Consumer`. Get it from `Client.consumer`.
+    """Reads topics for a group, like `seglog.topic.groups.consumer.Consumer`. Get it from `Client.consumer`.
 
-    A context manager; one thread at a time. Its partitions change only inside `poll`. Between two polls a thread of its
-    own tells the group that it is there, for `max_poll_interval` seconds; then the group takes it for dead. Lost
-    connections and restarts of the server are met by trying again. After a lost session `poll` joins anew and goes on
-    where this consumer stood, in partitions for which nobody else has committed anything meanwhile.
+    A context manager for one thread. Its partitions change only in `poll`. Between polls a background thread sends
+    heartbeats for up to `max_poll_interval` seconds; then the group considers the consumer dead. After lost connections
+    and server restarts requests are retried. After a lost session `poll` rejoins and continues at this consumer's
+    position in partitions for which no other member has committed meanwhile.
     """
 
     def __init__(
@@ -43,10 +43,16 @@ class RemoteConsumer(Uncopied):
         share: tuple[int, int] | None,
         max_poll_interval: float,
     ) -> None:
-        """start: "earliest" or "latest": where a partition begins of which the group has committed nothing.
+        """Join the group.
 
-        session_timeout: seconds of silence (1 up) until others take over. share: (index, n) reads every n-th partition
-        of each topic instead of joining. TopicNotFound.
+        Args:
+            start: "earliest" or "latest": where to start in partitions without a committed offset.
+            session_timeout: Seconds of silence (1 up) until other members take over.
+            share: (index, n): read every n-th partition of each topic instead of joining.
+            max_poll_interval: Seconds between polls after which heartbeats stop.
+
+        Raises:
+            TopicNotFound: a topic does not exist.
         """
         self._driver = driver
         self._reading = Reading(
@@ -66,25 +72,33 @@ class RemoteConsumer(Uncopied):
 
     @property
     def assignment(self) -> tuple[Partition, ...]:
-        """What is read now: (topic, partition), in order."""
+        """The assigned (topic, partition) pairs, in order."""
         return self._reading.cursor.assignment
 
     @property
     def positions(self) -> dict[str, dict[int, int]]:
-        """Topic -> partition -> the offset to be read next."""
+        """Topic -> partition -> the next offset to read."""
         return self._reading.cursor.positions
 
     def poll(
         self, *, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES, timeout: float = 0.0
     ) -> list[TopicRecord]:
-        """Return the next records, of one or more partitions; waits up to `timeout` seconds for the first.
+        """Return the next records of one or more partitions.
 
-        Empty a little earlier where the group takes partitions away of which something is uncommitted: commit, or poll
-        on. OffsetOutOfRange where a position is no longer, or not yet, in its partition; LogTruncated where what this
-        consumer read of a partition is no longer part of it; both with topic and partition. Nothing is skipped in
-        silence; `seek` says where to go on. ConnectionFailed, Busy: all tries failed; poll again.
+        Returns early, with no records, if the group is about to take partitions with uncommitted records away: commit,
+        or poll again. Consumers never skip records silently.
+
+        Args:
+            max_records: The most records to return.
+            max_bytes: About the most bytes of records to return.
+            timeout: Seconds to wait for the first record.
+
+        Raises:
+            OffsetOutOfRange: a partition does not hold the position; continue with `seek`. Has topic and partition.
+            LogTruncated: records that this consumer read no longer belong to the partition. Has topic and partition.
+            ConnectionFailed, Busy: all tries failed; poll again.
         """
-        from seglog.client import arrow  # noqa: PLC0415 - pyarrow loads when it is needed
+        from seglog.client import arrow  # noqa: PLC0415 - imports pyarrow only when needed
 
         batches = self.poll_batches(max_records=max_records, max_bytes=max_bytes, timeout=timeout)
         return [record for batch in batches for record in arrow.topic_records(batch)]
@@ -92,32 +106,42 @@ class RemoteConsumer(Uncopied):
     def poll_batches(
         self, *, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES, timeout: float = 0.0
     ) -> list[TopicBatch]:
-        """Return the same in Arrow, a batch or more of each partition."""
+        """Return the next records as Arrow, one or more batches per partition; as `poll`."""
         if self._keeper is not None and not self._keeper.is_alive():
             self._keep()
         return self._driver.run(self._reading.poll(max_records, max_bytes, timeout))
 
     def commit(self, offsets: Positions | None = None, *, durable: bool = False) -> None:
-        """Commit offsets, topic -> partition -> offset to be read next; by default of all that poll has returned.
+        """Commit offsets, all or none.
 
-        All or none. NotAssigned, UnknownMember: others have taken over what is not committed; poll and go on.
+        Args:
+            offsets: topic -> partition -> the next offset to read; default: everything poll has returned.
+            durable: Return when the commit survives power loss.
+
+        Raises:
+            NotAssigned, UnknownMember: other members have taken over what is uncommitted; poll and continue.
         """
         self._driver.run(self._reading.commit(offsets, "durable" if durable else "appended"))
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Go on at another offset, which the next commit includes. NotAssigned, OffsetOutOfRange."""
+        """Continue at another offset, which the next commit includes.
+
+        Raises:
+            NotAssigned: the partition is not assigned to this consumer.
+            OffsetOutOfRange: the partition does not hold the offset.
+        """
         self._driver.run(self._reading.seek(topic, partition, offset))
 
     def seek_to_time(self, timestamp: int) -> None:
-        """Go on, in every assigned partition, at the first record of that time (us) or later, or at its end."""
+        """Continue, in every assigned partition, at the first record at or after a time (us), or at the end."""
         self._driver.run(self._reading.seek_to_time(timestamp))
 
     def lag(self) -> dict[Partition, int]:
-        """Return how many records each assigned partition has from here on."""
+        """Return how many records remain in each assigned partition."""
         return self._driver.run(self._reading.lag())
 
     def close(self) -> None:
-        """Leave the group, so that others go on at once; commits nothing. Closing twice is harmless."""
+        """Leave the group, so that others continue immediately; commits nothing. Closing twice is harmless."""
         if self._reading.closed:
             return
         self._ending.set()
@@ -136,7 +160,7 @@ class RemoteConsumer(Uncopied):
             try:
                 self._driver.run(self._reading.keep_alive())
             except SeglogError:
-                continue  # the next poll meets the same, and can do something about it
+                continue  # the next poll gets the same error and can handle it
 
     def __enter__(self) -> Self:
         return self

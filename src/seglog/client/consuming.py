@@ -1,8 +1,7 @@
-"""How a consumer over HTTP goes about it: joining, staying, fetching, committing; flows around `groups.position`.
+"""A consumer over HTTP: joins, heartbeats, fetches, commits. Flows around `groups.position`.
 
-The group hears of a consumer from two sides: `poll` beats with the generation that it adopted, which is what gives
-released partitions away; between polls `keep_alive` beats with the one before, so that a slow program keeps what it
-reads, and can commit it.
+Two callers send heartbeats: `poll`, with the generation that it adopted, which confirms the release of partitions; and
+`keep_alive` between polls, with the generation before, so that a slow program keeps its partitions and can commit them.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ LONGEST_WAIT = 20.0
 
 
 class Reading:
-    """One consumer of a group. clock: seconds, of any kind that only grows."""
+    """One consumer of a group. clock: seconds, monotonic."""
 
     def __init__(
         self,
@@ -65,7 +64,7 @@ class Reading:
         self._retries, self._clock = retries, clock
         self._member = secrets.token_hex(8)
         self._joined = False
-        self._settled = 0  # the generation that `keep_alive` may name
+        self._settled = 0  # the generation that `keep_alive` may send
         self._kept: dict[Partition, Standing] = {}
         self._polled_at = clock()
         self._polling = False
@@ -73,7 +72,7 @@ class Reading:
     # --- the group ------------------------------------------------------------------------------------------------
 
     def begin(self) -> Flow[None]:
-        """Join the group, or find one's share, and where to begin."""
+        """Join the group, or compute a static share, and find the starting offsets."""
         if self._share is None:
             yield from self._join()
         else:
@@ -90,7 +89,7 @@ class Reading:
         self._settled, self._joined = said.generation, True
 
     def _stay(self) -> Flow[None]:
-        """Tell the group, if it is time, and take what it answers; join again where it does not know this member."""
+        """Send a heartbeat if it is due, and adopt the answer; rejoin if the group does not know this member."""
         if self._share is not None or not self.cursor.beat_due(self._now()):
             return
         beaten = self.cursor.generation
@@ -107,18 +106,18 @@ class Reading:
         self._settled = beaten
 
     def silence(self) -> float | None:
-        """Return in how many seconds `keep_alive` is to be done, None: not any more, as nobody polled for too long."""
+        """Return the seconds until `keep_alive` is due; None if the program has not polled for too long."""
         if self.closed or (not self._polling and self._clock() - self._polled_at > self._patience):
             return None
         return self.session_timeout / 4
 
     def keep_alive(self) -> Flow[None]:
-        """Beat for a program that is busy. Changes nothing here: what the group says is heard by the next poll."""
+        """Send a heartbeat for a busy program. The next poll adopts what the group answers."""
         if self._joined and self._share is None:
             yield from retrying(group_calls.heartbeat(self.group, self._member, self._settled), Retries(0))
 
     def leave(self) -> Flow[None]:
-        """Leave the group; what was not committed stays so."""
+        """Leave the group; what is uncommitted stays uncommitted."""
         self.closed = True
         if self._joined:
             self._joined = False
@@ -130,7 +129,7 @@ class Reading:
     # --- reading --------------------------------------------------------------------------------------------------
 
     def poll(self, max_records: int, max_bytes: int, timeout: float) -> Flow[list[TopicBatch]]:
-        """Return the next batches; waits up to `timeout` seconds for the first."""
+        """Return the next batches; wait up to `timeout` seconds for the first."""
         self._check_open()
         timeout = checked_wait(timeout)
         self._polling = True
@@ -156,12 +155,12 @@ class Reading:
                 return []
 
     def _wait(self, left: float) -> float:
-        """Return for how long a fetch may wait: until the poll ends, or the group is to hear of this consumer."""
+        """Return how long a fetch may wait: until the poll ends, or the next heartbeat is due."""
         beat = LONGEST_WAIT if self._share is not None else self.cursor.beat_in(self._now())
         return max(0.0, min(left, beat, LONGEST_WAIT))
 
     def _owes(self) -> bool:
-        """Whether something released is uncommitted: the program gets the chance before the next beat gives it away."""
+        """Whether released partitions have uncommitted records: the program can commit before the next heartbeat."""
         assigned = set(self.cursor.assignment)
         return any(one not in assigned for one in flat(self.cursor.to_commit()))
 
@@ -181,10 +180,10 @@ class Reading:
     # --- positions ------------------------------------------------------------------------------------------------
 
     def _place(self) -> Flow[None]:
-        """Find where each new partition begins: where the group has come to, or at its start or end.
+        """Find the starting offset of each new partition: the group's committed offset, or the start or end.
 
-        After a session that was lost: where this consumer stood, unless anybody has committed something else meanwhile:
-        another member that went on, or an operator who moved the group.
+        After a lost session: this consumer's own position, unless another member or an operator has committed a
+        different offset meanwhile.
         """
         missing = self.cursor.needs_position()
         if not missing:
@@ -208,11 +207,11 @@ class Reading:
     def _committed(self) -> Flow[dict[str, dict[int, int]]]:
         try:
             return (yield from retrying(group_calls.committed(self.group), self._retries))
-        except GroupNotFound:  # nobody has joined or committed: a first static consumer
+        except GroupNotFound:  # no member and no commit yet: a first static consumer
             return {}
 
     def seek(self, topic: str, partition: int, offset: int) -> Flow[None]:
-        """Go on at another offset. NotAssigned; OffsetOutOfRange where the partition does not hold it."""
+        """Continue at another offset. Raises NotAssigned; OffsetOutOfRange if the partition does not hold it."""
         self._check_open()
         offset = checked_offset(offset)
         if (topic, partition) in self.cursor.assignment:
@@ -222,11 +221,11 @@ class Reading:
         self.cursor.seek((topic, partition), offset)
 
     def seek_to_time(self, timestamp: int) -> Flow[None]:
-        """Go on, in every assigned partition, at the first record of that time or later, or at its end."""
+        """Continue, in every assigned partition, at the first record at or after a time, or at the end."""
         self._check_open()
         checked_timestamp(timestamp)
         for topic in sorted({topic for topic, _ in self.cursor.assignment}):
-            ends = yield from retrying(calls.bounds(topic), self._retries)  # first: what comes after it is later
+            ends = yield from retrying(calls.bounds(topic), self._retries)  # before offset_at
             found = yield from retrying(calls.offset_at(topic, timestamp), self._retries)
             for one, number in self.cursor.assignment:
                 if one == topic:
@@ -234,7 +233,7 @@ class Reading:
                     self.cursor.seek((topic, number), ends[number].next_offset if offset is None else offset)
 
     def lag(self) -> Flow[dict[Partition, int]]:
-        """Return how many records each assigned partition has from here on; in a compacted one, about."""
+        """Return how many records remain in each assigned partition; an estimate if it is compacted."""
         self._check_open()
         yield from self._place()
         positions = self.cursor.positions
@@ -243,7 +242,7 @@ class Reading:
         return flat((yield from retrying(group_calls.lag(positions), self._retries)))
 
     def commit(self, offsets: Positions | None, ack: Ack) -> Flow[None]:
-        """Commit offsets, by default of all that poll has returned; all or none."""
+        """Commit offsets, by default of everything poll has returned; all or none."""
         self._check_open()
         wanted: Any = self.cursor.to_commit() if offsets is None else offsets
         if not wanted:
@@ -257,4 +256,4 @@ class Reading:
 
     def _check_open(self) -> None:
         if self.closed:
-            raise LogClosed("the consumer is closed; make another one")
+            raise LogClosed("the consumer is closed; create another one")

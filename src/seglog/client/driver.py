@@ -1,4 +1,4 @@
-"""Drives flows by really sending and waiting, one thread at a time each. Knows no request of ours."""
+"""Drives flows with threads: sends their requests and waits. Knows no particular request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Outcome = Answer | SeglogError | None
 
 
 class Driver:
-    """Sends the calls of flows to one server. Any number of threads may use it."""
+    """Sends the calls of flows to one server. Thread-safe."""
 
     def __init__(self, origin: Origin, *, verify: Verify, transport: httpx.BaseTransport | None) -> None:
         """transport: any of httpx's; None: `sockets` for http, httpx's own for https."""
@@ -39,7 +39,7 @@ class Driver:
         else:
             self._transport = transport or httpx.HTTPTransport(verify=tls(verify), limits=limits(may_wait=False))
         self._waiting: SocketTransport | httpx.BaseTransport = self._transport
-        if transport is None and origin.url.scheme == "https":  # idle followers must not use up all connections
+        if transport is None and origin.url.scheme == "https":  # idle followers must not occupy all connections
             self._waiting = httpx.HTTPTransport(verify=tls(verify), limits=limits(may_wait=True))
 
     def run(self, flow: Flow[T]) -> T:
@@ -53,7 +53,7 @@ class Driver:
             return result
 
     def iterate(self, flow: Flow[Any]) -> Iterator[Any]:
-        """Yield what a flow emits, as it is asked for."""
+        """Yield what a flow emits, on demand."""
         outcome: Outcome = None
         while True:
             try:
@@ -65,7 +65,7 @@ class Driver:
             outcome = self._do(step)
 
     def close(self) -> None:
-        """End all connections; whoever pauses between two tries, or begins another, gets LogClosed."""
+        """Close all connections; a thread that waits to retry, or starts another call, gets LogClosed."""
         self._closed.set()
         self._transport.close()
         if self._waiting is not self._transport:
@@ -96,5 +96,5 @@ class Driver:
 
 
 def closed() -> LogClosed:
-    """Return the error of a client that was closed."""
-    return LogClosed("the client is closed; make another one")
+    """Return the error of a closed client."""
+    return LogClosed("the client is closed; create another one")

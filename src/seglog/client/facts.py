@@ -1,4 +1,4 @@
-"""What a server tells of topics, as values. Groups have theirs in seglog.topic.groups."""
+"""What a server reports about topics, as values. Those of groups are in seglog.topic.groups."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from seglog.topic.trace import Passage
 
 Ack = Literal["appended", "durable"]
-"""When an append is answered: as soon as readers can see it, or once it survives power loss."""
+"""When an append is answered: "appended", when readers can see it; "durable", when it survives power loss."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic. id: 32 hex digits, drawn when it was created; records, bytes: of all partitions together."""
+    """A topic. id: 32 hex digits, random, set at its creation; records, bytes: of all partitions together."""
 
     name: str
     id: str
@@ -31,12 +31,12 @@ class TopicInfo:
 
     @property
     def retention(self) -> Retention:
-        """What it keeps: a part of the config."""
+        """The topic's retention, a part of its config."""
         return self.config.retention
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> TopicInfo:
-        """Read what the server says of a topic."""
+        """Parse a topic as the server reports it."""
         return cls(
             values["name"],
             values["id"],
@@ -48,7 +48,7 @@ class TopicInfo:
 
 
 class Bounds(NamedTuple):
-    """Offsets of one partition: of the first record it holds, of the next append, and before which all is durable."""
+    """Offsets of a partition: lowest, next, and the one before which everything is durable."""
 
     lowest_offset: int
     next_offset: int
@@ -57,10 +57,10 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """A partition at one moment: its bounds, and of which state of which log they are. bytes: of all stores.
+    """A partition at one moment: its bounds, and the identity and version of its log. bytes: of all stores.
 
-    initial_offset: what its first record ever got. log: the log's identity, hex; epoch: grows with each truncate;
-    version: grows with each change of its segments, but not with appends. cuts: where it was truncated.
+    initial_offset: the first offset ever assigned. log: the log's identity, hex; epoch: grows with each truncate;
+    version: grows with each change of its segments except appends. cuts: where it was truncated.
     """
 
     lowest_offset: int
@@ -75,14 +75,14 @@ class PartitionState:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> PartitionState:
-        """Read what the server says of a partition."""
+        """Parse a partition as the server reports it."""
         known = {name: values[name] for name in cls.__slots__ if name != "cuts"}
         return cls(**known, cuts=Cuts.from_json(values, known["epoch"]))
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentState:
-    """One segment, as `seglog.log.info.SegmentInfo`; file: the number of its file, which only grows."""
+    """A segment, as `seglog.log.info.SegmentInfo`; file: the number of its file, which only grows."""
 
     base_offset: int
     next_offset: int
@@ -96,7 +96,7 @@ class SegmentState:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> SegmentState:
-        """Read what the server says of a segment."""
+        """Parse a segment as the server reports it."""
         return cls(**{name: values[name] for name in cls.__slots__})
 
 
@@ -108,9 +108,9 @@ class PartitionInfo(NamedTuple):
 
 
 class Page(NamedTuple):
-    """What one request brought of a range: batches, where to go on, and of which log, at which epoch of it, they are.
+    """One answer of a range: batches, the next offset, and the identity and epoch of the log.
 
-    Where the page before is of the same log and epoch nothing was truncated between the two. size: bytes of the answer.
+    If the page before has the same log and epoch, nothing was truncated in between. size: bytes of the answer.
     """
 
     batches: list[pa.RecordBatch]
@@ -121,9 +121,9 @@ class Page(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What one request brought of several partitions: an Arrow stream, and by topic and partition where to go on.
+    """One answer from several partitions: an Arrow stream, and topic -> partition -> the next offset.
 
-    passages: of which logs that is, as far as the server told.
+    passages: the logs it comes from, as far as the server reports them.
     """
 
     body: bytes

@@ -1,7 +1,6 @@
-"""An answer that refuses -> the error that the same call raises without a server. Pure.
+"""Refusals as errors: the same error that the call raises locally. Pure.
 
-The server names the class in `error` and sends along what the error carries; where there is no such class here, the
-status decides.
+The server sends the error's class in `error` and its attributes; for an unknown class the status decides.
 """
 
 from __future__ import annotations
@@ -22,25 +21,25 @@ _SHOWN_BYTES = 200
 
 
 def is_refusal(answer: Answer) -> bool:
-    """Whether the server did not do what was asked."""
+    """Whether the server refused the request."""
     return not 200 <= answer.status < 300
 
 
 def passes(answer: Answer) -> bool:
-    """Whether the same request may succeed in a moment: a timeout, no room, a storage error that goes away."""
+    """Whether the same request may succeed later: a timeout, a busy server, a retriable storage error."""
     return answer.status in _PASSING or (answer.status >= 500 and bool(_problem(answer).get("retriable")))
 
 
 def retry_after(answer: Answer) -> float | None:
-    """Return for how many seconds the server asks to wait."""
+    """Return how many seconds the server asks to wait."""
     try:
         return max(0.0, float(answer.headers["retry-after"]))
-    except (KeyError, ValueError):  # absent, or a date: no server of ours says one
+    except (KeyError, ValueError):  # absent, or a date, which seglog never sends
         return None
 
 
 def error_of(answer: Answer) -> SeglogError:
-    """Return the error that a refusal stands for, with the attributes that the server sent."""
+    """Return the error of a refusal, with the attributes that the server sent."""
     problem = _problem(answer)
     detail = str(problem.get("detail") or _shown(answer))
     kind = getattr(errors, str(problem.get("error")), None)
@@ -48,7 +47,7 @@ def error_of(answer: Answer) -> SeglogError:
         return _by_status(answer, detail)
     if kind is Busy:
         return Busy(detail, retry_after=retry_after(answer))
-    error = kind.__new__(kind, detail)  # not through its constructor, which would make the message from other facts
+    error = kind.__new__(kind, detail)  # bypass the constructor, which would build another message
     error.args = (detail,)
     error.__dict__.update({name: value for name, value in problem.items() if name not in _OF_PROBLEMS})
     if kind is ServerError:
@@ -63,7 +62,7 @@ def _by_status(answer: Answer, detail: str) -> SeglogError:
         return Forbidden(detail)
     if answer.status in _PASSING:
         return Busy(detail, retry_after=retry_after(answer))
-    if 400 <= answer.status < 500 and "error" in _problem(answer):  # a refusal of HTTP's own, such as 405 or 413
+    if 400 <= answer.status < 500 and "error" in _problem(answer):  # an HTTP refusal such as 405 or 413
         return InvalidArgument(detail)
     return ServerError(detail, status=answer.status)
 

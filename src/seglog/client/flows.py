@@ -1,6 +1,6 @@
-"""Several requests in a row: tries again, pages, following. Generators (call.Flow), so each is written once. No I/O.
+"""Sequences of requests: retries, paging, following. Generators (call.Flow), written once for sync and async. No I/O.
 
-The clock and chance are given, so that a flow can be tested by hand.
+Clock and randomness are arguments, so that tests control them.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ T = TypeVar("T")
 
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 5.0
-LONGEST_ASKED = 30.0  # that a server is believed: one that names an hour, or no number, is not waited for so long
+LONGEST_ASKED = 30.0  # the longest pause that a server can ask for
 PAGE_RECORDS = 65_536
 PAGE_BYTES = 8 * 1024 * 1024
 POLL_SECONDS = 20.0
 
 
 def once_keys() -> Callable[[], str]:
-    """Return what gives idempotency keys that nobody else gives: not even a forked child of this process."""
+    """Return a generator of unique idempotency keys, unique also in a forked child."""
     head, count = secrets.token_hex(8), itertools.count()
     return lambda: f"{head}-{os.getpid():x}-{next(count):x}"
 
 
 @dataclass(frozen=True)
 class Retries:
-    """How often, or how long, a request is sent again.
+    """How often, or how long, a request is retried.
 
-    limit: tries after the first; seconds: since the first one began, None: for as long as limit allows. chance gives
-    0 <= x < 1: clients that failed together do not come back together. clock: seconds, of any kind that only grows.
+    limit: tries after the first; seconds: since the first try, None: as limit allows. chance returns 0 <= x < 1, so
+    that clients that failed together do not retry together. clock: seconds, monotonic.
     """
 
     limit: int | None = 8
@@ -56,12 +56,12 @@ class Retries:
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
-        """Raise InvalidType or InvalidArgument for a limit that is none."""
+        """Raise InvalidType or InvalidArgument for an invalid limit."""
         if self.limit is not None and checked_offset(self.limit, "retries") < 0:
             raise InvalidArgument(f"retries is {self.limit}; it must be 0 or more")
 
     def pause(self, tries: int, asked: float | None, since: float) -> float | None:
-        """Return how long to wait after so many tries, `asked` for by the server if it did; None: give up."""
+        """Return the pause after `tries` tries, at least what the server asked for; None: stop retrying."""
         if self.limit is not None and tries > self.limit:
             return None
         longest: float = min(FIRST_PAUSE * 2.0 ** min(tries - 1, 16), LONGEST_PAUSE)
@@ -72,10 +72,10 @@ class Retries:
 
 
 def retrying(call: Call[T], retries: Retries) -> Flow[T]:
-    """Send a request until it is answered, and return what the answer says.
+    """Send a request until it is answered, and return the parsed answer.
 
-    Again after a lost connection, if that can do no harm, and where the server says that it may go in a moment. Raises
-    the error that a refusal stands for, or the last one when tries or time are used up.
+    Retries after a lost connection if that is safe, and if the server says that the request may succeed later. Raises
+    the error of a refusal, or the last error when tries or time are used up.
     """
     since = retries.clock()
     for tries in itertools.count(1):
@@ -107,14 +107,14 @@ def _said(call: Call[T], answer: Answer) -> T:
         raise
     except UNREADABLE as error:
         where = f"{call.method} {call.target.partition('?')[0]}"
-        raise ServerError(f"{where}: the answer is none of ours: {error!r}", status=answer.status) from error
+        raise ServerError(f"{where}: the answer is not one of seglog's: {error!r}", status=answer.status) from error
 
 
 def append_batch(
     topic: str, data: Any, *, partition: int | None, once: str, ack: Ack, most: int, retries: Retries
 ) -> Flow[dict[int, range]]:
-    """Append a Table or RecordBatch in requests of at most `most` bytes, one after another: rows keep their order."""
-    from seglog.client import arrow  # noqa: PLC0415 - pyarrow loads with the first batch
+    """Append a Table or RecordBatch in requests of up to `most` bytes, one after another: rows keep their order."""
+    from seglog.client import arrow  # noqa: PLC0415 - imports pyarrow with the first batch
 
     offsets: dict[int, range] = {}
     shares = list(arrow.pieces(arrow.table_of(data), most))
@@ -125,7 +125,7 @@ def append_batch(
             added = yield from retrying(call, retries)
         except SeglogError as error:
             if offsets:
-                error.add_note(f"rows before this part of the batch are appended: {offsets}")
+                error.add_note(f"rows before this part of the batch were appended: {offsets}")
             raise
         for where, got in added.items():
             offsets[where] = range(offsets.get(where, got).start, got.stop)
@@ -133,7 +133,7 @@ def append_batch(
 
 
 def pages(topic: str, partition: int, start: int | None, stop: int | None, retries: Retries) -> Flow[None]:
-    """Emit the pages of a range, by default of all that is there now."""
+    """Emit the pages of a range, by default of everything present now."""
     partition = checked_offset(partition, "partition")
     start = None if start is None else checked_offset(start, "start")
     stop = None if stop is None else checked_offset(stop, "stop")
@@ -147,13 +147,13 @@ def pages(topic: str, partition: int, start: int | None, stop: int | None, retri
         call = calls.read_range(topic, partition, start, stop, max_records=PAGE_RECORDS, max_bytes=PAGE_BYTES)
         page = yield from retrying(call, retries)
         yield Emit(page)
-        if page.next_offset <= start:  # the end, and `stop` lies beyond it
+        if page.next_offset <= start:  # the end, which is before `stop`
             return
         start = page.next_offset
 
 
 def follow(topic: str, partition: int | None, start: str | int | Mapping[int, int], retries: Retries) -> Flow[None]:
-    """Emit lists of what is appended, for ever, by long polls: each says where it begins, so nothing gets lost."""
+    """Emit lists of new records forever, by long polls; each poll names its position, so that none is lost."""
     from seglog.client import arrow  # noqa: PLC0415 - as above
 
     bounds = yield from retrying(calls.bounds(topic), retries)
@@ -171,10 +171,10 @@ def follow(topic: str, partition: int | None, start: str | int | Mapping[int, in
 
 
 def taken(cursor: Cursor, wanted: Mapping[str, Mapping[int, int]], fetched: Fetched) -> list[TopicBatch]:
-    """Note what a fetch of `wanted` brought, partition by partition; return the batches that are to be delivered.
+    """Advance the cursor by the answer to a fetch of `wanted`; return the batches to deliver.
 
-    LogTruncated where a log is not the one that was read before. Those in front of it are delivered first; what came
-    of those behind it comes again.
+    Raises LogTruncated if a log is not the one read before. Batches of partitions before it are delivered first; those
+    after it are fetched again.
     """
     from seglog.client import arrow  # noqa: PLC0415 - as above
 
@@ -188,7 +188,7 @@ def taken(cursor: Cursor, wanted: Mapping[str, Mapping[int, int]], fetched: Fetc
             if cursor.took(partition, reached, partition in returned, start=start, passage=passage):
                 kept.add(partition)
         except LogTruncated:
-            if kept & returned:  # the next fetch begins with this partition, and raises
+            if kept & returned:  # the next fetch starts with this partition and raises
                 break
             raise
     return [batch for batch in batches if (batch.topic, batch.partition) in kept]
@@ -197,7 +197,7 @@ def taken(cursor: Cursor, wanted: Mapping[str, Mapping[int, int]], fetched: Fetc
 def _beginning(
     topic: str, bounds: Mapping[int, Bounds], partition: int | None, start: str | int | Mapping[int, int]
 ) -> dict[int, int]:
-    """Return partition -> offset to begin at."""
+    """Return partition -> starting offset."""
     partition = None if partition is None else checked_offset(partition, "partition")
     if partition is not None and partition not in bounds:
         raise InvalidArgument(f"topic {topic!r} has no partition {partition}")
@@ -218,7 +218,7 @@ def _beginning(
 def fetch(
     positions: Mapping[str, Mapping[int, int]], *, max_records: int, max_bytes: int, wait: float, retries: Retries
 ) -> Flow[tuple[list[Any], dict[str, dict[int, int]]]]:
-    """Fetch once: the batches (TopicBatch), and where to go on."""
+    """Fetch once; return the batches (TopicBatch) and the next positions."""
     from seglog.client import arrow  # noqa: PLC0415 - as above
 
     call = calls.fetch(positions, max_records=max_records, max_bytes=max_bytes, wait=wait)

@@ -1,4 +1,4 @@
-"""Every request about consumer groups: as `calls`."""
+"""Requests about consumer groups. In the style of `calls`."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 def group_path(group: str, rest: str = "") -> str:
-    """Return the path of a group; InvalidArgument for what cannot be a name."""
+    """Return the path of a group. Raises InvalidArgument for an invalid name."""
     return f"/groups/{checked_name(group, 'group')}{rest}"
 
 
 def groups() -> Call[list[str]]:
-    """Ask for the names of all groups."""
+    """List all groups."""
     return Call("GET", "/groups", lambda answer: list(body_of(answer)["groups"]))
 
 
 def group(name: str) -> Call[GroupState]:
-    """Ask for members, committed offsets and lag of a group."""
+    """Describe a group: members, committed offsets, lag."""
 
     def read(answer: Answer) -> GroupState:
         said = body_of(answer)
@@ -40,12 +40,12 @@ def group(name: str) -> Call[GroupState]:
 
 
 def delete_group(name: str) -> Call[None]:
-    """Forget a group without members."""
+    """Delete a group without members."""
     return Call("DELETE", group_path(name), nothing, repeatable=False)
 
 
 def join(name: str, topics: Iterable[str], *, member: str, session_timeout: float) -> Call[Membership]:
-    """Become a member under an id of one's own, so that a second sending makes no second member."""
+    """Join under an id chosen by the client, so that a repeated request adds no second member."""
     body = {
         "topics": list(checked_topics(topics)),
         "member": checked_name(member, "member"),
@@ -55,22 +55,22 @@ def join(name: str, topics: Iterable[str], *, member: str, session_timeout: floa
 
 
 def heartbeat(name: str, member: str, generation: int) -> Call[Membership]:
-    """Give a sign of life."""
+    """Send a heartbeat."""
     return posted(group_path(name, f"/members/{member}/heartbeat"), {"generation": generation}, _membership)
 
 
 def leave(name: str, member: str) -> Call[None]:
-    """Leave."""
+    """Leave a group."""
     return Call("DELETE", group_path(name, f"/members/{member}"), nothing)
 
 
 def committed(name: str) -> Call[dict[str, dict[int, int]]]:
-    """Ask what a group has committed: topic -> partition -> offset to be read next."""
+    """Return a group's committed offsets: topic -> partition -> the next offset to read."""
     return Call("GET", group_path(name, "/offsets"), lambda answer: from_values(body_of(answer)["offsets"]))
 
 
 def commit(name: str, offsets: Positions, *, member: str | None, ack: Ack) -> Call[None]:
-    """Commit offsets, all or none; sent twice they are the same."""
+    """Commit offsets, all or none; repeating it has no further effect."""
     body: dict[str, Any] = {"offsets": nested(checked_offsets(offsets)), "ack": checked_ack(ack)}
     if member is not None:
         body["member"] = member
@@ -78,7 +78,7 @@ def commit(name: str, offsets: Positions, *, member: str | None, ack: Ack) -> Ca
 
 
 def lag(positions: Positions) -> Call[dict[str, dict[int, int]]]:
-    """Ask how many records there are from positions on: topic -> partition -> records."""
+    """Count the records from positions on: topic -> partition -> records."""
     return posted(
         "/lag", {"positions": nested(checked_offsets(positions))}, lambda answer: from_values(body_of(answer)["lag"])
     )

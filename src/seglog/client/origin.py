@@ -1,4 +1,4 @@
-"""Which server, and how a Call becomes a request to it: what the sync and the async driver share. Sends nothing."""
+"""A server's address and limits, and how a Call becomes a request; shared by both drivers. Sends nothing."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 Verify = bool | str | ssl.SSLContext
 
-MOST = 100  # connections of one client for requests that are answered at once
-MOST_WAITING = 1000  # and for those that the server holds back until there is something to say: one a follower
+MOST = 100  # connections of one client for normal requests
+MOST_WAITING = 1000  # connections for long polls, one per follower
 
 
 def tls(verify: Verify) -> bool | ssl.SSLContext:
-    """Return how a certificate is checked: as the system does, not at all, or against a file of authorities."""
+    """Return how certificates are checked: by the system's rules, not at all, or against a CA file."""
     return ssl.create_default_context(cafile=verify) if isinstance(verify, str) else verify
 
 
 def limits(*, may_wait: bool) -> httpx.Limits:
-    """Return how many connections a transport of httpx's may open."""
+    """Return how many connections an httpx transport may open."""
     return httpx.Limits(max_connections=MOST_WAITING if may_wait else MOST, max_keepalive_connections=64)
 
 
 class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A body for either kind of transport."""
+    """A body for sync and async transports."""
 
     def __init__(self, body: bytes | memoryview | Upload) -> None:
         self._body = body
@@ -42,7 +42,7 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         if isinstance(self._body, Upload):
             yield from self._body
         else:
-            yield self._body  # type: ignore[misc] # a memoryview is as good to whoever writes or joins it
+            yield self._body  # type: ignore[misc] # a memoryview can be written and joined like bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         if isinstance(self._body, Upload):
@@ -53,7 +53,7 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 
 class Asked(NamedTuple):
-    """A request in HTTP's words. timeout: seconds to connect, and to send; patience: of each wait for bytes."""
+    """A request in HTTP terms. timeout: seconds to connect, and to send; patience: seconds of each wait for bytes."""
 
     method: str
     target: bytes
@@ -65,24 +65,24 @@ class Asked(NamedTuple):
 
     @property
     def may_wait(self) -> bool:
-        """Whether the server may hold the answer back (a long poll)."""
+        """Whether the server may delay the answer (a long poll)."""
         return self.patience > self.timeout
 
 
 class Origin:
-    """A server's address, token and patience. timeout: seconds for connecting, and for every wait for bytes."""
+    """A server's address, token and timeout. timeout: seconds to connect, and for each wait for bytes."""
 
     def __init__(self, url: str, *, token: str | None, timeout: float) -> None:
-        """InvalidArgument for anything but an http or https URL, a token that no header can hold, a bad timeout."""
+        """Check the arguments. Raises InvalidArgument for a URL that is not http(s), an invalid token or timeout."""
         try:
             self.url = httpx.URL(url)
         except (httpx.InvalidURL, TypeError, ValueError) as error:
-            raise InvalidArgument(f"{url!r} is no URL: {error}") from None
+            raise InvalidArgument(f"{url!r} is not a URL: {error}") from None
         if self.url.scheme not in ("http", "https") or not self.url.host:
-            raise InvalidArgument(f"{url!r} must be like http://127.0.0.1:3000")
-        token = None if token is None else checked_text(token, "token").strip()  # as a file of it ends in a newline
+            raise InvalidArgument(f"{url!r} is not a server's address; write it like http://127.0.0.1:3000")
+        token = None if token is None else checked_text(token, "token").strip()  # a token file ends with a newline
         if token is not None and not (token.isascii() and token.isprintable() and token):
-            raise InvalidArgument("a token is printable ASCII")
+            raise InvalidArgument("a token must be printable ASCII")
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
             raise InvalidArgument(f"timeout is {timeout!r}; it must be a number of seconds greater than 0")
         self.timeout = timeout
@@ -93,11 +93,11 @@ class Origin:
 
     @property
     def port(self) -> int:
-        """The port, also where the URL names none."""
+        """The port, with the scheme's default."""
         return self.url.port or (443 if self.url.scheme == "https" else 80)
 
     def asked(self, call: Call[Any]) -> Asked:
-        """Return the request, for transports of ours."""
+        """Return the request for seglog's transports."""
         body, length = call.body, call.body.length if isinstance(call.body, Upload) else len(call.body)
         headers = [*self._headers, *call.headers]
         if length is None:
@@ -108,7 +108,7 @@ class Origin:
         return Asked(call.method, target, headers, Body(body), length is None, self.timeout, self.timeout + call.wait)
 
     def request(self, call: Call[Any], *, whole_url: bool) -> httpx.Request:
-        """Return the request, for httpx's. whole_url: for those that do not know the extension `target`."""
+        """Return the request for httpx's transports. whole_url: for those without the `target` extension."""
         asked = self.asked(call)
         url = self.url.copy_with(raw_path=asked.target) if whole_url else self.url
         patience = {"connect": asked.timeout, "write": asked.timeout, "pool": asked.timeout, "read": asked.patience}
@@ -116,14 +116,14 @@ class Origin:
         return httpx.Request(asked.method, url, headers=asked.headers, stream=asked.body, extensions=extensions)
 
     def failed(self, error: httpx.TransportError) -> ConnectionFailed | Busy:
-        """Return the error of ours for a connection that could not be made, or broke; Busy where none became free."""
+        """Return seglog's error for a failed connection; Busy if none became free."""
         where = f"{self.url.scheme}://{self.url.netloc.decode('ascii')}"
         if isinstance(error, httpx.PoolTimeout):
             return Busy(
-                f"all connections of this client to {where} are in use and none became free within {self.timeout:g} "
-                f"seconds; a client has {MOST}, and {MOST_WAITING} for long polls: use fewer tasks, or another client"
+                f"all connections of this client to {where} are in use, and none became free within {self.timeout:g} "
+                f"seconds; a client has {MOST}, and {MOST_WAITING} for long polls: use fewer tasks or another client"
             )
         sent = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
-        what = "ended before the answer" if sent else "could not be made"
+        what = "ended before the answer" if sent else "failed"
         detail = str(error) or type(error).__name__
         return ConnectionFailed(f"the connection to {where} {what}: {detail}; is the server running?", sent=sent)

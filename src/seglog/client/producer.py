@@ -1,4 +1,4 @@
-"""The producer of `Client`: a thread that sends what `send` left in the queue. What it sends is in `producing`."""
+"""The producer of `Client`: a thread that sends what `send` queued. See `producing`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class Producer(Uncopied):
-    """Appends single records in the background, many with one request. Get it from `Client.producer`; safe for threads.
+    """Appends single records in the background, many per request. Get it from `Client.producer`; thread-safe.
 
-    Records of one key keep the order in which they were sent. Each is stored once, however often a request has to be
-    tried. A context manager: leaving it waits until everything is sent, and raises if something could not be.
+    Records of one key keep their order. Each is stored once, however often a request is retried. A context manager:
+    leaving it waits until everything is sent, and raises if a record failed.
     """
 
     def __init__(
@@ -42,9 +42,14 @@ class Producer(Uncopied):
         delivery_timeout: float,
         ack: Ack,
     ) -> None:
-        """batch_bytes, batch_records: of one request at most. linger: seconds that a record waits for company.
+        """Start a producer.
 
-        queue_bytes: of records that wait; `send` blocks beyond. delivery_timeout: seconds for which a request is tried.
+        Args:
+            batch_bytes, batch_records: The most of one request.
+            linger: Seconds that a record waits for others to join its batch.
+            queue_bytes: The most bytes of queued records; `send` blocks beyond.
+            delivery_timeout: Seconds for which a request is retried.
+            ack: "appended" or "durable".
         """
         self._driver, self._once, self._linger = driver, once, checked_linger(linger)
         self._outbox = Outbox(batch_bytes=batch_bytes, batch_records=batch_records, queue_bytes=queue_bytes)
@@ -65,9 +70,14 @@ class Producer(Uncopied):
         headers: Iterable[Header] = (),
         partition: int | None = None,
     ) -> Future[tuple[int, int]]:
-        """Let a record be appended, and return at once what will be its (partition, offset), or the error.
+        """Queue a record; return a future of its (partition, offset) at once. Blocks while the queue is full.
 
-        Waits while the queue is full. LogClosed after `close`; what a local append raises for a bad argument.
+        Args:
+            value, key, timestamp, headers, partition: As in RemoteTopic.append.
+
+        Raises:
+            LogClosed: the producer is closed.
+            InvalidArgument, InvalidType: as a local append.
         """
         self._check_process()
         future: Future[tuple[int, int]] = Future()
@@ -77,7 +87,7 @@ class Producer(Uncopied):
             while not self._closed and not self._outbox.has_room(size):
                 self._changed.wait()
             if self._closed:
-                raise LogClosed("the producer is closed; make another one")
+                raise LogClosed("the producer is closed; create another one")
             self._outbox.put(one, size, time.monotonic())
             self._tally.sent += 1
             if len(self._outbox) == 1 or self._outbox.is_full:
@@ -85,7 +95,7 @@ class Producer(Uncopied):
         return future
 
     def flush(self) -> None:
-        """Wait until everything that was sent is stored or has failed; raise the first failure since the last flush."""
+        """Wait until every queued record is stored or has failed; raise the first failure since the last flush."""
         self._check_process()
         with self._changed:
             self._hurry = goal = self._tally.sent
@@ -94,7 +104,7 @@ class Producer(Uncopied):
             self._tally.raise_failure()
 
     def close(self) -> None:
-        """Send what waits, as `flush`, and take no more. Closing twice is harmless; a forked child closes nothing."""
+        """Send what is queued, like `flush`, and accept no more. A second call and a forked child do nothing."""
         if self._process != os.getpid():
             return
         with self._changed:
@@ -105,12 +115,12 @@ class Producer(Uncopied):
         self._tally.raise_failure()
 
     def _check_process(self) -> None:
-        """Refuse a forked child: it has neither the thread nor the right to send what the parent sends."""
+        """Raise in a forked child: its parent owns the queue and the thread."""
         if self._process != os.getpid():
-            raise LogClosed("the producer was inherited through fork; make another one here")
+            raise LogClosed("the producer was inherited through fork; create another one here")
 
     def _wake(self) -> None:
-        """Let the thread, which begins with the first record, look. The lock is held."""
+        """Wake the thread, or start it for the first record. The lock is held."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="seglog-producer", daemon=True)
             self._thread.start()
@@ -121,12 +131,12 @@ class Producer(Uncopied):
             wanted = [one for one in batch if one.future.set_running_or_notify_cancel()]
             try:
                 outcomes = self._driver.run(self._deliverer.deliver(wanted, self._once())) if wanted else []
-            except Exception as error:  # noqa: BLE001 - whatever it is: those who wait are told, and the next ones sent
+            except Exception as error:  # noqa: BLE001 - goes to the records' futures
                 outcomes = [ended(error)] * len(wanted)
             self._settle(wanted, outcomes, len(batch))
 
     def _next_batch(self) -> list[Entry]:
-        """Wait for a batch: full, or old enough, or wanted now. Empty: the producer is closed and all is sent."""
+        """Wait for a batch: full, old enough, or flushed. Empty: the producer is closed and everything is sent."""
         with self._changed:
             self._changed.wait_for(lambda: self._outbox or self._closed)
             while self._outbox and not (self._outbox.is_full or self._hurry > self._tally.done or self._closed):
@@ -146,7 +156,7 @@ class Producer(Uncopied):
                 one.future.set_result(outcome)
         with self._changed:
             self._tally.settle(outcomes)
-            self._tally.done += taken - len(batch)  # those that were cancelled
+            self._tally.done += taken - len(batch)  # the cancelled ones
             self._changed.notify_all()
 
     def __enter__(self) -> Self:

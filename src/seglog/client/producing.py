@@ -1,8 +1,8 @@
-"""Many single records become few requests: the queue they wait in, and how one batch is delivered. No I/O, no threads.
+"""Batching of single records: the queue they wait in, and the delivery of a batch. No I/O, no threads.
 
-The rules: one request is under way at a time, so records of a key keep their order; while it is, the next batch grows.
-The client deals the records out to partitions itself, by the partitioner that the server has too: so it knows which
-offset each of them got, and what a refused batch left undone.
+One request is sent at a time, so records of a key keep their order; meanwhile the next batch grows. The client assigns
+records to partitions itself, with the server's partitioner: so it knows the offset of each record, and what a refused
+batch left undone.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _RECORD_BYTES = 32
 _ABOUT_CONTENT = (InvalidArgument, KeyRequired, RecordTooLarge, StreamOverflow)
 
 Outcome = tuple[int, int] | SeglogError
-"""What became of a record: (partition, offset), or why it is not stored."""
+"""The outcome of a record: (partition, offset), or the error."""
 
 
 class Entry(NamedTuple):
-    """A record that waits. future: whatever its sender waits for."""
+    """A queued record. future: what its sender waits for."""
 
     value: bytes | None
     key: bytes | None
@@ -63,7 +63,7 @@ def entry(
     partition: int | None,
     future: Any,
 ) -> Entry:
-    """Return a record that may be sent; what a local append would refuse is refused here."""
+    """Return a record ready to send; raise what a local append would raise."""
     return Entry(
         None if value is None else checked_bytes(value, "value"),
         checked_key(key),
@@ -75,21 +75,21 @@ def entry(
 
 
 def checked_linger(linger: float) -> float:
-    """Return how many seconds a record waits for company; InvalidArgument for what is no such number."""
+    """Return the linger time in seconds. Raises InvalidArgument for an invalid number."""
     if isinstance(linger, bool) or not isinstance(linger, (int, float)) or not linger >= 0:
         raise InvalidArgument(f"linger is {linger!r}; it must be a number of seconds, 0 or more")
     return linger
 
 
 def ended(error: BaseException) -> SeglogError:
-    """Return what is told to everybody who still waits when the producer itself ends."""
-    failure = ServerError(f"the producer ended before it knew what became of this record: {error!r}", status=0)
+    """Return the error for all records still waiting when the producer itself fails."""
+    failure = ServerError(f"the producer failed before the fate of this record was known: {error!r}", status=0)
     failure.__cause__ = error
     return failure
 
 
 class Outbox:
-    """The records that wait, in order, within a bound of bytes."""
+    """The queued records, in order, up to a limit of bytes."""
 
     def __init__(self, *, batch_bytes: int, batch_records: int, queue_bytes: int) -> None:
         for name, value in {
@@ -107,26 +107,26 @@ class Outbox:
         return len(self._entries)
 
     def has_room(self, size: int) -> bool:
-        """Whether a record of this size may come in; one that is larger than the queue waits until it is empty."""
+        """Whether a record of this size may be queued; one larger than the queue waits until it is empty."""
         return not self._entries or self._bytes + size <= self._queue_bytes
 
     @property
     def is_full(self) -> bool:
-        """Whether there is a whole batch."""
+        """Whether a full batch is queued."""
         return len(self._entries) >= self._batch_records or self._bytes >= self._batch_bytes
 
     @property
     def oldest(self) -> float:
-        """When the first of those that wait came."""
+        """When the oldest queued record arrived."""
         return self._entries[0][2]
 
     def put(self, one: Entry, size: int, now: float) -> None:
-        """Let a record wait."""
+        """Queue a record."""
         self._entries.append((one, size, now))
         self._bytes += size
 
     def take(self) -> list[Entry]:
-        """Return the next batch: in order, within its bounds, one record at least if there is one."""
+        """Return the next batch: in order, within its limits, at least one record if there is one."""
         batch: list[Entry] = []
         left = self._batch_bytes
         while self._entries and len(batch) < self._batch_records:
@@ -141,7 +141,7 @@ class Outbox:
 
 
 class Tally:
-    """How many records were sent and are done with, and what went wrong since it was asked last."""
+    """How many records were sent and finished, and the failures since the last query."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -150,7 +150,7 @@ class Tally:
         self._first: SeglogError | None = None
 
     def settle(self, outcomes: Sequence[Outcome]) -> None:
-        """Count what became of records."""
+        """Count the outcomes of records."""
         self.done += len(outcomes)
         for outcome in outcomes:
             if isinstance(outcome, SeglogError):
@@ -161,7 +161,7 @@ class Tally:
         """Raise the first failure since the last call, if there was one."""
         first, failed, self._first, self._failed = self._first, self._failed, None, 0
         if first is not None:
-            first.add_note(f"{failed} records were not stored, or nobody knows; their futures tell which")
+            first.add_note(f"{failed} records failed or have an unknown outcome; their futures have the errors")
             raise first
 
 
@@ -174,10 +174,10 @@ class Deliverer:
         self._turn = 0
 
     def deliver(self, batch: Sequence[Entry], once: str) -> Flow[list[Outcome]]:
-        """Append a batch and return what became of each record. once: a key for it that nobody has used.
+        """Append a batch and return the outcome of each record. once: an unused idempotency key.
 
-        A request carries records of one partition: these are stored whole or not at all, so that what is refused can be
-        taken apart without storing anything twice.
+        A request carries records of one partition: these are stored completely or not at all, so a refused request can
+        be split without storing a record twice.
         """
         try:
             if not self._partitions:
@@ -189,22 +189,22 @@ class Deliverer:
             got = yield from self._send([batch[row] for row in rows], place, f"{once}-{place}")
             outcomes.update(zip(rows, got, strict=True))
         if any(isinstance(outcome, SeglogError) for outcome in outcomes.values()):
-            self._partitions = 0  # the topic may be another one by now
+            self._partitions = 0  # the topic may have been recreated
         return [outcomes[row] for row in range(len(batch))]
 
     def _count(self) -> Flow[int]:
-        """Return how many partitions there are, by a request that needs no right to read."""
+        """Return the number of partitions, by a request that needs no right to read."""
         for info in (yield from retrying(calls.topics(), self._retries)):
             if info.name == self._topic:
                 return info.partitions
         raise TopicNotFound(self._topic)
 
     def _dealt(self, batch: Sequence[Entry]) -> dict[int, list[int]]:
-        """Return partition -> rows: to the record's own, to its key's, or to the next in turn."""
+        """Return partition -> rows: the record's own partition, its key's, or the next in turn."""
         if self._partitions == 1:
             numbers = [0] * len(batch)
         else:
-            from seglog.client import arrow  # noqa: PLC0415 - pyarrow loads with the first batch
+            from seglog.client import arrow  # noqa: PLC0415 - imports pyarrow with the first batch
 
             numbers = arrow.partitions_of_keys([one.key for one in batch], self._partitions)
         dealt: dict[int, list[int]] = {}
@@ -216,7 +216,7 @@ class Deliverer:
         return dealt
 
     def _send(self, batch: Sequence[Entry], place: int, once: str) -> Flow[list[Outcome]]:
-        """Send records of one partition; what is refused is taken apart until only the culprits fail."""
+        """Send records of one partition; split a refused request until only invalid records fail."""
         try:
             return (yield from self._append(batch, place, once))
         except SeglogError as error:
@@ -241,12 +241,12 @@ class Deliverer:
         call = append_calls.append_batch(self._topic, arrow.stream_of(data), partition=place, once=once, ack=self._ack)
         offsets = yield from retrying(call, self._retries)
         if len(offsets.get(place, ())) != len(batch):
-            raise ServerError(f"the server stored other records than were sent: {offsets}", status=200)
+            raise ServerError(f"the server stored other records than those sent: {offsets}", status=200)
         return [(place, offset) for offset in offsets[place]]
 
 
 def _taken_apart(batch: Sequence[Entry], error: SeglogError) -> list[list[int]]:
-    """Return the rows of each part of a refused batch; none where sending parts of it is of no use."""
+    """Return the parts of a refused batch to send again, as rows; none if that is pointless."""
     rows = range(len(batch))
     if not isinstance(error, _ABOUT_CONTENT):
         return []

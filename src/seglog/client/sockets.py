@@ -1,8 +1,8 @@
-"""A transport that is as quick as the socket: plain HTTP/1.1 to one server, over connections that are kept.
+"""A fast transport: plain HTTP/1.1 to one server over pooled sockets.
 
-httpx's own takes 0.35 ms a request, more than the server takes for an append, and 30 us of that for its values of
-requests and answers alone. This one is used for http:// unless the program gives another; https:// goes through
-httpx's. It raises httpx's errors, so that both are met alike. It knows bytes (wire) and no requests of ours.
+httpx's own transport takes 0.35 ms per request, more than the server takes for an append; 30 us of that are its request
+and response objects. This one serves http:// unless the program passes another; https:// uses httpx's. It raises
+httpx's errors, so that both are handled alike. It knows bytes (wire), no particular requests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KEPT = 64
 
 
 class SocketTransport:
-    """Any number of threads may send at a time; each takes a connection of its own, up to 64 of which are kept."""
+    """A thread-safe transport; each request uses its own connection, of which up to 64 are kept open."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = (host, port)
@@ -37,7 +37,7 @@ class SocketTransport:
         self._process = os.getpid()
 
     def exchange(self, asked: Asked) -> Answer:
-        """Send a request and return its answer, whole. Raises httpx's errors."""
+        """Send a request and return its complete answer. Raises httpx's errors."""
         connection = self._taken() or self._connected(asked.timeout)
         try:
             answer = connection.exchange(asked)
@@ -51,13 +51,13 @@ class SocketTransport:
         return said(answer)
 
     def close(self) -> None:
-        """Let go of the kept connections."""
+        """Close the idle connections."""
         while self._idle:
             self._idle.pop().close()
 
     def _taken(self) -> _Connection | None:
-        """Return a kept connection that the server has not ended meanwhile."""
-        if self._process != os.getpid():  # a forked child: those are its parent's
+        """Return an idle connection that the server has not closed."""
+        if self._process != os.getpid():  # a forked child: the connections belong to its parent
             self._idle, self._process = deque(), os.getpid()
         while True:
             try:
@@ -80,7 +80,7 @@ class SocketTransport:
 
 
 class _Connection:
-    """One connection, used by one thread at a time."""
+    """A connection, used by one thread at a time."""
 
     def __init__(self, made: socket.socket) -> None:
         self._socket, self._timeout = made, made.gettimeout()
@@ -88,14 +88,14 @@ class _Connection:
         self._poll.register(made, select.POLLIN)
 
     def is_quiet(self) -> bool:
-        """Whether nothing has come, not even the end."""
+        """Whether nothing has arrived, not even the end."""
         return not self._poll.poll(0)
 
     def close(self) -> None:
         self._socket.close()
 
     def exchange(self, asked: Asked) -> AnswerReader:
-        """Send, and read the answer. What the body's own iterator raises comes through."""
+        """Send, and read the answer. Errors of the body's iterator propagate."""
         if asked.patience != self._timeout:
             self._socket.settimeout(asked.patience)
             self._timeout = asked.patience
@@ -108,14 +108,14 @@ class _Connection:
         return answer
 
     def _send(self, asked: Asked) -> OSError | None:
-        """Send all, or until a refusal comes: the server need not take in a body that it does not want.
+        """Send everything, or stop at a refusal: the server need not read a body that it rejects.
 
-        Returns the error where sending ended early: the answer may be there all the same.
+        Return the error if sending ended early: there may be an answer nevertheless.
         """
         head = request_head(asked.method.encode("ascii"), asked.target, asked.headers)
         for number, piece in enumerate(parts(head, asked.body, asked.chunked)):
             if number and not self.is_quiet():
-                return OSError("the server answered before it had the whole body")
+                return OSError("the server answered before it received the whole body")
             try:
                 self._socket.sendall(piece)
             except OSError as error:
@@ -140,13 +140,13 @@ class _Connection:
 
 
 def said(answer: AnswerReader) -> Answer:
-    """Return a whole answer as flows take it."""
+    """Return a complete answer in the form of flows."""
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in answer.headers}
     return Answer(answer.status, headers, answer.body)
 
 
 def parts(head: bytes, body: Iterable[bytes], chunked: bool) -> Iterable[bytes]:
-    """Yield what to send: a short body together with the head, so that both go in one packet."""
+    """Yield what to send; a short body joins the head, so that both go in one packet."""
     for piece in body:
         piece = framed(piece) if chunked and piece else piece
         if head and len(piece) <= SMALL_BYTES:

@@ -1,4 +1,4 @@
-"""A topic on a server: the calls of `seglog.topic.Topic` that HTTP has. Thin: what they send is in calls and flows."""
+"""A topic on a server: the calls of `seglog.topic.Topic` over HTTP. Thin: the requests are in calls and flows."""
 
 from __future__ import annotations
 
@@ -22,11 +22,16 @@ BATCH_BYTES = 16 * 1024 * 1024
 
 
 class RemoteTopic:
-    """A topic on a server. Get it from `Client.topic`; safe for threads.
+    """A topic on a server, from `Client.topic`. Thread-safe.
 
-    once, of the appends: an idempotency key, 1 to 200 characters of printable ASCII: an append that is repeated with
-    the same one is stored once; without it each call has its own, for its own retries. The first record of an append
-    bears it in a header "seglog-once". ack: "appended", readers can see it; "durable", it survives power loss.
+    Arguments of all appends:
+        once: An idempotency key, 1 to 200 printable ASCII characters: an append repeated with the same key is stored
+        once.
+            By default each call has its own key, for its own retries. The first record of an append carries the key in
+            its header "seglog-once".
+        ack: "appended": return when readers can see it; "durable": when it survives power loss.
+
+    Every call raises TopicNotFound and the errors of `Client`.
     """
 
     def __init__(self, name: str, driver: Driver, retries: flows.Retries, once: Callable[[], str]) -> None:
@@ -47,7 +52,24 @@ class RemoteTopic:
         once: str | None = None,
         ack: Ack = "appended",
     ) -> tuple[int, int]:
-        """Append one record and return (partition, offset); as Topic.append. value None: a tombstone."""
+        """Append one record and return (partition, offset), as Topic.append does.
+
+        Args:
+            value: The value; None for a tombstone.
+            key: The key, which determines the partition.
+            timestamp: Microseconds since the epoch; default: the server's time.
+            headers: (name, value) pairs.
+            partition: Overrides the key's partition.
+            expected_offset: Append only at this offset; needs `partition` unless the topic has one only.
+            once: See the class.
+            ack: See the class.
+
+        Raises:
+            OffsetConflict: the next offset is not expected_offset.
+            OnceConflict: `once` was used for another payload.
+            KeyRequired: the topic is compacted by key, and there is no key.
+            RecordTooLarge: the record does not fit a segment.
+        """
         call = append_calls.append(
             self.name,
             value,
@@ -73,10 +95,19 @@ class RemoteTopic:
         once: str | None = None,
         ack: Ack = "appended",
     ) -> tuple[int, int]:
-        """Append one record whose value is sent as it comes: an iterable of bytes, or a binary file from its position.
+        """Append one record whose value is streamed, and return (partition, offset).
 
-        A file that can seek, a list and a tuple are sent again after a lost connection; with anything else
-        ConnectionFailed is raised. limit: StreamOverflow beyond so many bytes; nothing is stored.
+        After a lost connection, a seekable file, a list or a tuple is sent again; for any other source ConnectionFailed
+        is raised.
+
+        Args:
+            chunks: An iterable of bytes, or a binary file, read from its position.
+            key, timestamp, headers, partition, once, ack: As in `append`.
+            limit: The most bytes.
+
+        Raises:
+            StreamOverflow: the value is longer than limit; nothing is stored.
+            ConnectionFailed: the connection was lost and the source cannot be read again.
         """
         call = append_calls.append_stream(
             self.name,
@@ -99,10 +130,20 @@ class RemoteTopic:
         ack: Ack = "appended",
         batch_bytes: int = BATCH_BYTES,
     ) -> dict[int, range]:
-        """Append rows and return the offsets they got, by partition; as Topic.append_batch.
+        """Append rows and return partition -> their offsets, as Topic.append_batch does.
 
-        Sent in requests of at most `batch_bytes`, one after another; each partition's share of a request is appended
-        whole or not at all. If there are several, others' records may stand between: a range goes from first to last.
+        Rows are sent in requests of up to `batch_bytes`, one after another; the part of a request for one partition is
+        appended completely or not at all. With several requests, records of others may be in between: a range is first
+        to last offset.
+
+        Args:
+            data: Rows with the columns of Log.append_batch.
+            partition: The partition of all rows; default: by key.
+            once, ack: See the class.
+            batch_bytes: The most bytes of one request.
+
+        Raises:
+            InvalidType, InvalidArgument: the data has no column `value`, or columns that do not belong in a batch.
         """
         once = self._once() if once is None else once
         options: dict[str, Any] = {"partition": partition, "once": once, "ack": ack, "most": batch_bytes}
@@ -111,23 +152,28 @@ class RemoteTopic:
     # --- reading --------------------------------------------------------------------------------------------------
 
     def read(self, partition: int, offset: int) -> Record:
-        """Return one record. OffsetOutOfRange, OffsetCompacted."""
+        """Return one record.
+
+        Raises:
+            OffsetOutOfRange: the partition does not hold the offset.
+            OffsetCompacted: a compaction removed the record.
+        """
         return self._driver.run(whole.read(self.name, partition, offset, self._retries))
 
     def records(self, partition: int, start: int | None = None, stop: int | None = None) -> Iterator[Record]:
-        """Iterate over a range of a partition, by default all that is there now; read page by page."""
-        from seglog.client import arrow  # noqa: PLC0415 - pyarrow loads when it is needed
+        """Iterate over a range of a partition, page by page; by default over everything present now."""
+        from seglog.client import arrow  # noqa: PLC0415 - imports pyarrow only when needed
 
         for batch in self.batches(partition, start, stop):
             yield from arrow.records(batch)
 
     def batches(self, partition: int, start: int | None = None, stop: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Iterate over the same in Arrow; columns as `Log.batches`, plain binary."""
+        """Iterate over a range as Arrow batches; columns as in `Log.batches`, plain binary."""
         for page in self.pages(partition, start, stop):
             yield from page.batches
 
     def pages(self, partition: int, start: int | None = None, stop: int | None = None) -> Iterator[Page]:
-        """Iterate over the same by the request, each page with the log and the epoch that it is of."""
+        """Iterate over a range, one page per request, each with the identity and epoch of its log."""
         return self._driver.iterate(flows.pages(self.name, partition, start, stop, self._retries))
 
     def to_arrow(self, partition: int, start: int | None = None, stop: int | None = None) -> pa.Table:
@@ -139,39 +185,45 @@ class RemoteTopic:
     def follow(
         self, partition: int | None = None, start: str | int | Mapping[int, int] = "latest"
     ) -> Iterator[TopicRecord]:
-        """Iterate over what is appended, for ever, across lost connections.
+        """Iterate over records as they are appended, forever, across lost connections.
 
-        start: "latest" (the end when the first record is asked for), "earliest", partition -> offset, or with
-        `partition` an offset. OffsetOutOfRange where records that were to come are gone, LogTruncated where some that
-        came are no longer part of the topic: it was truncated, or deleted and created anew.
+        Args:
+            partition: The partition; default: all.
+            start: "latest" (the end at the first iteration), "earliest", partition -> offset, or with `partition` an
+            offset.
+
+        Raises:
+            OffsetOutOfRange: records that were not returned yet are gone.
+            LogTruncated: returned records no longer belong to the topic: it was truncated, or deleted and created
+            again.
         """
         for records in self._driver.iterate(flows.follow(self.name, partition, start, self._retries)):
             yield from records
 
     def offset_at(self, timestamp: int) -> dict[int, int | None]:
-        """Return by partition the first offset of that time (microseconds) or later, None where there is none."""
+        """Return partition -> the first offset at or after a time (microseconds), None if there is none."""
         return self._call(calls.offset_at(self.name, timestamp))
 
     def with_key(self, key: bytes, max_records: int = 100) -> list[Record]:
-        """Return the last records of a key, the newest last; the server reads the key's whole partition for it."""
+        """Return the last records of a key, newest last; the server reads the key's whole partition."""
         return self._driver.run(whole.with_key(self.name, key, max_records, self._retries))
 
-    # --- facts and care -------------------------------------------------------------------------------------------
+    # --- facts and maintenance ------------------------------------------------------------------------------------
 
     def info(self) -> TopicInfo:
-        """Return what there is to know of the topic. TopicNotFound."""
+        """Return the topic's description. Raises TopicNotFound."""
         return self._call(calls.topic(self.name))
 
     def bounds(self) -> dict[int, Bounds]:
-        """Return by partition its lowest, next and durable offset."""
+        """Return partition -> its lowest, next and durable offset."""
         return self._call(calls.bounds(self.name))
 
     def states(self) -> dict[int, PartitionState]:
-        """Return by partition its bounds, and of which state of which log they are."""
+        """Return partition -> its bounds, and the identity and version of its log."""
         return self._call(calls.states(self.name))
 
     def partition(self, number: int) -> PartitionInfo:
-        """Return one partition with its segments, all of one moment."""
+        """Return one partition and its segments at one moment."""
         return self._call(calls.partition(self.name, number))
 
     def truncate(self, partition: int, offset: int) -> int:
@@ -179,11 +231,11 @@ class RemoteTopic:
         return self._call(calls.truncate(self.name, partition, offset))
 
     def compact(self) -> dict[int, Any]:
-        """Compact every partition by key, now; return by partition what was done."""
+        """Compact every partition by key now; return partition -> report."""
         return self._call(calls.care(self.name, "compact"))
 
     def expire(self) -> dict[int, Any]:
-        """Let go of what retention no longer keeps, now; return by partition what was done."""
+        """Delete what retention no longer keeps, now; return partition -> report."""
         return self._call(calls.care(self.name, "expire"))
 
     def _call(self, call: Call[T]) -> T:

@@ -1,4 +1,4 @@
-"""A body that is sent as it comes, never held whole: pieces of an iterable, or a file from where it stands. No HTTP."""
+"""A streamed body, never held completely: chunks of an iterable, or a file from its position. No HTTP."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Chunks = Iterable[bytes] | AsyncIterable[bytes]
 
 
 class Upload:
-    """The pieces of a body. again: whether they can be had a second time, for a retry.
+    """The chunks of a body. again: whether they can be read a second time, for a retry.
 
-    length: bytes in all where that is known before. limit: StreamOverflow as soon as there are more.
+    length: bytes in total, if known. limit: StreamOverflow is raised beyond it.
     """
 
     def __init__(self, pieces: Callable[[], Chunks], *, again: bool, length: int | None, limit: int | None) -> None:
@@ -56,10 +56,10 @@ class Upload:
 
 
 def upload(source: Any, *, limit: int | None = None) -> Upload:
-    """Return the body that a source gives: a binary file, or an iterable (for AsyncClient also asynchronous) of bytes.
+    """Return the body for a source: a binary file, or an iterable (for AsyncClient also asynchronous) of bytes.
 
-    A file is read from where it stands; one that can seek, a list and a tuple can be sent again after a lost
-    connection, anything else only once. InvalidType for another source.
+    A file is read from its position. A seekable file, a list and a tuple can be sent again after a lost connection, any
+    other source only once. Raises InvalidType for anything else.
     """
     limit = None if limit is None else checked_offset(limit, "limit")
     if hasattr(source, "read"):

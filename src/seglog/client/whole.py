@@ -1,4 +1,4 @@
-"""Records with all of their values: the server cuts long ones in JSON, and whole when asked. No I/O."""
+"""Records with complete values: the server cuts long ones in JSON and sends them whole on request. No I/O."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read(topic: str, partition: int, offset: int, retries: Retries) -> Flow[Reco
 
 
 def with_key(topic: str, key: bytes, max_records: int, retries: Retries) -> Flow[list[Record]]:
-    """Read the last records of a key, the newest last."""
+    """Read the last records of a key, newest last."""
     found = yield from retrying(calls.with_key(topic, key, max_records), retries)
     records = []
     for partition, record in found:

@@ -1,6 +1,6 @@
-"""HTTP/1.1 as bytes: a request's head out, an answer in. Pure: no socket, no header's meaning beyond framing.
+"""HTTP/1.1 as bytes: request heads, answers. Pure: no socket, and only headers that frame a message.
 
-Only what a client of one server needs: answers are taken whole, nothing is pipelined, nothing is upgraded.
+Only what a client of one server needs: complete answers, no pipelining, no upgrades.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ RawHeaders = list[tuple[bytes, bytes]]
 
 
 class Malformed(Exception):
-    """What came is no HTTP/1.1, or ended too early."""
+    """The bytes are not HTTP/1.1, or ended too early."""
 
 
 def request_head(method: bytes, target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return a request's first bytes. Malformed for a line break where none may be: it would begin another request."""
+    """Return a request's head. Raises Malformed for a line break in it, which would start another request."""
     lines = [b"%b %b HTTP/1.1" % (method, target), *(b"%b: %b" % field for field in headers), b"", b""]
     head = b"\r\n".join(lines)
     if head.count(b"\n") != len(lines) - 1 or head.count(b"\r") != len(lines) - 1:
-        raise Malformed("a header or the target holds a line break")
+        raise Malformed("a header or the target contains a line break")
     return head
 
 
@@ -38,9 +38,9 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 
 class AnswerReader:
-    """One answer, from the bytes that come. status, headers (names in lower case) and body once `feed` said True.
+    """Parses one answer. status, headers (names in lower case) and body are valid once `feed` returned True.
 
-    keeps: whether the connection can take another request.
+    keeps: whether the connection can be reused.
     """
 
     def __init__(self, method: str) -> None:
@@ -50,7 +50,7 @@ class AnswerReader:
         self._bodiless = method == "HEAD"
         self._held = bytearray()
         self._pieces: list[bytes] = []
-        self._left: int | None = None  # bytes of the body that are still to come; None: until the connection ends
+        self._left: int | None = None  # missing bytes of the body; None: until the connection ends
         self._chunked = False
         self._trailing = False
 
@@ -60,7 +60,7 @@ class AnswerReader:
         return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
 
     def feed(self, data: bytes) -> bool:
-        """Take what came; True once the answer is whole. Malformed."""
+        """Take received bytes; return True when the answer is complete. Raises Malformed."""
         if not self.status:
             self._held += data
             if not self._take_head():
@@ -73,9 +73,9 @@ class AnswerReader:
         return self._take_body(data)
 
     def end(self) -> None:
-        """Note that the connection ended: Malformed unless that is how the answer says where its end is."""
+        """Note that the connection ended. Raises Malformed unless that is the end of the answer."""
         if not self.status or self._chunked or self._left is not None:
-            raise Malformed("the server ended the connection before its answer")
+            raise Malformed("the server closed the connection before its answer was complete")
 
     def _take_head(self) -> bool:
         while True:
@@ -87,8 +87,8 @@ class AnswerReader:
             first, *lines = bytes(self._held[:end]).split(b"\r\n")
             del self._held[: end + 4]
             if not first.startswith(b"HTTP/1.") or not first[9:12].isdigit():
-                raise Malformed(f"this is no answer of HTTP/1.1: {first[:80]!r}")
-            if int(first[9:12]) >= 200:  # before it there may come "go on", which says nothing to us
+                raise Malformed(f"not an HTTP/1.1 answer: {first[:80]!r}")
+            if int(first[9:12]) >= 200:  # 1xx answers precede it and are ignored
                 self._read_head(first, lines)
                 return True
 
@@ -122,7 +122,7 @@ class AnswerReader:
         return self._left == 0
 
     def _take_chunks(self) -> bool:
-        """Take all chunks that are whole; True once the last one and what may follow it is there."""
+        """Take all complete chunks; return True after the last one and its trailers."""
         held, at = self._held, 0
         try:
             while True:
