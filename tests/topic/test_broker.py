@@ -124,7 +124,7 @@ def test_a_topic_that_is_being_created_is_nobodys_yet(broker: Broker, monkeypatc
 
 
 def test_a_second_writer_is_told_that_there_is_one(broker: Broker, root: Path) -> None:
-    with pytest.raises(seglog.LogLocked, match="has this open for writing already"):
+    with pytest.raises(seglog.LogLocked, match="already has this open for writing"):
         Broker(root)
 
 
@@ -273,7 +273,7 @@ def test_where_a_partition_refuses_it_is_said_which_have_it_already(
         patch.setattr(topic.partition(1), "alter_retention", refuse)
         with pytest.raises(seglog.StorageError) as caught:
             broker.alter_retention("orders", Retention(bytes=5))
-    assert caught.value.__notes__ == ["partitions below 1 of topic 'orders' have the new retention already"]
+    assert caught.value.__notes__ == ["partitions below 1 of topic 'orders' already have the new retention"]
     broker.alter_retention("orders", Retention(bytes=5))
     assert [topic.partition(number).config.retention.bytes for number in range(3)] == [5, 5, 5]
 

@@ -130,7 +130,7 @@ def test_beside_a_writer_looking_works_and_says_so_and_repairing_is_refused(shop
         assert all(log.writing for log in told.logs)  # the broker has all of them
         before = files(shop)
         for place in (shop, shop / "orders", shop / "orders" / "2"):
-            with pytest.raises(seglog.LogLocked, match="end it and repair again"):
+            with pytest.raises(seglog.LogLocked, match="stop it and repeat the repair"):
                 repair_place(place)
         assert files(shop) == before
         assert actions(shop, dry_run=True) == ["salvage"]

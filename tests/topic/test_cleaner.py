@@ -119,7 +119,7 @@ def test_a_log_that_is_not_compacted_by_key_is_expired_only(fleet: Any, clock: A
     assert cleaner.run_once() == ()
     clock.advance(HOUR)
     (event,) = cleaner.run_once()
-    assert (event.what, event.text) == ("expired", "retention let go of 2 segments")
+    assert (event.what, event.text) == ("expired", "retention deleted 2 segments")
     assert (fleet.state_of(cleaner, "a").expired, fleet.state_of(cleaner, "a").ratio) == (2, 0)
     assert fleet.content("a") == ""
 
@@ -335,7 +335,7 @@ def test_a_line_is_logged_for_each_thing_done(fleet: Any, caplog: pytest.LogCapt
     (failed, compacted) = caplog.records
     assert (failed.levelname, compacted.levelname) == ("WARNING", "INFO")
     assert failed.getMessage().startswith("a: the compaction failed (1 in a row), next try in 1 s: ")
-    assert compacted.getMessage().startswith("b: compacted: gone are 1 superseded, 0 tombstones, 0 without key; ")
+    assert compacted.getMessage().startswith("b: compacted: removed 1 superseded, 0 tombstones, 0 without key; ")
 
 
 def test_explain_tells_of_the_record_and_of_what_the_cleaner_is_about_to_do(fleet: Any) -> None:

@@ -62,7 +62,7 @@ def test_a_topic_whose_creation_was_killed_is_gone_when_a_broker_opens(tmp_path:
     with seglog.Broker(tmp_path) as broker:
         assert broker.topics() == ["whole"]
         (event,) = broker.recovered
-        assert "'half' was not created to its end" in event
+        assert "'half' was not created completely" in event
         assert not (tmp_path / "half").exists()
         assert broker.create_topic("half", partitions=1).append(b"v") == (0, 0)
     with seglog.Broker(tmp_path) as broker:
@@ -72,7 +72,7 @@ def test_a_topic_whose_creation_was_killed_is_gone_when_a_broker_opens(tmp_path:
 def test_a_directory_that_may_hold_records_is_never_removed(tmp_path: Path) -> None:
     with seglog.Broker(tmp_path) as broker:
         broker.create_topic("orders", partitions=3).append(b"v", partition=1)
-    (tmp_path / "orders" / "topic.json").unlink()  # lost: it looks like one that was not created to its end
+    (tmp_path / "orders" / "topic.json").unlink()  # lost: it looks like one that was not created completely
     (tmp_path / "notes" / "0").mkdir(parents=True)
     (tmp_path / "notes" / "text").write_text("mine")
     (tmp_path / "copies" / "logs").mkdir(parents=True)
@@ -87,7 +87,7 @@ def test_a_topic_that_another_process_is_creating_is_left_alone(tmp_path: Path) 
         (tmp_path / "orders" / "topic.json").rename(tmp_path / "topic.json.kept")  # as before its last step
         with seglog.Broker(tmp_path) as broker:
             (event,) = broker.recovered
-        assert "left alone" in event
+        assert "left unchanged" in event
         assert sorted(path.name for path in (tmp_path / "orders").iterdir()) == [".seglog.lock", "0", "1"]
         (tmp_path / "topic.json.kept").rename(tmp_path / "orders" / "topic.json")
 

@@ -64,7 +64,7 @@ def test_a_share_that_is_missing_is_made_up_for(topic: Topic, monkeypatch: pytes
         patch.setattr(last, "append_batch", refuse)
         with pytest.raises(seglog.StorageError) as caught:
             topic.append_batch(batch, once="a")
-    assert "partition 2 took nothing" in caught.value.__notes__[0]
+    assert "nothing was appended to partition 2" in caught.value.__notes__[0]
     assert ends(topic)[2] == 0
     before = ends(topic)
     offsets = topic.append_batch(batch, once="a")

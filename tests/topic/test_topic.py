@@ -307,7 +307,7 @@ def test_a_batch_that_fails_part_way_says_what_is_in(root: Path) -> None:
     with Topic.create(root, partitions=2, config=seglog.LogConfig(segment_bytes=1024)) as topic:
         with pytest.raises(seglog.RecordTooLarge) as caught:
             topic.append_batch(table)
-        assert "partition 1 took nothing" in caught.value.__notes__[0]
+        assert "nothing was appended to partition 1" in caught.value.__notes__[0]
         assert values_of(topic) == [[b"small"], []]
 
 

@@ -1,6 +1,4 @@
-"""A topic: one name, several logs. Keys decide the partition; the order of a key's records is the log's
-order.
-"""
+"""Topics: one name, several logs. A key determines the partition; records of a key keep their order."""
 
 from seglog.topic.partitioner import murmur2, partition_of
 from seglog.topic.topic import Topic

@@ -1,6 +1,6 @@
-"""Records into a topic's partitions: which one, and each only once where the caller wants that.
+"""Append records to a topic's partitions: choose the partition, and store each append once if the caller wants that.
 
-Knows logs by number; that a topic is a directory is the business of `topic`, what is remembered that of `once`.
+Knows logs by number; `topic` knows directories, `once` what is remembered.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from seglog.record import Header, Headers
 
 Part = TypeVar("Part")
-APPENDED = "already appended: "  # in the note of an error: the offsets of what stays
+APPENDED = "already appended: "  # in notes on errors: followed by the offsets that stay
 
 
 class Appending:
-    """What a topic's appends do; see `Topic`. Safe for threads."""
+    """The appends of a topic; see `Topic`. Thread-safe."""
 
     def __init__(self, logs: Sequence[Log], window: OnceWindow) -> None:
         self._logs = logs
@@ -57,7 +57,7 @@ class Appending:
         return number
 
     def is_ready(self, partition: int, length: int, once: str | None) -> bool:
-        """Whether an append could begin at once; see Topic.is_ready."""
+        """Whether an append would not block; see Topic.is_ready."""
         return self._logs[partition].is_ready(length) and (once is None or self._memory.is_ready(once))
 
     # --- one record ---------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class Appending:
         once: str | None,
         digest: int | None,
     ) -> tuple[int, int]:
-        """Append one record whose value comes in pieces; see Topic.append_stream."""
+        """Append one record whose value comes in chunks; see Topic.append_stream."""
         digest = None if digest is None else checked_offset(digest, "digest")
         pieces = chunks if digest is None else _verified(chunks, digest)
 
@@ -141,7 +141,7 @@ class Appending:
         """Append rows; see Topic.append_batch."""
         if once is not None:
             return self._append_batch_once(data, partition, checked_once(once))
-        from seglog.log.arrow_stream import pieces_of  # noqa: PLC0415 - pyarrow loads when used
+        from seglog.log.arrow_stream import pieces_of  # noqa: PLC0415 - imports pyarrow when used
 
         offsets: dict[int, range] = {}
         try:
@@ -157,14 +157,14 @@ class Appending:
 
     def _shares(self, table: pa.Table, partition: int | None, turn: int) -> tuple[dict[int, pa.Table], int]:
         """Return partition -> its rows, and the next turn."""
-        from seglog.topic.split import split_by_partition  # noqa: PLC0415 - pyarrow and numba load when used
+        from seglog.topic.split import split_by_partition  # noqa: PLC0415 - imports pyarrow and numba when used
 
         if partition is None:
             return split_by_partition(table, len(self._logs), turn)
         return ({partition: table} if table.num_rows else {}), turn
 
     def _append_batch_once(self, data: pa.Table | pa.RecordBatch, partition: int | None, once: str) -> dict[int, range]:
-        from seglog.topic.once_batch import digest_of_rows  # noqa: PLC0415 - pyarrow and numba load when used
+        from seglog.topic.once_batch import digest_of_rows  # noqa: PLC0415 - imports pyarrow and numba when used
 
         table = _unmarked(data)
         parts, _ = self._shares(table, partition, self.route(None, once))
@@ -180,9 +180,9 @@ class Appending:
             )
 
     def _complete(self, once: str, share: Share, part: pa.Table, stored: list[Share]) -> range:
-        """Append what is missing of a share behind the pieces that are stored; return the offsets of all of it.
+        """Append the missing rows of a partition's part after the stored ones; return the offsets of all of it.
 
-        Where a crash had parted it and others have appended since: those of its last piece.
+        If a crash split the part and others have appended since, return the offsets of its last piece.
         """
         from seglog.topic.once_batch import digest_of_rows, marked, rows_there  # noqa: PLC0415 - as above
 
@@ -203,8 +203,8 @@ class Appending:
 
 
 def _unmarked(data: pa.Table | pa.RecordBatch) -> pa.Table:
-    """Return a batch as a table whose rows carry no mark; InvalidType where it is neither."""
-    from seglog.topic.split import as_table  # noqa: PLC0415 - pyarrow and numba load when used
+    """Return a batch as a table whose rows have no mark. Raises InvalidType."""
+    from seglog.topic.split import as_table  # noqa: PLC0415 - imports pyarrow and numba when used
 
     table = as_table(data)
     if "headers" not in table.schema.names:
@@ -215,7 +215,7 @@ def _unmarked(data: pa.Table | pa.RecordBatch) -> pa.Table:
 
 
 def _joined(pieces: list[Share]) -> range:
-    """Return the offsets of the last piece, and of those before it that stand right in front of it."""
+    """Return the offsets of the last piece, and of the pieces directly before it."""
     last = pieces[-1]
     start, row = last.first, last.row
     for piece in reversed(pieces[:-1]):
@@ -228,22 +228,22 @@ def _joined(pieces: list[Share]) -> range:
 def _each(
     parts: dict[int, Part], put: Callable[[int, Part], range], offsets: dict[int, range] | None = None
 ) -> dict[int, range]:
-    """Put each partition's part in and add its offsets to `offsets`; an error's note reports what went in before it."""
+    """Append each partition's part and add its offsets to `offsets`; a note on an error lists those appended before."""
     offsets = {} if offsets is None else offsets
     for number, part in parts.items():
         try:
             added = put(number, part)
             offsets[number] = range(offsets[number].start if number in offsets else added.start, added.stop)
         except Exception as error:
-            error.add_note(f"partition {number} took nothing of the batch; {APPENDED}{offsets}")
+            error.add_note(f"nothing was appended to partition {number}; {APPENDED}{offsets}")
             raise
     return offsets
 
 
 def _verified(chunks: Iterable[bytes], digest: int) -> Iterator[bytes]:
-    """Yield the pieces; InvalidArgument in the end, so that nothing is stored, where they are not what was said."""
+    """Yield the chunks; raise InvalidArgument at the end, so that nothing is stored, if the digest differs."""
     if isinstance(chunks, (bytes, str, bytearray, memoryview)):
-        raise InvalidType("append_stream takes an iterable of bytes; for one value at hand use append")
+        raise InvalidType("append_stream takes an iterable of bytes; to append one bytes value use append")
     if not isinstance(chunks, Iterable):
         raise InvalidType(f"append_stream takes an iterable of bytes, not {type(chunks).__name__}")
     seen = xxh64()
@@ -252,5 +252,5 @@ def _verified(chunks: Iterable[bytes], digest: int) -> Iterator[bytes]:
         yield chunk
     if seen.intdigest() != digest:
         raise InvalidArgument(
-            f"the pieces have the XXH64 {seen.intdigest():016x}, not {digest:016x}; nothing was stored"
+            f"the chunks have the XXH64 {seen.intdigest():016x}, not {digest:016x}; nothing was stored"
         )

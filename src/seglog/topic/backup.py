@@ -1,7 +1,7 @@
-"""Backups of all that is at a place: a log, a topic or a directory of topics, beside whoever writes to it.
+"""Backups of a log, a topic or a directory of topics, also while a process writes to it.
 
-The partitions of a topic are copied as they are at one moment, in which no batch is only in some of them. In a
-directory of topics, what consumer groups have committed is copied from before the topics, so it never exceeds them.
+The partitions of a topic are copied at one moment at which no batch is in only some of them. In a directory of topics,
+committed group offsets are copied before the topics, so they never exceed them.
 """
 
 from __future__ import annotations
@@ -34,10 +34,18 @@ LOOK_AGAIN_SECONDS = 0.02
 def backup(
     place: str | os.PathLike[str] | Storage, dest: str | os.PathLike[str], *, share: bool = True
 ) -> BackupReport:
-    """Copy a log, a topic or a directory of topics to a directory; see `Log.backup` for what holds of each log.
+    """Copy a log, a topic or a directory of topics to a directory; see `Log.backup` for each log.
 
-    Called again with the same destination it brings what is new. A topic that was deleted stays in the backup;
-    InvalidArgument if one of its name was created since. LogNotFound or NotALog where there is nothing of ours.
+    A second call with the same destination adds what is new. A topic deleted meanwhile stays in the backup.
+
+    Args:
+        place: A path or a Storage.
+        dest: The directory of the copy.
+        share: Share the bytes of sealed segments (hard links) if the file system allows it.
+
+    Raises:
+        LogNotFound, NotALog: there is no log and no topic at the place.
+        InvalidArgument: a topic was deleted and created again since the last backup.
     """
     root = storage_at(place)
     site = site_at(root)
@@ -95,7 +103,7 @@ def _topic(source: Storage, target: Storage, *, share: bool) -> BackupReport:
         ]
         for copy in copies:
             copy.bring()
-        for copy in copies:  # all in a moment: between two of them a crash leaves partitions of two moments
+        for copy in copies:  # without delay: a crash in between leaves partitions of two moments
             report += copy.commit()
     if not description.is_topic(target):
         description.write(target, known)
@@ -103,7 +111,7 @@ def _topic(source: Storage, target: Storage, *, share: bool) -> BackupReport:
 
 
 def _views(topic: Storage, logs: list[Log]) -> list[View]:
-    """Return a view of each partition, of one moment, in which no batch is published; LogLocked if none comes."""
+    """Return a view of each partition at one moment at which no batch is being published. Raises LogLocked."""
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
         views = [log.view() for log in logs]
@@ -113,10 +121,10 @@ def _views(topic: Storage, logs: list[Log]) -> list[View]:
         if time.monotonic() > deadline:
             raise LogLocked(
                 errno.EWOULDBLOCK,
-                f"a batch ({publishing[0]}) was committed and is not in every partition yet; opening the topic for "
-                "writing finishes it"
+                f"a batch ({publishing[0]}) was committed and is not in every partition yet; open the topic for "
+                "writing to complete it"
                 if publishing
-                else "the segments of its partitions change all the time; try again",
+                else "the segments of its partitions keep changing; retry",
                 topic.path,
             )
         time.sleep(LOOK_AGAIN_SECONDS)

@@ -1,12 +1,12 @@
-"""A broker: a directory of topics, and what their consumer groups have committed. The composition root of topics.
+"""A broker: a directory of topics, and the committed offsets of their consumer groups. Topics' composition root.
 
     root/<topic>/         a topic each; the directory's name is its name
-    root/.seglog.lock     held by the broker that has all of this open for writing
-    root/.groups/         a compacted log of ours: members and committed offsets
-    root/.deleted-<id>/   a topic on its way out, cleared when a broker opens the root for writing
+    root/.seglog.lock     held by the broker that has everything open for writing
+    root/.groups/         a compacted log: members and committed offsets
+    root/.deleted-<id>/   a topic being deleted, cleared when a broker opens the root for writing
 
-What is durable is the topics' and the log's work; what makes a deletion whole or not done is one rename (`deletion`).
-It knows nothing of record bytes, of assignment, and of who calls it over a network.
+The topics and the log make everything durable; one rename makes a deletion atomic (`deletion`). The broker knows
+nothing of record bytes, of assignment, and of callers over a network.
 
 Locks, in the order in which they are taken: `_structure` (creating, altering, deleting), the groups' own, `_guard`
 (which topics are open). Groups ask for partitions while they hold theirs, so `_guard` never calls them.
@@ -62,7 +62,7 @@ Result = TypeVar("Result")
 def _closes(
     method: Callable[Concatenate[Broker, Arguments], Result],
 ) -> Callable[Concatenate[Broker, Arguments], Result]:
-    """Let a method that takes the broker's locks close the broker as it ends, if `close` was called meanwhile."""
+    """Let a method that takes the broker's locks close the broker at its end, if `close` was called meanwhile."""
 
     @functools.wraps(method)
     def call(broker: Broker, /, *args: Arguments.args, **options: Arguments.kwargs) -> Result:
@@ -76,9 +76,9 @@ def _closes(
 
 
 class Broker(Inheritable, Uncopied):
-    """Topics and consumer groups below one directory. A context manager; safe for threads.
+    """Topics and consumer groups below one directory. A context manager, thread-safe.
 
-    recovered: what opening had to correct, as text; empty after an orderly end.
+    recovered: what opening had to correct, as text; empty after a clean shutdown.
     """
 
     def __init__(
@@ -90,13 +90,19 @@ class Broker(Inheritable, Uncopied):
         clock: Clock = system_clock,
         wait: float | None = None,
     ) -> None:
-        """Open it. mode "a": create the directory if need be, hold it alone (LogLocked); "r": read beside a writer.
+        """Open a directory of topics. A topic is opened when it is first used.
 
-        expose="durable", of a broker that reads: its topics and consumers show only records that are synced.
-        wait: seconds to wait for another process that has it open for writing; None: LogLocked at once.
+        Args:
+            root: A path or a Storage.
+            mode: "a": create the directory if necessary and hold it exclusively; "r": read beside a writer.
+            expose: "durable", with mode "r": topics and consumers show only records that are synced.
+            clock: Microseconds since the epoch; default: the system's clock.
+            wait: Seconds to wait for another process that has it open for writing; None: raise LogLocked immediately.
 
-        root: a path or a Storage. A topic is opened when it is first asked for. LogNotFound (mode "r") where there is
-        no such directory, NotALog where it is a topic or a log itself, or a file.
+        Raises:
+            LogLocked: another process has the directory or a part of it open for writing.
+            LogNotFound: with mode "r", there is no such directory.
+            NotALog: it is a file, or itself a topic or a log.
         """
         self._storage = storage_at(root)
         self.root = Path(self._storage.path)
@@ -109,10 +115,10 @@ class Broker(Inheritable, Uncopied):
         self._watch_forks()
         self._open: dict[str, Topic] = {}
         self._failed: dict[str, SeglogError] = {}
-        self._coming: str | None = None  # what is being created: nobody's yet, though it may be there already
+        self._coming: str | None = None  # the topic being created, which may exist already but is not usable yet
         self._closed = False
-        self._closing = False  # `close` was called in the middle of a call, which closes the broker as it ends
-        self._lock: TreeLock | None = None  # of a broker that writes
+        self._closing = False  # `close` was called during a call, which closes the broker at its end
+        self._lock: TreeLock | None = None  # of a writing broker
         refuse_other(self._storage, mode)
         check_expose(expose, mode)
         with ExitStack() as resources:
@@ -139,15 +145,17 @@ class Broker(Inheritable, Uncopied):
     # --- topics -------------------------------------------------------------------------------------------------
 
     def topics(self) -> list[str]:
-        """Return the names of all topics, in order."""
+        """Return the names of all topics, sorted."""
         self._check_open()
         return [name for name in description.below(self._storage) if is_name(name) and name != self._coming]
 
     @_closes
     def topic(self, name: str) -> Topic:
-        """Return a topic, opened as the broker is; the same object until it is closed or deleted.
+        """Return a topic, opened in the broker's mode; the same object until it is closed or deleted.
 
-        TopicNotFound, and what `Topic.open` raises.
+        Raises:
+            TopicNotFound: there is no such topic.
+            CorruptLog, FormatVersionError, StorageError: as Topic.open.
         """
         checked_name(name, "topic")
         with self._guard:
@@ -160,22 +168,31 @@ class Broker(Inheritable, Uncopied):
             return self._open_topic(name)
 
     def if_open(self, name: str) -> Topic | None:
-        """Return a topic that is open already, None for any other: waits for nobody. Of a broker that writes."""
+        """Return a topic that is already open, else None; never waits. Only for a writing broker."""
         topic = self._open.get(checked_text(name, "name"))
         return None if topic is None or topic.closed or self._mode == "r" else topic
 
     @_closes
     def create_topic(self, name: str, *, partitions: int = 1, config: LogConfig | None = None) -> Topic:
-        """Create a topic, durably, and return it. TopicExists, and what `Topic.create` raises.
+        """Create a topic durably and return it.
 
-        InvalidArgument for a name that is reserved: a number, or what a file of a log or a topic is called.
+        Args:
+            name: The topic's name.
+            partitions: 1 to 10,000.
+            config: The config of every partition.
+
+        Raises:
+            TopicExists: there is a topic of this name.
+            InvalidArgument: the number of partitions is invalid, or the name is invalid or reserved (a number, or the
+            name of
+                a file of a log or a topic).
         """
         refuse_reserved(checked_name(name, "topic"))
         with self._structure:
             self._check_writable("create_topic")
             if description.is_topic(self._at(name)):
                 raise TopicExists(name)
-            self._forget_offsets(name)  # of one that was deleted, if that failed half-way
+            self._forget_offsets(name)  # of a deleted topic, if its deletion failed half-way
             self._coming = name
             try:
                 created = Topic.create(self._at(name), partitions=partitions, config=config, clock=self._clock)
@@ -187,16 +204,23 @@ class Broker(Inheritable, Uncopied):
 
     @_closes
     def alter_retention(self, name: str, retention: Retention) -> None:
-        """Give every partition of a topic another retention, for good; see Topic.alter_retention. TopicNotFound."""
+        """Change the retention of every partition of a topic permanently; see Topic.alter_retention.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+        """
         with self._structure:
             self._check_writable("alter_retention")
             self.topic(name).alter_retention(retention)
 
     @_closes
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with its records and its committed offsets; durable when it returns. TopicNotFound.
+        """Delete a topic with its records and committed offsets; durable when it returns.
 
-        It is whole or gone, whenever the process dies. Whoever still has it gets LogClosed.
+        The topic is complete or gone, whenever the process dies. Other users of the open topic get LogClosed.
+
+        Raises:
+            TopicNotFound: there is no such topic.
         """
         with self._structure:
             self._check_writable("delete_topic")
@@ -206,14 +230,14 @@ class Broker(Inheritable, Uncopied):
         deletion.remove(self._storage, doomed)
 
     def _forget_offsets(self, name: str) -> None:
-        """Forget what was committed of a topic, durably: another of its name must not begin there."""
+        """Delete the committed offsets of a topic durably: a new topic of its name must not start there."""
         self._groups.forget_topic(name)
         self._offsets.sync()
 
     def _take_away(self, name: str) -> str:
-        """Take a topic's directory away, and close the topic; return what the directory is called now.
+        """Rename a topic's directory away and close the topic; return the directory's new name.
 
-        It is closed before another of its name can come, which must not be written to by this one.
+        The topic is closed before a new one of its name can exist, so that it never writes to that one.
         """
         topic = None
         try:
@@ -229,13 +253,13 @@ class Broker(Inheritable, Uncopied):
                         self._failed.pop(name, None)
         finally:
             if topic is not None:
-                with suppress(SeglogError):  # it syncs what nobody wants any more
+                with suppress(SeglogError):  # it syncs data that is no longer needed
                     topic.close()
 
     def _sync_before_the_end(self, name: str) -> None:
-        """Sync a topic that is to be deleted, keep its files open: a reader that has begun gets all that it began with.
+        """Sync a topic about to be deleted and keep its files open, so that readers can finish.
 
-        Once the directory has moved, the partitions stop for good, and reads of them end at their durable offsets.
+        Once the directory has moved, the partitions stop permanently, and reads of them end at their durable offsets.
         """
         topic = self._open.get(name)
         if topic is not None and not topic.closed:
@@ -262,7 +286,7 @@ class Broker(Inheritable, Uncopied):
         return self._open[name]
 
     def _is_present(self, name: str, topic: Topic) -> bool:
-        """Whether an open topic is the one that stands on the disk; beside a writer it may be another by now."""
+        """Whether an open topic is still the one on disk; beside a writer it may have been replaced."""
         if self._mode == "a":
             return True
         return description.is_topic(self._at(name)) and description.read(self._at(name)).id == topic.id
@@ -271,7 +295,7 @@ class Broker(Inheritable, Uncopied):
 
     @property
     def groups(self) -> Groups:
-        """The consumer groups. Of a broker that only reads: as they stand at this moment."""
+        """The consumer groups; of a reading broker their state at this moment."""
         self._check_open()
         return self._groups if self._mode == "a" else self._load_groups()
 
@@ -285,7 +309,7 @@ class Broker(Inheritable, Uncopied):
         share: tuple[int, int] | None = None,
     ) -> Consumer:
         """Return a consumer of topics for a group; see `seglog.topic.groups.consumer.Consumer`."""
-        from seglog.topic.groups.consumer import Consumer  # noqa: PLC0415 - it needs a broker to be made
+        from seglog.topic.groups.consumer import Consumer  # noqa: PLC0415 - it imports the broker
 
         return Consumer(self, self.groups, group, topics, start=start, session_timeout=session_timeout, share=share)
 
@@ -318,7 +342,7 @@ class Broker(Inheritable, Uncopied):
     def logs(self) -> dict[str, Log]:
         """Return every log by name, "<topic>/<partition>" and ".groups", as `Cleaner(broker.logs)` takes them.
 
-        A topic that cannot be opened is left out, and named in `failed`.
+        A topic that cannot be opened is omitted, and listed in `failed`.
         """
         found = {OFFSETS: self._offsets}
         for name in self.topics():
@@ -328,17 +352,17 @@ class Broker(Inheritable, Uncopied):
         return found
 
     def free_bytes(self) -> int:
-        """Return the bytes that are left where the topics are."""
+        """Return the free bytes on the file system of the topics."""
         return self._storage.free_bytes()
 
     @property
     def failed(self) -> dict[str, SeglogError]:
-        """The topics that could not be opened when last tried, and why."""
+        """The topics that could not be opened at the last try, with the error."""
         return dict(self._failed)
 
     @property
     def poisoned(self) -> dict[str, LogPoisoned]:
-        """The logs that take nothing more until they are opened anew, by the names of `logs`, and why."""
+        """The logs that reject writes until they are opened again, by the names of `logs`, with the error."""
         found = {OFFSETS: self._offsets.failure}
         for name, topic in [*self._open.items()]:
             found |= {f"{name}/{number}": topic.partition(number).failure for number in range(topic.partitions)}
@@ -355,9 +379,9 @@ class Broker(Inheritable, Uncopied):
         self._offsets.sync()
 
     def close(self) -> None:
-        """Close every topic and the groups (each syncs); all are closed even if one fails. Twice is harmless."""
-        if self._structure._is_owned() or self._guard._is_owned():  # type: ignore[attr-defined] # as Condition asks it
-            self._closing = True  # a signal handler's: the call that it interrupts closes the broker as it ends
+        """Sync and close every topic and the groups; all are closed even if one fails. Closing twice is harmless."""
+        if self._structure._is_owned() or self._guard._is_owned():  # type: ignore[attr-defined] # as Condition does
+            self._closing = True  # called by a signal handler: the interrupted call closes the broker at its end
             return
         with self._structure:
             with self._guard:

@@ -1,6 +1,6 @@
-"""Keys and values as a log's batches give them, views into the store -> plain Arrow arrays of their own.
+"""Keys and values of a log's batches, which are views into the store, as independent plain Arrow arrays.
 
-Needs pyarrow and numba, so callers load it when they read. Knows no log.
+Needs pyarrow and numba, so callers import it when they read. Knows no log.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 
 
 def plain_binary(column: pa.Array, name: str, rows: Array | None = None) -> pa.Array:
-    """Return a column as plain binary, copied once: the rows wanted (a bool each), or all. name: for errors."""
+    """Return a column as plain binary, copied once: the rows selected by `rows` (bools), or all. name: for errors."""
     found = chunk_rows(column, name)
     addresses, lengths = found.addresses, found.lengths
     if rows is not None:

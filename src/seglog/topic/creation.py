@@ -1,8 +1,8 @@
-"""Making a topic's directory, and finding its partitions again. Knows what belongs there, and opens no log to use it.
+"""Create a topic's directory, and find its partitions again. Knows the layout; opens no log to use it.
 
-A topic is created in this order: lock its directory, create every partition, then `topic.json`. A crash before the
-last step leaves empty partitions that no reader takes for a topic. They are removed by the next creation there, and by
-the next broker that opens the directory for writing. A creation that fails removes them itself.
+Creation locks the directory, creates every partition, then `topic.json`. A crash before the last step leaves empty
+partitions that no reader takes for a topic. The next creation there removes them, and so does the next broker that
+opens the directory for writing. A creation that fails removes them itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def check_partitions(partitions: object) -> None:
-    """Raise InvalidType or InvalidArgument where a topic cannot have so many partitions."""
+    """Raise InvalidType or InvalidArgument for an invalid number of partitions."""
     if isinstance(partitions, bool) or not isinstance(partitions, int):
         raise InvalidType(f"partitions must be an int, not {type(partitions).__name__}")
     if not 1 <= partitions <= topic_json.MAX_PARTITIONS:
@@ -35,16 +35,13 @@ def check_partitions(partitions: object) -> None:
 
 
 def check_is_new(root: Storage) -> None:
-    """Raise InvalidArgument where a topic is already."""
+    """Raise InvalidArgument if there is a topic already."""
     if topic_json.is_topic(root):
-        raise InvalidArgument(f"{root.path} already is a topic; Topic.open opens it")
+        raise InvalidArgument(f"{root.path} already is a topic; open it with Topic.open")
 
 
 def make_directory(root: Storage) -> bool:
-    """Make the directory of a topic that is about to be created; refuse one that holds something else, unchanged.
-
-    Return whether it was made here.
-    """
+    """Create the directory of a new topic; refuse one that holds something else. Return whether it was created."""
     try:
         is_made = not root.exists()
     except NotALog as error:
@@ -57,62 +54,61 @@ def make_directory(root: Storage) -> bool:
 
 
 def lock_topic(root: Storage) -> Share:
-    """Lock a topic with all its partitions for writing; LogLocked where another process has it, or a part of it."""
+    """Lock a topic with all its partitions for writing. Raises LogLocked if another process has any of it."""
     lock = try_lock_tree(root)
     if lock is None:
-        message = "the topic is open for writing already, as a whole or in part, here or in another process"
+        message = "the topic or a part of it is already open for writing, here or in another process"
         raise LogLocked(errno.EWOULDBLOCK, message, root.path)
     return lock
 
 
 def clear_directory(root: Storage, lock: TreeLock) -> None:
-    """Remove what an interrupted create left in a topic's directory. lock: the directory's, held by the caller.
+    """Remove what an interrupted creation left in a topic's directory. lock: the directory's, held by the caller.
 
-    InvalidArgument where a topic is there by now; NotALog, and nothing removed, where something else is.
+    Raises InvalidArgument if there is a topic by now; NotALog, removing nothing, if there is something else.
     """
     check_is_new(root)
     doomed, partitions = _leftovers(root)
-    for name in doomed:  # a clearing that was interrupted as well
+    for name in doomed:  # includes what an interrupted clearing left
         root.remove_directory(name)
     for name in partitions:
         _clear_partition(partition_of(root, name, lock))
 
 
 def _leftovers(root: Storage) -> tuple[list[str], list[str]]:
-    """Return the directories that were being removed and the partitions; NotALog where anything else is there."""
+    """Return the directories being removed and the partitions. Raises NotALog if there is anything else."""
     names = [name for name in root.names() if name not in (topic_json.TEMPORARY_NAME, filename.TREE_LOCK)]
     doomed = [name for name in names if is_doomed(name)]
     partitions = [name for name in names if name not in doomed]
     for name in partitions:
         if not (name.isdecimal() and is_directory(root, name)):
-            raise NotALog(f"{root.path} holds {name!r}, which is no partition; create the topic elsewhere")
+            raise NotALog(f"{root.path} holds {name!r}, which is not a partition; create the topic elsewhere")
     return doomed, partitions
 
 
 def _clear_partition(partition: Storage) -> None:
-    """Remove a partition that never was a topic's. One that holds records is somebody's log: NotALog."""
+    """Remove an empty partition that never belonged to a topic. Raises NotALog if it holds records."""
     log = open_log(partition, mode="a")
     if log.next_offset != log.config.initial_offset:
         log.close()
-        raise NotALog(f"{log.path} is a log with records, but its directory is no topic; it was left alone")
+        raise NotALog(f"{log.path} is a log with records, but its directory is not a topic; it was not changed")
     log.remove()
 
 
 def retract(root: Storage) -> None:
-    """Remove the `topic.json` of a creation that failed, if it came into being; the error of the creation counts.
+    """Remove the `topic.json` of a failed creation, if it was written; ignores errors, as the creation's error counts.
 
-    For a caller that holds the topic's lock, so that it is not another one's. Needs no descriptor; `abandon`
-    makes it durable.
+    The caller holds the topic's lock. Needs no descriptor; `abandon` makes the removal durable.
     """
     with suppress(SeglogError):
         root.unlink(topic_json.FILE_NAME)
 
 
 def abandon(root: Storage, error: Exception, *, is_made: bool) -> None:
-    """Remove what a creation that failed has left, as far as the system allows; the next opening removes the rest.
+    """Remove what a failed creation left, as far as possible; the next opening removes the rest.
 
-    error: why it failed; its frames, which keep files open, are cleared: there may be no other descriptors. is_made:
-    whether the directory itself was made for it.
+    error: why it failed; its frames, which keep files open, are cleared, as there may be no other descriptors. is_made:
+    whether the directory itself was created for it.
     """
     clear_frames(error.__traceback__)
     with suppress(SeglogError):
@@ -121,9 +117,9 @@ def abandon(root: Storage, error: Exception, *, is_made: bool) -> None:
 
 
 def clear_leftovers(root: Storage, lock: TreeLock | None) -> list[str]:
-    """Remove the directories of topics below a broker's root that were not created to their end; report them as text.
+    """Remove the directories of incompletely created topics below a broker's root; report them as text.
 
-    Only what such a creation leaves is removed: partitions without records, that no process has open. lock: of root.
+    Removes only partitions without records that no process has open. lock: of root.
     """
     events = []
     for name in root.names():
@@ -139,14 +135,14 @@ def clear_leftovers(root: Storage, lock: TreeLock | None) -> list[str]:
         try:
             _remove_leftover(place, with_directory=True)
         except SeglogError as error:
-            events.append(f"topic {name!r} was not created to its end; its directory was left alone: {error}")
+            events.append(f"topic {name!r} was not created completely; its directory was left unchanged: {error}")
         else:
-            events.append(f"topic {name!r} was not created to its end; its directory, without records, was removed")
+            events.append(f"topic {name!r} was not created completely; its directory, without records, was removed")
     return events
 
 
 def _is_leftover(place: Storage) -> bool:
-    """Whether nothing is in a directory but partitions whose stores have no records."""
+    """Whether a directory contains only partitions whose stores have no records."""
     for name in place.names():
         if name in (topic_json.TEMPORARY_NAME, filename.TREE_LOCK) or is_doomed(name):
             continue
@@ -156,7 +152,7 @@ def _is_leftover(place: Storage) -> bool:
 
 
 def holds_records(topic: Storage, partition: str) -> bool:
-    """Whether the stores in a partition's directory may hold records, as far as their sizes show."""
+    """Whether the stores in a partition's directory may hold records, judging by their sizes."""
     stores = topic.sizes(partition, ending="." + filename.STORE)
     return len(stores) > 1 or any(size > HEADER_BYTES for size in stores.values())
 
@@ -174,15 +170,15 @@ def _remove_leftover(place: Storage, *, with_directory: bool) -> None:
 
 
 def partition_of(root: Storage, number: int | str, lock: TreeLock | None = None) -> Subdirectory:
-    """Return the directory of a partition; lock: the topic's, where it is held."""
+    """Return the directory of a partition; lock: the topic's, if it is held."""
     return Subdirectory(root, str(number), locked=lock)
 
 
 def existing_partition(root: Storage, number: int, lock: TreeLock | None = None) -> Subdirectory:
-    """Return the directory of a partition. Opening for writing creates, so a lost one has to be noticed before."""
+    """Return the directory of a partition; raise if it is missing, as opening it for writing would create it."""
     partition = partition_of(root, number, lock)
     if not is_directory(partition) or not partition.names():
         raise CorruptLog(
-            f"{root.path}: partition {number} is missing; restore {partition.path} or the records in it are lost"
+            f"{root.path}: partition {number} is missing; restore {partition.path}, or the records in it are lost"
         )
     return partition

@@ -1,6 +1,6 @@
-"""Deleting a topic's directory in one step: the rename is the deletion, what follows only gives the space back.
+"""Delete a topic's directory in one step: the rename is the deletion, the rest only frees the space.
 
-A directory on its way out is called `.deleted-<id>`, which is no topic's name. Opens no log.
+A directory being deleted is called `.deleted-<id>`, which is not a valid topic name. Opens no log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PREFIX = ".deleted-"
 def take_away(root: Storage, name: str) -> str:
     """Rename a topic's directory below `root`, durably, and return the new name.
 
-    StorageError: it is still there, or it is gone and nobody knows whether it stays so; either way it is whole.
+    Raises StorageError: it still exists, or it is gone but perhaps not durably; either way it is complete.
     """
     doomed = PREFIX + _identity(root, name)
     root.rename(name, doomed)
@@ -30,20 +30,20 @@ def take_away(root: Storage, name: str) -> str:
 
 
 def remove(root: Storage, doomed: str) -> None:
-    """Remove what was taken away; what the system refuses to let go of stays for the next opening."""
+    """Remove a renamed directory; what cannot be removed stays for the next opening."""
     with suppress(StorageError):
         root.remove_directory(doomed)
 
 
 def clear(root: Storage) -> None:
-    """Remove all that was taken away from below a directory."""
+    """Remove all renamed directories below a directory."""
     for name in root.names():
         if name.startswith(PREFIX):
             remove(root, name)
 
 
 def _identity(root: Storage, name: str) -> str:
-    """Return a topic's id, or, where that cannot be read, its name: it is to be deleted all the same."""
+    """Return a topic's id or, if that cannot be read, its name: it must be deletable nevertheless."""
     try:
         return description.read(Subdirectory(root, name)).id
     except SeglogError:

@@ -1,7 +1,7 @@
-"""How far consumer groups have come: what a caller, a JSON text or a streaming query's checkpoint says of it.
+"""Progress of consumer groups, from a caller, a JSON text or a streaming query's checkpoint.
 
-An offset that was delivered is exclusive: everything before it was. Of a partition that a group does not name, nothing
-was delivered to it. Reads a checkpoint's files; opens no log and knows no Spark.
+A delivered offset is exclusive: everything before it was delivered. A partition that a group does not name counts as
+not delivered. Reads a checkpoint's files; opens no log and knows no Spark.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from seglog.topic.places import Partition
 from seglog.topic.positions import Positions, from_json, from_values
 
 CONSUMER = "consumer"
-"""The group of delivered offsets that name none."""
+"""The group of delivered offsets without a group name."""
 
 Delivered = Mapping[str, Positions] | Positions
 """Group -> topic -> partition -> offset; without groups, topic -> partition -> offset of group CONSUMER."""
 
 Cuts = dict[str, dict[Partition, int]]
-"""Group, in order of names -> every partition -> the offset before which all was delivered."""
+"""Group, sorted by name -> every partition -> the offset before which everything was delivered."""
 
 
 def cuts_of(delivered: Delivered | None, there: Collection[Partition]) -> Cuts:
-    """Return what was delivered of every partition that is there, 0 where none is named; no group for None.
+    """Return the delivered offset of every existing partition, 0 if none is given; no group for None.
 
-    InvalidArgument for a partition that is not there or an offset below 0, InvalidType for what is no offsets.
+    Raises InvalidArgument for an unknown partition or an offset below 0, InvalidType for a wrong type.
     """
     if delivered is None:
         return {}
@@ -46,9 +46,9 @@ def cuts_of(delivered: Delivered | None, there: Collection[Partition]) -> Cuts:
 
 
 def by_group(delivered: Delivered, there: Collection[Partition]) -> dict[str, Positions]:
-    """Return what was delivered to each group, CONSUMER where none is named.
+    """Return the delivered offsets by group; CONSUMER if no group is named.
 
-    Where no offset is named at all, names that are no topic's are groups'.
+    If no offset is given at all, names that are not topics are groups.
     """
     named: Mapping[str, Any] = delivered
     return dict(named) if _names_groups(named, there) else {CONSUMER: named}
@@ -72,15 +72,15 @@ def _cuts(group: str, positions: Any, there: Collection[Partition]) -> dict[Part
             raise InvalidType(f"delivered to {group!r}: an offset must be an int, not {type(offset).__name__}")
         if not 0 <= offset <= MAX_OFFSET:
             raise InvalidArgument(
-                f"delivered to {group!r}: {offset} is no offset that partition {partition} of topic {topic!r} can have"
+                f"delivered to {group!r}: {offset} is not a valid offset of partition {partition} of topic {topic!r}"
             )
     return {partition: int(named.get(partition, 0)) for partition in there}
 
 
 def delivered_from_json(text: str, what: str) -> Delivered:
-    """Read {"group": {"topic": {"0": 23}}} or, of group CONSUMER, {"topic": {"0": 23}}.
+    """Parse {"group": {"topic": {"0": 23}}} or, for group CONSUMER, {"topic": {"0": 23}}.
 
-    InvalidArgument, naming `what`, for anything else.
+    Raises InvalidArgument, naming `what`, for anything else.
     """
     try:
         return from_json(text, what)
@@ -90,19 +90,19 @@ def delivered_from_json(text: str, what: str) -> Delivered:
         return {str(group): from_values(positions) for group, positions in json.loads(text).items()}
     except UNREADABLE as error:
         example = '{"group": {"topic": {"0": 23}}}'
-        raise InvalidArgument(f"{what} must be JSON such as {example}, groups left out or not, not {text!r}") from error
+        raise InvalidArgument(f"{what} must be JSON such as {example}, with or without groups, not {text!r}") from error
 
 
 def read_checkpoint(directory: str | Path) -> dict[str, dict[int, int]]:
     """Return the offsets that a streaming query has committed in its checkpoint: topic -> partition -> next offset.
 
-    Of several sources in one query, the least offset of a partition counts. No committed batch: nothing was delivered,
-    and the result is empty. InvalidArgument where the directory is no checkpoint or its sources are not of this kind.
+    With several sources in one query, the least offset of a partition counts. Without a committed batch the result is
+    empty. Raises InvalidArgument if the directory is not a checkpoint or its sources are of another kind.
     """
     root = Path(directory)
     commits = root / "commits"
     if not commits.is_dir():
-        raise InvalidArgument(f"{root} is no checkpoint of a streaming query: it has no directory commits")
+        raise InvalidArgument(f"{root} is not a checkpoint of a streaming query: it has no directory commits")
     batches = [int(entry.name) for entry in commits.iterdir() if re.fullmatch(r"\d+", entry.name)]
     if not batches:
         return {}

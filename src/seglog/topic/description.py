@@ -1,12 +1,10 @@
-"""`topic.json`: what makes a directory of logs a topic. Written last when a topic is created, so it is the
-commit.
+"""`topic.json`, which makes a directory of logs a topic. Written last at a topic's creation, so it is the commit.
 
     {"check": "<XXH64 of the others as one line of JSON>",
      "format_version": 1, "id": "<32 hex digits>", "name": "orders", "partitions": 4}
 
-Files from before the check have none; where there is one it must hold.
-
-This module reads and writes that one file; it never opens a partition.
+Older files have no check; if there is one it must match. This module reads and writes that one file; it never opens a
+partition.
 """
 
 from __future__ import annotations
@@ -37,9 +35,7 @@ MAX_PARTITIONS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What `topic.json` says. id: 32 hex digits, random, the topic's identity for good; name: as readers see
-    it.
-    """
+    """The content of `topic.json`. id: 32 random hex digits, the topic's identity; name: as readers see it."""
 
     name: str
     partitions: int
@@ -48,19 +44,19 @@ class Description:
 
     @classmethod
     def new(cls, name: str, partitions: int) -> Description:
-        """Return the description of a topic that is about to be created."""
+        """Return the description of a topic about to be created."""
         return cls(name=name, partitions=partitions, id=uuid.uuid4().hex)
 
 
 def is_topic(place: str | os.PathLike[str] | Storage) -> bool:
-    """Tell whether a topic is at a path or in a Storage: only its `topic.json` decides."""
+    """Return whether a path or Storage is a topic: only `topic.json` decides."""
     return storage_at(place).identity(FILE_NAME) is not None
 
 
 def below(place: str | os.PathLike[str] | Storage) -> list[str]:
-    """Return the names of the topics' directories right in a directory, in order; none where there is no directory.
+    """Return the names of the topic directories in a directory, sorted; none if there is no directory.
 
-    What begins with "." is none of them: a broker's own, or a topic on its way out.
+    Names that start with "." are excluded: they are a broker's own, or topics being deleted.
     """
     root = storage_at(place)
     names = root.names() if is_directory(root) else []
@@ -83,12 +79,12 @@ def read(place: str | os.PathLike[str] | Storage) -> Description:
             raise
         if not root.exists():
             raise LogNotFound(f"{root.path}: there is no topic here") from error
-        raise NotALog(f"{root.path} holds no {FILE_NAME}, so it is no topic; Topic.create makes one") from error
+        raise NotALog(f"{root.path} has no {FILE_NAME}, so it is not a topic; Topic.create creates one") from error
     return parse(text, file.path)
 
 
 def parse(text: bytes, path: str) -> Description:
-    """Return what the file's bytes say; FormatVersionError or CorruptLog, which name `path`."""
+    """Parse the file's bytes. Raises FormatVersionError or CorruptLog, with `path`."""
     try:
         values = json.loads(text)
         version = values["format_version"]
@@ -102,7 +98,7 @@ def parse(text: bytes, path: str) -> Description:
         raise CorruptLog(f"{path} is damaged: its check does not hold; restore it from a backup, it is written once")
     expected = {"format_version": int, "id": str, "name": str, "partitions": int}
     if {name: type(value) for name, value in values.items()} != expected or version < 1:
-        raise CorruptLog(f"{path} is damaged: it should hold exactly {', '.join(expected)}")
+        raise CorruptLog(f"{path} is damaged: it should have exactly the fields {', '.join(expected)}")
     if not 1 <= values["partitions"] <= MAX_PARTITIONS:
         raise CorruptLog(f"{path} is damaged: {values['partitions']} partitions")
     return Description(**values)
@@ -113,14 +109,14 @@ def _check(values: dict[str, Any]) -> str:
 
 
 def check_of(description: Description) -> str:
-    """Return the check that stands in the file of a description."""
+    """Return the check that the file of a description contains."""
     return _check(asdict(description))
 
 
 def write(place: str | os.PathLike[str] | Storage, description: Description) -> None:
-    """Make it a topic, durably: a temporary file, synced, then its name, synced.
+    """Write the file durably: a temporary file, synced, then renamed, synced.
 
-    StorageError from the last sync: it may be a topic or not.
+    Raises StorageError if the last sync fails: the topic may or may not exist.
     """
     root = storage_at(place)
     file = root.create(TEMPORARY_NAME, replace=True)

@@ -1,4 +1,4 @@
-"""A topic as one Arrow stream: its partitions one after another, with a column that names them."""
+"""A topic as one Arrow stream: partition by partition, with a column `partition`."""
 
 from __future__ import annotations
 

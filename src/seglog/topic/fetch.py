@@ -1,9 +1,9 @@
-"""Reading a log piece by piece: at most so many records and bytes at a time, and where to go on. For whoever polls.
+"""Bounded reads of a log, for pollers: up to a number of records and bytes at a time, and the next offset.
 
-Both calls read start <= offset < stop of one consistent view; stop defaults to the log's end, and ends there if it lies
-behind. max_records, max_bytes (of keys, values and headers): at least 1; the first record comes whatever its size.
-OffsetOutOfRange for a start that the log does not hold, below as well: what retention took is never passed over in
-silence. CorruptRecord at a damaged record, once everything before it was given out.
+Both functions read start <= offset < stop of one consistent view; stop defaults to the log's end, and is capped by it.
+max_records, max_bytes (of keys, values and headers): at least 1; the first record is returned whatever its size. Raises
+OffsetOutOfRange for a start that the log does not hold, also below its lowest offset: what retention deleted is never
+skipped silently. Raises CorruptRecord at a damaged record, after everything before it was returned.
 
 Knows no topics and no consumers.
 """
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from seglog.segment.reader import SegmentReader
 
 LARGE = 1024 * 1024
-"""Bytes of a record that is not read only to find that it does not fit behind others."""
+"""Size from which a record is not read only to find that it does not fit after others."""
 
 
 class FetchedRecords(NamedTuple):
-    """Records in order. next_offset: where to go on, behind the last one and behind gaps that compaction left."""
+    """Records in order. next_offset: where to continue, after the last one and any gap left by compaction."""
 
     records: list[Record]
     next_offset: int
 
 
 class FetchedBatches(NamedTuple):
-    """The same in Arrow record batches, none of them empty, with the columns of `Log.batches`."""
+    """The records as Arrow record batches, none of them empty, with the columns of `Log.batches`."""
 
     batches: list[pa.RecordBatch]
     next_offset: int
@@ -45,7 +45,7 @@ class FetchedBatches(NamedTuple):
 def fetch_records(
     log: Log, start: int, stop: int | None = None, *, max_records: int, max_bytes: int, keep: int | None = None
 ) -> FetchedRecords:
-    """Read one piece as records. keep: bytes to give of a long value, as a `Cut`, which counts whole; None: all."""
+    """Read records. keep: bytes to return of a long value, as a `Cut`, which counts completely; None: all."""
     view, stop = _range(log, start, stop, max_records, max_bytes)
     found: list[Record] = []
     left = max_bytes
@@ -73,8 +73,8 @@ def fetch_batches(
     max_bytes: int,
     values: Literal["view", "binary"] = "view",
 ) -> FetchedBatches:
-    """Read one piece in Arrow. values: as `Log.batches`."""
-    from seglog.topic.measure import rows_within  # noqa: PLC0415 - pyarrow and numba load when first used
+    """Read Arrow batches. values: as in `Log.batches`."""
+    from seglog.topic.measure import rows_within  # noqa: PLC0415 - imports pyarrow and numba when first used
 
     view, stop = _range(log, start, stop, max_records, max_bytes)
     found: list[pa.RecordBatch] = []
@@ -98,7 +98,7 @@ def fetch_batches(
 
 
 def _range(log: Log, start: int, stop: int | None, max_records: int, max_bytes: int) -> tuple[View, int]:
-    """Return the view to read by and the stop within it; what this module promises to refuse."""
+    """Return the view to read from and the stop within it. Raises what this module promises."""
     for name, limit in (("max_records", max_records), ("max_bytes", max_bytes)):
         if checked_offset(limit, name) < 1:
             raise InvalidArgument(f"{name} is {limit}; it must be at least 1")
@@ -115,7 +115,7 @@ def _size(record: Record) -> int:
 
 
 def _small_ranges(view: View, start: int, stop: int, max_records: int, max_bytes: int) -> Iterator[tuple[int, int]]:
-    """Yield a range piece by piece, so that not much more is decoded than the limits let through."""
+    """Yield a range in pieces, so that little more is decoded than the limits allow."""
     for reader in view.readers(start, stop):
         position, end = max(start, reader.base_offset), min(stop, reader.next_offset)
         step = _offsets_in(reader, max_bytes)
@@ -124,12 +124,12 @@ def _small_ranges(view: View, start: int, stop: int, max_records: int, max_bytes
         while position < end:
             after = min(position + step, end)
             while after > position + 1 and reader.span_bytes(position, after) > 2 * max_bytes + LARGE:
-                after -= (after - position) // 2  # longer ones than on average
+                after -= (after - position) // 2  # records longer than the average
             yield position, after
             position = after
 
 
 def _offsets_in(reader: SegmentReader, size: int) -> int:
-    """Return how many offsets of a segment take about so many bytes of its store, and a half more."""
+    """Return about how many offsets of a segment take `size` bytes of its store, plus half."""
     average = reader.size / max(reader.next_offset - reader.base_offset, 1)
     return max(int(1.5 * size / max(average, 1.0)), 1)

@@ -1,4 +1,4 @@
-"""How many bytes the rows of a log's batches hold. Needs pyarrow and numba, so callers load it when they read."""
+"""Byte sizes of the rows of a log's batches. Needs pyarrow and numba, so callers import it when they read."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Array = np.ndarray[Any, Any]
 
 
 def rows_within(batch: pa.RecordBatch, limit: int, *, least: int) -> tuple[int, int]:
-    """Return how many rows from the front hold at most `limit` bytes, `least` if there are so many, and their bytes."""
+    """Return how many leading rows have at most `limit` bytes, but at least `least` if there are, and their bytes."""
     ends = np.cumsum(row_bytes(batch))
     rows = min(max(int(np.searchsorted(ends, limit, side="right")), least), batch.num_rows)
     return rows, int(ends[rows - 1]) if rows else 0
 
 
 def row_bytes(batch: pa.RecordBatch) -> Array:
-    """int64 per row of a batch with a log's columns: bytes of key, value and headers, as limits count them."""
+    """Return int64 per row of a batch with a log's columns: bytes of key, value and headers, as limits count them."""
     sizes = _lengths(batch.column("key"), "key") + _lengths(batch.column("value"), "value")
     headers = batch.column("headers")
     offsets = headers.offsets.to_numpy()

@@ -1,8 +1,8 @@
-"""What a topic or a consumer group may be called: names that are directory names on every system, and safe in a URL.
+"""Names of topics and consumer groups: valid as directory names on every system, and safe in a URL.
 
-A new topic also may not be called like a file or directory of a log, a topic or a broker: readers of the directory
-around it would take it for that file. Topics that were created before this rule keep their names; `repair` renames
-those that hide the directory.
+A new topic must not have the name of a file or directory of a log, a topic or a broker: readers of the directory around
+it would take it for that file. Topics created before this rule keep their names; `repair` renames those that hide the
+directory.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ ENDINGS = (*(f".{kind}" for kind in filename.KINDS), filename.TORN, filename.PIN
 
 
 def is_name(text: str) -> bool:
-    """Whether a topic or a group may be called so."""
+    """Whether the text is a valid name."""
     return len(text) <= MAX_NAME and _NAME.fullmatch(text) is not None
 
 
 def checked_name(name: object, what: str) -> str:
-    """Return the name; InvalidType where it is no str, InvalidArgument, naming `what`, where it may not be one."""
+    """Return the name. Raises InvalidType or InvalidArgument, naming `what`, if it is invalid."""
     if not isinstance(name, str):
         raise InvalidType(f"the name of a {what} must be str, not {type(name).__name__}")
     if not is_name(name):
         shown = name if len(name) <= MAX_NAME else name[:MAX_NAME] + "..."
         raise InvalidArgument(
-            f"{shown!r} cannot be the name of a {what}: it takes 1 to {MAX_NAME} of A-Z a-z 0-9 . _ - "
-            'and does not begin with "."'
+            f"{shown!r} cannot be the name of a {what}: use 1 to {MAX_NAME} of A-Z a-z 0-9 . _ - "
+            'that do not start with "."'
         )
     return name
 
 
 def is_reserved(name: str) -> bool:
-    """Whether no new topic may have this name: the layout of logs and topics uses it, or it is a number."""
+    """Whether no new topic may have this name: a number, or a name in the layout of logs and topics."""
     return name.isdecimal() or name.lower() in RESERVED or name.lower().endswith(ENDINGS)
 
 

@@ -1,22 +1,22 @@
-"""Idempotency keys: an append that is repeated with the same key is stored once. What is remembered, and for how long.
+"""Idempotency keys: an append repeated with the same key is stored once. What is remembered, and for how long.
 
-The first record that an append puts into a partition carries a header that names the key, so that there is no moment
-between the two: after a crash the memory is read from the partitions' ends.
+The first record that an append adds to a partition carries a header with the key, so record and key are stored
+atomically: after a crash the memory is rebuilt from the partitions' ends.
 
     seglog-once: <rows> <digest> <key>          rows: of this append in this partition; digest: 16 hex digits
-    seglog-once: <row>/<rows> <digest> <key>    from row `row` on, where a crash had left only those before
-    seglog-once: <rows> <digest>:<own> <key>    own: the digest of these rows, where they are not the whole append
+    seglog-once: <row>/<rows> <digest> <key>    from row `row` on, if a crash had left only those before
+    seglog-once: <rows> <digest>:<own> <key>    own: the digest of these rows, if they are not the whole append
 
-The digest is that of the whole append, in all partitions: XXH64 over the XXH64 (seed 0) of every row's key and then of
-every row's value, 8 bytes each, little endian, 0 for a null; so a streamed value can be known by its own. Headers and
-timestamps are not part of it: a retry may carry others, and gets the answer of the first append.
+The digest covers the whole append, in all partitions: XXH64 over the XXH64 (seed 0) of every row's key and then of
+every row's value, 8 bytes each, little endian, 0 for a null; so a streamed value can be identified by its own XXH64.
+Headers and timestamps are not included: a retry may have others, and gets the answer of the first append.
 
-Only appends with a key write the header: the others lose it (`without_mark`). A log that was written without a topic
-may hold any header, so a mark that is read back counts only as far as the records at its offset have its digest. A
-share of which only a part is there, or whose mark does not tell `own`, cannot be checked alone: it is compared with the
-rows of the retry, and never refuses another payload.
+Only appends with a key write the header; others remove it (`without_mark`). A log written without a topic may contain
+any header, so a mark read from a log counts only if the records at its offset have its digest. If only part of a
+partition's rows is stored, or a mark has no `own`, it cannot be verified alone: it is compared with the rows of the
+retry, and never refuses another payload.
 
-Knows logs, and nothing of Arrow before it is needed.
+Knows logs, and imports nothing of Arrow before it is needed.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ _MARK = re.compile(rb"(?:([0-9]{1,18})/)?([0-9]{1,18}) ([0-9a-f]{16})(?::([0-9a-
 
 @dataclass(frozen=True, slots=True)
 class OnceWindow:
-    """How far back a repeated key is known.
+    """How far back a repeated key is recognised.
 
-    keys: of one topic, the latest. bytes: of the end of each partition's store, which are read at the first call with a
-    key after opening (0.1 s for 64 MiB). What a compaction has taken is known no more after the next opening.
+    keys: the latest keys of a topic. bytes: of the end of each partition's store, read at the first call with a key
+    after opening (0.1 s for 64 MiB). A key whose record was compacted away is forgotten at the next opening.
     """
 
     keys: int = 100_000
@@ -63,10 +63,10 @@ WINDOW = OnceWindow()
 
 
 class Share(NamedTuple):
-    """What an append put into one partition: rows `row` to `rows` of its share, at `first` and the offsets behind.
+    """The part of an append in one partition: rows `row` to `rows`, at offset `first` and the following ones.
 
-    whole: all of them are known to be there; read from a log after a crash, the last ones may not. own: the digest of
-    these rows where that is not `digest`. verified: this process wrote them, or their digest was computed again.
+    whole: all of them are known to be stored; read from a log after a crash, the last ones may be missing. own: the
+    digest of these rows if it is not `digest`. verified: this process wrote them, or their digest was recomputed.
     """
 
     partition: int
@@ -80,50 +80,50 @@ class Share(NamedTuple):
 
     @property
     def stop(self) -> int:
-        """The offset after the last row, if all of them are there."""
+        """The offset after the last row, if all of them are stored."""
         return self.first + self.rows - self.row
 
 
 def checked_once(once: object) -> str:
-    """Return an idempotency key; InvalidType where it is no str, InvalidArgument where it is none of ours."""
+    """Return an idempotency key. Raises InvalidType unless it is a str, InvalidArgument if its form is invalid."""
     if not isinstance(once, str):
         raise InvalidType(f"once must be str, not {type(once).__name__}")
     if not _KEY.fullmatch(once):
-        raise InvalidArgument(f"once takes 1 to {MAX_KEY} characters of printable ASCII, not {once[:MAX_KEY]!r}")
+        raise InvalidArgument(f"once must be 1 to {MAX_KEY} printable ASCII characters, not {once[:MAX_KEY]!r}")
     return once
 
 
 def hash_of(data: bytes | None) -> int:
-    """Return what stands for one row's key or value in a digest."""
+    """Return the hash of a row's key or value in a digest."""
     return 0 if data is None else xxh64_intdigest(data)
 
 
 def digest_of(key: int, value: int) -> int:
-    """Return the digest of one record by the hashes of its key and value."""
+    """Return the digest of one record from the hashes of its key and value."""
     return xxh64_intdigest(struct.pack("<QQ", key, value))
 
 
 def mark_of(once: str, share: Share) -> bytes:
-    """Return the header's value for what is about to be appended."""
+    """Return the header's value for rows about to be appended."""
     rows = f"{share.row}/{share.rows}" if share.row else str(share.rows)
     own = "" if share.own is None or share.own == share.digest else f":{share.own:016x}"
     return f"{rows} {share.digest:016x}{own} {once}".encode()
 
 
 def with_mark(headers: Iterable[Header], mark: bytes) -> Headers:
-    """Return headers with this mark and no other."""
+    """Return headers with this mark only."""
     return ((HEADER, mark), *without_mark(headers))
 
 
 def without_mark(headers: Iterable[Header]) -> Headers:
-    """Return headers without a mark, which a copied record may have; InvalidType where one is no header."""
+    """Return headers without a mark, which a copied record may have. Raises InvalidType for an invalid header."""
     if headers == ():
         return ()
     return tuple(pair for pair in checked_headers(headers) if pair[0] != HEADER)
 
 
 def read_mark(value: bytes | None, partition: int, offset: int) -> tuple[str, Share] | None:
-    """Return what a header's value says, not verified; None where it is not one of ours."""
+    """Parse a header's value, without verification; None if it is not a mark."""
     found = _MARK.fullmatch(value or b"")
     if found is None:
         return None
@@ -133,9 +133,9 @@ def read_mark(value: bytes | None, partition: int, offset: int) -> tuple[str, Sh
 
 
 def agreeing(once: str, stored: Iterable[Share], wanted: dict[int, tuple[int, int]] | tuple[int, int]) -> list[Share]:
-    """Return the shares that are a part of what is wanted; OnceConflict where a verified one is not.
+    """Return the shares that are part of the wanted append. Raises OnceConflict if a verified one is not.
 
-    wanted: (rows, digest), for a batch by partition.
+    wanted: (rows, digest); for a batch by partition.
     """
     found = []
     for share in stored:
@@ -145,16 +145,16 @@ def agreeing(once: str, stored: Iterable[Share], wanted: dict[int, tuple[int, in
         elif share.verified:
             raise OnceConflict(
                 f"once={once!r} was used before for another payload, at partition {share.partition}, offset "
-                f"{share.first}; nothing was stored. A key stands for one append: take a new one for other records"
+                f"{share.first}; nothing was stored. Use a new key for other records"
             )
     return found
 
 
 def verify(log: Log, share: Share) -> Share:
-    """Return a share as verified if the records at its offset are its rows, else as it is; raises nothing of the log's.
+    """Return a share as verified if the records at its offset are its rows, else unchanged; ignores errors of the log.
 
-    What is damaged, or was removed by compaction or retention, cannot be verified any more. Of several rows the last
-    may be equal ones of another append, so a retry still compares them all (`whole`).
+    Records that are damaged, or removed by compaction or retention, cannot be verified. The last of several rows may
+    equal those of another append, so a retry still compares all of them (`whole`).
     """
     if not 0 < share.rows - share.row <= log.next_offset - share.first:
         return share
@@ -169,17 +169,17 @@ def verify(log: Log, share: Share) -> Share:
 
 
 def _digest_at(log: Log, first: int, stop: int) -> int | None:
-    """Return the digest of the records first..stop, None where one is missing."""
+    """Return the digest of the records first..stop, None if one is missing."""
     if stop - first == 1:
         record = log.read(first)
         return digest_of(hash_of(record.key), hash_of(record.value))
-    from seglog.topic.once_batch import digest_at  # noqa: PLC0415 - pyarrow and numba load when first used
+    from seglog.topic.once_batch import digest_at  # noqa: PLC0415 - imports pyarrow and numba when first used
 
     return digest_at(log, first, stop)
 
 
 class OnceMemory(Inheritable):
-    """The keys that a topic's partitions know; safe for threads. Read from the logs when first asked for."""
+    """The keys known in a topic's partitions. Thread-safe. Reads the logs at first use."""
 
     def __init__(self, logs: Sequence[Log], window: OnceWindow) -> None:
         self._logs = logs
@@ -192,11 +192,11 @@ class OnceMemory(Inheritable):
     def _enter_child(self) -> None:
         self._guard = threading.RLock()
         self._freed = threading.Condition(self._guard)
-        self._busy: dict[str, int] = {}  # key -> the thread of this process that is at work with it
+        self._busy: dict[str, int] = {}  # key -> the thread of this process that uses it
 
     @contextmanager
     def alone(self, once: str) -> Iterator[tuple[Share, ...]]:
-        """Wait until nobody else is at work with this key, keep others out, and give what is stored of it."""
+        """Wait until no other thread uses this key, reserve it, and yield what is stored under it."""
         with self._guard:
             while once in self._busy:
                 if self._busy[once] == threading.get_ident():  # a signal handler, or an iterable of chunks
@@ -208,7 +208,7 @@ class OnceMemory(Inheritable):
             yield stored
         except Exception:
             raise
-        except BaseException:  # an interrupt may have come between the append and `remember`
+        except BaseException:  # an interrupt may have hit between the append and `remember`
             self._epochs.clear()
             raise
         finally:
@@ -217,7 +217,7 @@ class OnceMemory(Inheritable):
                 self._freed.notify_all()
 
     def is_ready(self, once: str) -> bool:
-        """Whether `alone` would neither wait nor read a log; False for a key that is known, which may need either."""
+        """Whether `alone` would neither wait nor read a log; False for a known key, which may need either."""
         if not self._guard.acquire(blocking=False):
             return False
         try:
@@ -226,7 +226,7 @@ class OnceMemory(Inheritable):
             self._guard.release()
 
     def remember(self, once: str, share: Share) -> None:
-        """Note what was stored, in place of what was known of the same rows."""
+        """Note what was stored; replaces what was known of the same rows."""
         with self._guard:
             place = share.partition, share.row
             self._note(once, [one for one in self._known.get(once, ()) if (one.partition, one.row) != place], share)
@@ -242,7 +242,7 @@ class OnceMemory(Inheritable):
             self._read(number for number in range(len(self._logs)) if number not in self._epochs)
         known = self._known.get(once, ())
         cut = {share.partition for share in known if self._epochs[share.partition] != self._epoch(share.partition)}
-        if cut:  # the log was truncated since: what is there now is known to the log alone
+        if cut:  # the log was truncated since: only the log knows its records now
             self._read(cut)
             known = self._known.get(once, ())
         if not all(share.verified for share in known):
@@ -250,7 +250,7 @@ class OnceMemory(Inheritable):
         return tuple(found for share in known if (found := self._still_there(share)) is not None)
 
     def _verified(self, known: Iterable[Share]) -> tuple[Share, ...]:
-        """Return one share for each place that marks name: the latest that the log confirms, else the latest."""
+        """Return one share per place that marks name: the latest that the log confirms, else the latest."""
         best: dict[tuple[int, int], Share] = {}
         for share in known:
             place = share.partition, share.row
@@ -260,9 +260,9 @@ class OnceMemory(Inheritable):
         return tuple(best.values())
 
     def _still_there(self, share: Share) -> Share | None:
-        """Return a share as its log has it now: a poisoned one takes back what was never synced, and its end moves.
+        """Return a share in the log's present state: a poisoned log loses what was never synced, so its end moves.
 
-        So who repeats such an append is told what the log tells, and not that it is stored.
+        So a repeated append gets the log's error instead of an acknowledgement.
         """
         end = self._logs[share.partition].next_offset
         if share.first >= end:
@@ -273,7 +273,7 @@ class OnceMemory(Inheritable):
         return self._logs[partition].view().manifest.epoch
 
     def _read(self, partitions: Iterable[int]) -> None:
-        """Know of these partitions what their logs say, and nothing else."""
+        """Replace what is known of these partitions by what their logs contain."""
         numbers = set(partitions)
         for number in numbers:
             self._epochs.pop(number, None)
@@ -291,7 +291,7 @@ class OnceMemory(Inheritable):
         log = self._logs[number]
         if log.next_offset == log.lowest_offset:
             return
-        from seglog.topic.once_tail import marks_at_end  # noqa: PLC0415 - pyarrow and numba load when first used
+        from seglog.topic.once_tail import marks_at_end  # noqa: PLC0415 - imports pyarrow and numba when first used
 
         most = max(self._window.keys // len(self._logs), 1)
         for offset, value in marks_at_end(log, self._window.bytes, most):

@@ -1,6 +1,6 @@
-"""Arrow shares with an idempotency key: their digest, their mark, and how much of one a crash has left in a log.
+"""Arrow batches with an idempotency key: their digest, their mark, and how much of one a crash left in a log.
 
-Needs pyarrow and numba, so callers load it with the first such batch. What the key means is said in `once`.
+Needs pyarrow and numba, so callers import it with the first such batch. `once` explains the key.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Array = np.ndarray[Any, Any]
 
 
 def digest_of_rows(table: pa.Table) -> int:
-    """Return the digest of a batch; InvalidType, InvalidArgument for a key or a value that no log takes."""
+    """Return the digest of a batch. Raises InvalidType or InvalidArgument for a key or value that no log accepts."""
     digest: int = xxh64_intdigest(_hashes(table, "key").tobytes() + _hashes(table, "value").tobytes())
     return digest
 
 
 def digest_at(log: Log, first: int, stop: int) -> int | None:
-    """Return the digest of the records first..stop of a log, None where one of them is missing."""
+    """Return the digest of the records first..stop of a log, None if one is missing."""
     keys, values, rows = [], [], 0
     for batch in log.batches(first, stop):
         table = pa.Table.from_batches([batch])
@@ -43,15 +43,15 @@ def digest_at(log: Log, first: int, stop: int) -> int | None:
 
 
 def without_marks(table: pa.Table) -> pa.Table:
-    """Return a batch whose rows carry no mark, as copied records may; the table itself where none does."""
+    """Return a batch whose rows have no mark, as copied records may; the table itself if none has one."""
     return drop_header(table, HEADER)
 
 
 def rows_there(table: pa.Table, log: Log, share: Share) -> int:
     """Return how many rows of a share, all of which are `table`, are in the log, from share.row on.
 
-    A crash may have left only the first ones, with other records behind. Rows that a compaction or retention took were
-    there. Equal rows that somebody else appended are told by their time, unless the caller names other ones by now.
+    A crash may have left only the first ones, with other records after them. Rows removed by compaction or retention
+    count as stored. Equal rows of another append are recognised by their time, unless the retry has other times.
     """
     stop: int = min(share.stop, log.next_offset)
     stored = log.to_arrow(share.first, stop)
@@ -63,7 +63,7 @@ def rows_there(table: pa.Table, log: Log, share: Share) -> int:
 
 
 def _same_times(stored: pa.Table, table: pa.Table, at: Array) -> Array:
-    """Whether each stored row has the time of row `at`; rows that named none got one moment, all of them."""
+    """Whether each stored row has the time of row `at`; rows without a time all got the same moment."""
     column = _column(table, "timestamp")
     found, wanted = timestamps_of(stored["timestamp"], stored.num_rows, 0), timestamps_of(column, table.num_rows, 0)[at]
     named = np.zeros(len(at), bool) if column is None else column.is_valid().to_numpy()[at]
@@ -76,7 +76,7 @@ def _same_times(stored: pa.Table, table: pa.Table, at: Array) -> Array:
 
 
 def _column(table: pa.Table, name: str) -> pa.ChunkedArray | None:
-    """Return a column, the first of its name; the log refuses a batch that has it twice."""
+    """Return a column, the first of its name; the log rejects a batch that has it twice."""
     positions = table.schema.get_all_field_indices(name)
     return table.column(positions[0]) if positions else None
 
@@ -91,9 +91,9 @@ def _hashes(table: pa.Table, name: str) -> Array:
 
 
 def marked(share: pa.Table, mark: bytes) -> pa.Table:
-    """Return a share, of at least one row without marks, whose first row has this mark.
+    """Return a batch, of at least one row without marks, whose first row has this mark.
 
-    InvalidType or InvalidArgument where that row is none that a log takes.
+    Raises InvalidType or InvalidArgument if a log would reject that row.
     """
     ArrowBatch.prepare(share.slice(0, 1), now=0)
     position = share.schema.get_field_index("headers")
@@ -114,12 +114,12 @@ def _value_type(kind: Any) -> Any:
 
 
 def _is_fixed(kind: Any) -> bool:
-    """Whether the values of such headers are all of one length, which a mark has not."""
+    """Whether the values of such headers have a fixed length, which a mark does not have."""
     return bool(pa.types.is_fixed_size_binary(_value_type(kind)))
 
 
 def _with_mark(headers: Any, mark: bytes, kind: Any) -> list[Any]:
-    """Return the headers of a row with the mark in front, as `kind` is made from: a map of pairs, a list of dicts."""
+    """Return a row's headers with the mark first, in the input form of `kind`: pairs for a map, dicts for a list."""
     values = _value_type(kind)
     text = pa.types.is_string(values) or pa.types.is_large_string(values) or pa.types.is_string_view(values)
     own: str | bytes = mark.decode() if text else mark

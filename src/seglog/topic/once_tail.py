@@ -1,4 +1,4 @@
-"""Finding, at a log's end, the records that name an idempotency key. Needs pyarrow and numba: callers load it late."""
+"""Find the records with idempotency keys at a log's end. Needs pyarrow and numba: callers import it late."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ if TYPE_CHECKING:
     from seglog.segment.reader import SegmentReader
 
 Mark = tuple[int, bytes | None]
-"""A record's offset, and the content of its header."""
+"""A record's offset, and the value of its header."""
 
 
 def marks_at_end(log: Log, size: int, most: int) -> Iterable[Mark]:
-    """Return the marks in the last `size` bytes of a log's stores, in order, of more than `most` the latest.
+    """Return the marks in the last `size` bytes of a log's stores, in order; only the latest `most`.
 
-    Damage there takes the marks of the records that do not verify, and raises nothing: whoever appends does not ask for
-    them.
+    Skips the marks of damaged records without raising: the caller wants to append, not to read them.
     """
     view = log.view()
     position, end = _start(view, size), view.next_offset
@@ -36,7 +35,7 @@ def marks_at_end(log: Log, size: int, most: int) -> Iterable[Mark]:
         for batch in view.batches(position, end):
             found.extend(_marks(batch, most))
             position = batch.column("offset")[-1].as_py() + 1
-    except (CorruptRecord, InvalidArgument):  # damaged, or too long for Arrow: the slow way gets past both
+    except (CorruptRecord, InvalidArgument):  # damaged, or too long for Arrow: the slow path handles both
         for record in view.scan(position, end, on_corrupt=lambda _: None):
             found.extend((record.offset, value) for name, value in record.headers if name == HEADER)
     return found
@@ -54,7 +53,7 @@ def _marks(batch: pa.RecordBatch, most: int) -> Iterator[Mark]:
 
 
 def _start(view: View, size: int) -> int:
-    """Return the offset behind which the stores hold about `size` bytes."""
+    """Return the offset after which the stores hold about `size` bytes."""
     for entry in reversed(view.manifest.segments):
         reader = view.active if entry.bytes is None else view.cache.get(entry)
         if reader.size > size:
@@ -64,7 +63,7 @@ def _start(view: View, size: int) -> int:
 
 
 def _offset_at(reader: SegmentReader, position: int) -> int:
-    """Return the first offset whose record is at `position` or after it."""
+    """Return the first offset whose record is at or after `position`."""
     low, high = reader.base_offset, reader.next_offset
     while low < high:
         middle = (low + high) // 2

@@ -1,8 +1,7 @@
-"""Which partition a key belongs to: Kafka's default partitioner, one key at a time in plain Python.
+"""The partition of a key: Kafka's default partitioner, for one key, in plain Python.
 
-The rule is `(murmur2(key) & 0x7fffffff) % partitions`, so that a key lands in the partition where a Kafka
-producer would have put it. Batches go through `seglog.kernels.murmur2`, which must agree with this module bit
-by bit. This module knows nothing of logs, topics or Arrow.
+The rule is `(murmur2(key) & 0x7fffffff) % partitions`, so that a key gets the same partition as from a Kafka producer.
+Batches use `seglog.kernels.murmur2`, which must agree with this module exactly. Knows no logs, topics or Arrow.
 """
 
 from __future__ import annotations
@@ -30,5 +29,5 @@ def murmur2(key: bytes) -> int:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """Return the partition of `key` among `partitions` (at least 1), in 0 .. partitions - 1."""
+    """Return the partition of `key`, 0 .. partitions - 1; partitions is at least 1."""
     return 0 if partitions == 1 else (murmur2(key) & 0x7FFFFFFF) % partitions

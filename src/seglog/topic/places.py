@@ -1,6 +1,6 @@
-"""From a place to the logs behind it: of a topic, of a directory of topics, or a log alone. Opens none of them.
+"""Find the logs of a place: of a topic, of a directory of topics, or a standalone log. Opens none of them.
 
-A log alone is partition 0 of a topic named like its directory; whoever names partitions means these names.
+A standalone log is partition 0 of a topic with its directory's name, also where callers name partitions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seglog.storage import Storage
 
 Partition = tuple[str, int]
-"""A topic's name and the number of one of its partitions."""
+"""A topic's name and a partition's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class Place:
 
 
 def logs_at(place: str | os.PathLike[str] | Storage) -> list[Place]:
-    """Return the logs of a log, a topic or a directory of topics, in order of topic and partition.
+    """Return the logs of a log, a topic or a directory of topics, by topic and partition.
 
-    LogNotFound where nothing is, NotALog for a file or something else; what reading a topic.json raises.
+    Raises LogNotFound if nothing is there, NotALog for a file or anything else, and the errors of reading a topic.json.
     """
     root = storage_at(place)
     topics = topics_at(root)
@@ -53,9 +53,9 @@ def logs_at(place: str | os.PathLike[str] | Storage) -> list[Place]:
 
 
 def topics_at(place: str | os.PathLike[str] | Storage) -> dict[str, list[Place]]:
-    """Return every topic's partitions: of a topic, a log or a directory of topics; none where there are none.
+    """Return every topic's partitions, of a topic, a log or a directory of topics; empty if there are none.
 
-    NotALog where two topics have one name.
+    Raises NotALog if two topics have the same name.
     """
     root = storage_at(place)
     if description.is_topic(root):
@@ -68,13 +68,13 @@ def topics_at(place: str | os.PathLike[str] | Storage) -> dict[str, list[Place]]
         name, partitions = _topic(Subdirectory(root, directory))
         if name in found:
             other = found[name][0].path.rpartition("/")[0]
-            raise NotALog(f"two topics at {root.path} are called {name!r}: {other} and {root.path}/{directory}")
+            raise NotALog(f"two topics at {root.path} have the name {name!r}: {other} and {root.path}/{directory}")
         found[name] = partitions
     return found
 
 
 def is_log(place: str | os.PathLike[str] | Storage) -> bool:
-    """Whether a directory is a log by itself, in whatever state."""
+    """Whether a directory is a standalone log, in whatever state."""
     root = storage_at(place)
     if any(root.identity(name) is not None for name in (filename.MANIFEST, filename.MANIFEST_PREVIOUS)):
         return True

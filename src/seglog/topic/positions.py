@@ -1,4 +1,4 @@
-"""Offsets by topic and partition, and their JSON: how programs exchange positions in many logs. Pure."""
+"""Offsets by topic and partition, and their JSON: positions in many logs. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Positions = Mapping[str, Mapping[int, int]]
 
 
 def nested(offsets: Mapping[Partition, Number]) -> dict[str, dict[int, Number]]:
-    """Return topic -> partition -> offset (or whatever number) of what is known by (topic, partition), in its order."""
+    """Return topic -> partition -> number from (topic, partition) -> number, keeping the order."""
     found: dict[str, dict[int, Number]] = {}
     for (topic, number), offset in offsets.items():
         found.setdefault(topic, {})[number] = offset
@@ -25,19 +25,19 @@ def nested(offsets: Mapping[Partition, Number]) -> dict[str, dict[int, Number]]:
 
 
 def flat(offsets: Mapping[str, Mapping[int, Number]]) -> dict[Partition, Number]:
-    """Return what `nested` was given."""
+    """Return the inverse of `nested`."""
     return {(topic, number): offset for topic, of in offsets.items() for number, offset in of.items()}
 
 
 def to_json(offsets: Positions) -> str:
-    """Return positions as the JSON that startingOffsets and endingOffsets take."""
-    return json.dumps({topic: dict(of) for topic, of in offsets.items()})  # JSON makes text of the numbers
+    """Return positions as JSON, the form of startingOffsets and endingOffsets."""
+    return json.dumps({topic: dict(of) for topic, of in offsets.items()})  # JSON turns the numbers into text
 
 
 def from_json(text: str, what: str) -> dict[str, dict[int, int]]:
-    """Read `to_json`'s text, or a streaming checkpoint's, whose offsets may be objects with an `offset`.
+    """Parse `to_json`'s text, or a streaming checkpoint's, whose offsets may be objects with an `offset`.
 
-    InvalidArgument, naming `what`, for anything else.
+    Raises InvalidArgument, naming `what`, for anything else.
     """
     try:
         return from_values(json.loads(text))
@@ -46,7 +46,7 @@ def from_json(text: str, what: str) -> dict[str, dict[int, int]]:
 
 
 def from_values(values: Any) -> dict[str, dict[int, int]]:
-    """Return what JSON's values say; ValueError, TypeError, KeyError or AttributeError where they are no positions."""
+    """Return positions from JSON values. Raises ValueError, TypeError, KeyError or AttributeError for anything else."""
     return {
         str(topic): {int(number): _plain_offset(offset) for number, offset in of.items()}
         for topic, of in values.items()

@@ -1,6 +1,6 @@
-"""Batches of whole segments into a topic's partitions, all or none, and what an interrupted one left to do.
+"""Publish batches of whole segments to a topic's partitions, all or none, and complete interrupted ones.
 
-The order of writes is the business of `transaction`; this module decides when it may go on. Knows no single record.
+`transaction` defines the order of writes; this module decides when to proceed. Knows no single record.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class Publishing(Inheritable):
-    """What `Topic.publish` does; safe for threads."""
+    """The implementation of `Topic.publish`. Thread-safe."""
 
     def __init__(self, storage: Storage, logs: Sequence[Log], clock: Clock, *, waiting: bool) -> None:
-        """storage: the topic's directory; waiting: whether batches may wait that an interrupted `publish` committed."""
+        """storage: the topic's directory; waiting: whether a `publish` may have been interrupted after its commit."""
         self._storage = storage
         self._logs = logs
         self._clock = clock
@@ -56,35 +56,35 @@ class Publishing(Inheritable):
             return added
 
     def check_staged(self, staged: Mapping[int, Sequence[StagedSegment]]) -> None:
-        """Raise, without any change, where a partition would refuse: also one without a share."""
+        """Raise, without any change, if any partition would refuse the batch, even one without segments in it."""
         shares = _checked(staged)
         for number in shares:
             if not 0 <= number < len(self._logs):
                 raise InvalidArgument(f"the topic has partitions 0 to {len(self._logs) - 1}, not {number}")
-        for number, log in enumerate(self._logs):  # once it is committed none may refuse
+        for number, log in enumerate(self._logs):  # after the commit none may refuse
             log.check_staged(shares.get(number, ()))
 
     def published(self, query: str) -> int | None:
-        """Return the number of the last batch that was published for a query, None before the first."""
+        """Return the number of the last batch published for a query, None before the first."""
         last = max(_last_batch(log, query) for log in self._logs)
         return None if last < 0 else last
 
     def finish_waiting(self) -> None:
-        """Do what an interrupted `publish` left to do, before anything else on the topic."""
+        """Complete an interrupted `publish` before anything else happens to the topic."""
         if not self._waiting:
             return
         self._check_not_inherited("topic")
-        with self._guard:  # another thread's may be under way: it is waited for
+        with self._guard:  # wait for another thread's publish
             for transaction in unfinished(self._storage):
-                commit(self._storage, transaction)  # once more: who died in the middle of it may not have synced it
+                commit(self._storage, transaction)  # again: the process that died may not have synced it
                 finish(self._storage, transaction, self._logs)
             self._waiting = False
-            for number in range(len(self._logs)):  # only now: an unfinished batch needs its stages, however old
+            for number in range(len(self._logs)):  # only now: an unfinished batch needs its stages, of any age
                 age_out(Subdirectory(self._storage, str(number)), self._clock())
 
 
 def _checked(staged: object) -> Mapping[int, Sequence[StagedSegment]]:
-    """Return what is staged; InvalidType for anything but partition -> segments."""
+    """Return the staged segments. Raises InvalidType unless they are partition -> segments."""
     if not isinstance(staged, Mapping):
         raise InvalidType(f"staged must be partition -> segments, not {type(staged).__name__}")
     return {

@@ -1,6 +1,6 @@
-"""A broker's directory: whether it can be one, and the log in it that holds what consumer groups have committed.
+"""A broker's directory: whether it can be one, and its log of committed offsets.
 
-Knows no topic but to refuse one, and nothing of what is in the log.
+Knows topics only to refuse them, and nothing of what is in the log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OFFSETS_CONFIG = LogConfig(segment_bytes=16 * 1024 * 1024, retention=Retention(c
 
 
 def refuse_other(root: Storage, mode: str) -> None:
-    """Raise InvalidArgument for a mode that is none, NotALog or LogNotFound where no broker can be opened."""
+    """Raise InvalidArgument for an unknown mode, NotALog or LogNotFound if no broker can be opened."""
     if mode not in ("a", "r"):
         raise InvalidArgument(f'mode is {mode!r}; it must be "a" (read and write) or "r" (read only)')
     try:
@@ -42,7 +42,7 @@ def refuse_other(root: Storage, mode: str) -> None:
 
 
 def lock_to_write(root: Storage) -> Share:
-    """Lock the directory, made where it is missing, with all topics in it. LogLocked."""
+    """Lock the directory, created if missing, with all topics in it. Raises LogLocked."""
     root.make([])
     lock = try_lock_tree(root)
     if lock is None:
@@ -52,14 +52,14 @@ def lock_to_write(root: Storage) -> Share:
 
 def _locked(root: Storage) -> LogLocked:
     message = (
-        "another broker (a server, perhaps) or a program with one of its topics has this open for writing already; "
+        "another broker (perhaps a server), or a program with one of its topics, already has this open for writing; "
         'mode="r" reads beside it, wait=10 waits 10 seconds for it, and seglog.Client(url) goes through a server'
     )
     return LogLocked(errno.EWOULDBLOCK, message, root.path)
 
 
 def open_to_write(root: Storage, clock: Clock, lock: TreeLock) -> Log:
-    """Open the log of groups, created where it is missing. lock: of the directory. LogLocked, naming the root."""
+    """Open the log of groups, created if missing. lock: of the directory. Raises LogLocked, naming the root."""
     try:
         return open_log(Subdirectory(root, OFFSETS, locked=lock), OFFSETS_CONFIG, clock=clock)
     except LogLocked as error:
@@ -67,7 +67,7 @@ def open_to_write(root: Storage, clock: Clock, lock: TreeLock) -> Log:
 
 
 def open_to_read(root: Storage, clock: Clock) -> Log:
-    """Open it for reading; where topics were made without a broker, one without records that is nowhere."""
+    """Open it for reading; if it is missing, return an empty log in memory."""
     try:
         return open_log(Subdirectory(root, OFFSETS), mode="r", clock=clock)
     except LogNotFound:

@@ -1,6 +1,6 @@
-"""An Arrow table dealt out to partitions: the compiled partitioner, then one stable sort a chunk.
+"""Split an Arrow table by partition: the compiled partitioner, then one stable sort per chunk.
 
-Needs pyarrow and numba, so `topic` loads it with the first batch. Knows no log.
+Needs pyarrow and numba, so `topic` imports it with the first batch. Knows no log.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ PARTITION = "partition"
 
 
 def as_table(data: Any) -> pa.Table:
-    """Return Arrow data of any library as a table; InvalidType where it is none."""
+    """Return Arrow data of any library as a table. Raises InvalidType."""
     return whole(data)
 
 
 def split_by_partition(data: pa.Table | pa.RecordBatch, partitions: int, turn: int) -> tuple[dict[int, pa.Table], int]:
-    """Return each partition's rows in their order (partitions without rows are absent), and the next turn.
+    """Return each partition's rows in order (partitions without rows are omitted), and the next turn.
 
-    A column `partition` (integers), which the shares lack, names the partition of the rows where it is not null.
-    turn: the partition that takes the first row without a key; the next one takes the second, and so on.
-    InvalidType if `data` is no table or its keys or partitions are of a type that these cannot have, InvalidArgument
-    for a partition that is not there.
+    A column `partition` (integers), which the parts omit, gives the partition of the rows where it is not null.
+    turn: the partition of the first row without a key; the next such row goes to the next partition.
+    Raises InvalidType if `data` is not a table or its keys or partitions have a wrong type, InvalidArgument for an
+    unknown partition.
     """
     shares: dict[int, list[pa.RecordBatch]] = {}
-    for batch in as_table(data).to_batches():  # chunk by chunk: joined, string columns could pass Arrow's 2 GiB
+    for batch in as_table(data).to_batches():  # by chunk: joined string columns could exceed Arrow's 2 GiB
         numbers, turn = _partition_numbers(batch, partitions, turn)
         if PARTITION in batch.schema.names:
             numbers = _named_partitions(batch, numbers, partitions)
@@ -61,25 +61,25 @@ def _partition_numbers(
 def _named_partitions(
     batch: pa.RecordBatch, numbers: np.ndarray[Any, np.dtype[np.int32]], partitions: int
 ) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """Return `numbers`, but where the batch names a partition that one."""
+    """Return `numbers`, replaced where the batch names a partition."""
     if batch.schema.names.count(PARTITION) > 1:
-        raise InvalidArgument(f"there is more than one column {PARTITION}")
+        raise InvalidArgument(f"there is more than one column {PARTITION}; remove one")
     column = batch.column(PARTITION)
     if not pa.types.is_integer(column.type):
         raise InvalidType(f"column {PARTITION} must hold integers, not {column.type}")
-    signed = column.cast(pa.int64(), safe=False)  # what does not fit becomes negative, and is refused below
+    signed = column.cast(pa.int64(), safe=False)  # a value that does not fit becomes negative and is rejected below
     named = pc.fill_null(signed, pa.scalar(-1, pa.int64())).to_numpy()
     wrong = (named >= partitions) | (named < 0) & column.is_valid().to_numpy(zero_copy_only=False)
     if wrong.any():
         first = column[int(wrong.argmax())]
-        raise InvalidArgument(f"column {PARTITION} names {first}; there are 0 to {partitions - 1}")
+        raise InvalidArgument(f"column {PARTITION} names partition {first}; the topic has 0 to {partitions - 1}")
     return np.where(named < 0, numbers, named).astype(np.int32)
 
 
 def _shares(
     batch: pa.RecordBatch, numbers: np.ndarray[Any, np.dtype[np.int32]], partitions: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    order = np.argsort(numbers, kind="stable")  # stable: rows of one partition keep their order
+    order = np.argsort(numbers, kind="stable")  # stable, so that rows of a partition keep their order
     ordered = batch.take(pa.array(order))
     ends = np.cumsum(np.bincount(numbers, minlength=partitions)).tolist()
     for number, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):

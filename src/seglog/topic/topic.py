@@ -1,8 +1,8 @@
-"""A topic on disk: a directory of partitions `0/ 1/ ...`, each a log of its own, and `topic.json`.
+"""A topic on disk: a directory of partitions `0/ 1/ ...`, each a log, and `topic.json`.
 
-Everything durable is the logs' work; this module is what a topic's parts are put together in: where its directory comes
-from is in `creation`, which partition a record goes to in `appending`, batches of whole segments in `publishing`. It
-knows nothing of record bytes, segments, consumers or brokers.
+The logs make everything durable; this module assembles the parts of a topic: `creation` makes its directory,
+`appending` chooses a record's partition, `publishing` adds batches of whole segments. It knows nothing of record bytes,
+segments, consumers or brokers.
 """
 
 from __future__ import annotations
@@ -42,18 +42,16 @@ Mode = Literal["a", "r"]
 
 
 class Topic(Uncopied):
-    """A named set of logs, from `Topic.create`, `Topic.open` or a `Broker`; a context manager, safe for threads.
+    """A named set of logs, from `Topic.create`, `Topic.open` or a `Broker`. A context manager, thread-safe.
 
-    Records with a key go where Kafka's default partitioner would put them, so one key stays in one partition
-    and its records keep their order. Records without one are dealt out in turn. Order holds within a
-    partition only.
+    Kafka's default partitioner maps a key to a partition, so records of one key stay in one partition and keep their
+    order. Records without a key go to the partitions in turn. Order holds within a partition only.
 
-    once, of the appends: an idempotency key, 1 to 200 characters of printable ASCII. An append that is repeated with
-    the same one returns what the first returned and stores nothing: also while the first is still under way, and after
-    a crash, where a batch of which a part was stored is completed. OnceConflict for another payload (keys and values)
-    under the same key. once_window: what is remembered. The first record of an append carries the key, in a header
-    "seglog-once", which every append removes from the headers that it is given. Headers and timestamps are no part of
-    the payload: a retry may carry others.
+    The argument `once` of the appends is an idempotency key, 1 to 200 printable ASCII characters. An append that is
+    repeated with the same key returns what the first returned and stores nothing; also while the first still runs, and
+    after a crash, where a partly stored batch is completed. Another payload (keys and values) under the same key raises
+    OnceConflict. once_window limits how far back keys are known. The first record of an append carries the key in a
+    header "seglog-once", which every append removes from its input. Headers and timestamps are not part of the payload.
     """
 
     def __init__(
@@ -68,7 +66,7 @@ class Topic(Uncopied):
         unfinished: bool = False,
         once_window: OnceWindow = WINDOW,
     ) -> None:
-        """path: as callers see it; unfinished: whether batches may wait that an interrupted `publish` committed."""
+        """path: as callers see it; unfinished: whether a `publish` may have been interrupted after its commit."""
         self.path = path
         self.closed = False
         self._description = description
@@ -88,11 +86,22 @@ class Topic(Uncopied):
         clock: Clock | None = None,
         once_window: OnceWindow = WINDOW,
     ) -> Topic:
-        """Create a topic of `partitions` logs (1 to 10,000) with one config and open it for writing.
+        """Create a topic of `partitions` logs with one config and open it for writing.
 
-        path: or a Storage. name: as readers see it (default: the directory's name). What an interrupted create left is
-        cleared first; what this one leaves where it fails is removed. Raises InvalidArgument (a bad count, a reserved
-        name, a topic is already here), NotALog (something else is here), LogLocked.
+        Removes what an interrupted creation left; a creation that fails removes its own files.
+
+        Args:
+            path: A path or a Storage.
+            partitions: 1 to 10,000.
+            config: The config of every partition.
+            name: The name that readers see; default: the directory's name.
+            clock: Microseconds since the epoch; default: the system's clock.
+            once_window: How far back idempotency keys are known.
+
+        Raises:
+            InvalidArgument: the number of partitions is invalid, the name is reserved, or there is a topic already.
+            NotALog: something else is at the path.
+            LogLocked: another process holds it.
         """
         root, clock = storage_at(path), clock or system_clock
         shown = _path_of(path, root)
@@ -127,11 +136,20 @@ class Topic(Uncopied):
         clock: Clock | None = None,
         once_window: OnceWindow = WINDOW,
     ) -> Topic:
-        """Open an existing topic at a path or in a Storage; it is never created. mode "a": for writing (as a
-        whole: LogLocked while another process has a part of it), "r": for reading, of expose="durable" what is synced.
+        """Open an existing topic; never creates one.
 
-        Raises LogNotFound, NotALog, FormatVersionError, CorruptLog (damaged, a partition is missing or is another's),
-        LogLocked.
+        Args:
+            path: A path or a Storage.
+            mode: "a": for writing, with all its partitions; "r": for reading.
+            expose: "durable", with mode "r": only records that are synced.
+            clock: Microseconds since the epoch; default: the system's clock.
+            once_window: How far back idempotency keys are known.
+
+        Raises:
+            LogNotFound, NotALog: there is no topic at the path.
+            LogLocked: another process has the topic or a part of it open for writing.
+            CorruptLog: topic.json is damaged, or a partition is missing or belongs to another topic.
+            FormatVersionError: a newer version wrote the topic.
         """
         root, clock = storage_at(path), clock or system_clock
         shown = _path_of(path, root)
@@ -165,33 +183,33 @@ class Topic(Uncopied):
 
     @property
     def id(self) -> str:
-        """The topic's identity: 32 hex digits, drawn when it was created."""
+        """The topic's identity: 32 hex digits, random, set at its creation."""
         return self._description.id
 
     @property
     def partitions(self) -> int:
-        """How many partitions there are."""
+        """The number of partitions."""
         return self._description.partitions
 
     def partition(self, number: int) -> Log:
-        """Return the log of one partition, 0 .. partitions - 1; InvalidArgument for any other number."""
+        """Return the log of a partition. Raises InvalidArgument unless 0 <= number < partitions."""
         number = checked_offset(number, "partition")
         if not 0 <= number < self.partitions:
             raise InvalidArgument(f"topic {self.name!r} has partitions 0 to {self.partitions - 1}, not {number}")
         return self._logs[number]
 
     def route(self, key: bytes | None, once: str | None = None) -> int:
-        """Return the partition that a record goes to: by its key; without one by `once`, so that a retry takes the same
-        way; without both the next in turn, and each call takes a turn.
+        """Return the partition for a record: by its key; without a key by `once`, so that a retry gets the same one;
+        without both the next in turn, which advances the turn.
         """
         return self._appending.route(key, once)
 
     # --- writing ------------------------------------------------------------------------------------------------
 
     def is_ready(self, partition: int, length: int, once: str | None = None) -> bool:
-        """Whether `append` of so many bytes to a partition could begin at once, for callers that must not wait.
+        """Whether an `append` of `length` bytes would not block, for callers that must not wait.
 
-        A hint: by the time of the append it may be otherwise. See Log.is_ready.
+        A hint: it may have changed by the time of the append. See Log.is_ready.
         """
         self.partition(partition)
         return self._appending.is_ready(partition, length, None if once is None else checked_once(once))
@@ -207,15 +225,24 @@ class Topic(Uncopied):
         expected_offset: int | None = None,
         once: str | None = None,
     ) -> tuple[int, int]:
-        """Append one record and return (partition, offset); arguments as `Log.append`, once: see above.
+        """Append one record and return (partition, offset).
 
-        partition: in place of the one that `route` gives; expected_offset needs it (InvalidArgument).
+        Args:
+            value, key, timestamp, headers: As in `Log.append`.
+            partition: Overrides the partition that `route` chooses.
+            expected_offset: Append only at this offset; needs `partition`.
+            once: An idempotency key; see the class.
+
+        Raises:
+            InvalidArgument: expected_offset without partition, an unknown partition, or what Log.append rejects.
+            OffsetConflict, KeyRequired, RecordTooLarge: as Log.append.
+            OnceConflict: `once` was used for another payload.
         """
         self._publishing.finish_waiting()
         if partition is not None:
             self.partition(partition)
         elif expected_offset is not None:
-            raise InvalidArgument("expected_offset needs a partition: offsets count within one")
+            raise InvalidArgument("expected_offset needs partition: each partition has its own offsets")
         return self._appending.append(
             value,
             key=key,
@@ -239,10 +266,18 @@ class Topic(Uncopied):
         once: str | None = None,
         digest: int | None = None,
     ) -> tuple[int, int]:
-        """Append one record whose value comes in pieces and return (partition, offset); see `Log.append_stream`.
+        """Append one record whose value comes in chunks, and return (partition, offset).
 
-        digest: the value's XXH64 (seed 0), which `once` needs: it precedes the value. InvalidArgument, and nothing
-        stored, where the pieces give another.
+        Args:
+            chunks, key, timestamp, headers, limit, length: As in `Log.append_stream`.
+            partition: Overrides the partition that `route` chooses.
+            once: An idempotency key; needs `digest`.
+            digest: The value's XXH64 (seed 0), which must be known before the value.
+
+        Raises:
+            InvalidArgument: the chunks have another digest; nothing is stored.
+            StreamOverflow: the value is longer than limit or its segment; nothing is stored.
+            OnceConflict: `once` was used for another payload.
         """
         self._publishing.finish_waiting()
         if partition is not None:
@@ -262,15 +297,25 @@ class Topic(Uncopied):
     def append_batch(
         self, data: pa.Table | pa.RecordBatch, *, partition: int | None = None, once: str | None = None
     ) -> dict[int, range]:
-        """Append rows (columns as `Log.append_batch`) and return the offsets they got, by partition.
+        """Append rows and return partition -> their offsets.
 
-        A column `partition` names the partition of the rows where it is not null; partition: that of all rows, and the
-        column is not looked for. Rows keep their order within a partition; rows without a key are dealt out in turn.
-        Each partition's share is appended whole or not at all; if one fails, earlier ones stay and the error's note
-        tells their offsets. data: as for `Log.append_batch`. A stream is appended in pieces of 16 MiB, each as a batch
-        of its own: where others append meanwhile, the offsets of a partition go from the first to the last. With
-        `once` a stream is read completely before any of it is appended, and the call may be repeated after any
-        failure.
+        The column `partition` gives the partition of the rows where it is not null. Rows keep their order within a
+        partition; rows without a key go to the partitions in turn. The part of a batch for one partition is appended
+        completely or not at all; if one fails, earlier ones stay and a note on the error lists their offsets.
+
+        A stream is appended in pieces of 16 MiB, each a batch; if others append meanwhile, the offsets of a partition
+        range from its first to its last. With `once` a stream is read completely before anything is appended, and the
+        call can be repeated after any failure.
+
+        Args:
+            data: As in `Log.append_batch`.
+            partition: The partition of all rows; the column `partition` is then ignored.
+            once: An idempotency key; see the class.
+
+        Raises:
+            InvalidType, InvalidArgument: the data is not Arrow, or has columns or partitions that it must not have.
+            KeyRequired, RecordTooLarge: as Log.append_batch.
+            OnceConflict: `once` was used for another payload.
         """
         self._publishing.finish_waiting()
         if partition is not None:
@@ -282,39 +327,47 @@ class Topic(Uncopied):
 
         Keys and values are plain binary, the other columns as `Log.batches`.
         """
-        from seglog.topic.exported import stream  # noqa: PLC0415 - pyarrow loads when used
+        from seglog.topic.exported import stream  # noqa: PLC0415 - imports pyarrow when used
 
         return stream([self.partition(number) for number in range(self.partitions)], requested_schema)
 
     def publish(
         self, staged: Mapping[int, Sequence[StagedSegment]], *, query: str, batch: int
     ) -> dict[int, range] | None:
-        """Add a batch of staged segments (partition -> segments that a `Stage` of that log wrote) all at once.
+        """Add a batch of staged segments atomically.
 
-        Returns partition -> its offsets; None, and nothing is done, if this or a later batch of the query is here
-        already. All partitions get their share or none does, whenever the process dies; readers may see one partition's
-        share a moment before another's. An error whose note says "committed" is no loss: the next opening finishes.
+        All partitions get their part or none does, whenever the process dies; readers may see one partition's part
+        slightly before another's. An error with a note "committed" loses nothing: the next opening completes the batch.
+
+        Args:
+            staged: partition -> segments that a `Stage` of that log wrote.
+            query: The name of the writing query.
+            batch: The batch's number, which grows.
+
+        Returns:
+            partition -> its offsets; None, without any change, if this or a later batch of the query was already
+            published.
         """
         return self._publishing.publish(staged, query=query, batch=batch)
 
     def check_staged(self, staged: Mapping[int, Sequence[StagedSegment]]) -> None:
-        """Raise, without any change, where a partition would refuse: also one without a share."""
+        """Raise, without any change, if any partition would refuse the batch, even one without segments in it."""
         self._publishing.check_staged(staged)
 
     def published(self, query: str) -> int | None:
-        """Return the number of the last batch that was published for a query, None before the first."""
+        """Return the number of the last batch published for a query, None before the first."""
         return self._publishing.published(query)
 
     def alter_retention(self, retention: Retention) -> None:
-        """Give every partition another retention, for good; see `Log.alter_retention`.
+        """Change the retention of every partition permanently; see `Log.alter_retention`.
 
-        Partition by partition, each durable. If one fails, a note lists those that have the new one; call it again.
+        Proceeds partition by partition, each durable. If one fails, a note names those already changed; call it again.
         """
         for number, log in enumerate(self._logs):
             try:
                 log.alter_retention(retention)
             except Exception as error:
-                error.add_note(f"partitions below {number} of topic {self.name!r} have the new retention already")
+                error.add_note(f"partitions below {number} of topic {self.name!r} already have the new retention")
                 raise
 
     # --- the end ------------------------------------------------------------------------------------------------
@@ -325,13 +378,13 @@ class Topic(Uncopied):
             log.sync()
 
     def _keep_files(self) -> None:
-        """Keep the files of every partition open, as far as that is possible; see `Log._keep_files`."""
+        """Keep the files of every partition open, as far as possible; see `Log._keep_files`."""
         for log in self._logs:
             with suppress(SeglogError):
                 log._keep_files()
 
     def close(self) -> None:
-        """Close every partition (each syncs); all are closed even if one fails. Closing twice is harmless."""
+        """Sync and close every partition; all are closed even if one fails. Closing twice is harmless."""
         self.closed = True
         self._resources.close()
 
@@ -348,7 +401,7 @@ class Topic(Uncopied):
 
 
 def _commit(root: Storage, description: Description) -> None:
-    """Make it a topic, or leave it none."""
+    """Write topic.json; if that fails, remove it again."""
     try:
         topic_json.write(root, description)
     except Exception:
@@ -357,5 +410,5 @@ def _commit(root: Storage, description: Description) -> None:
 
 
 def _path_of(place: str | os.PathLike[str] | Storage, root: Storage) -> Path:
-    """Return a path as it was given; of another Storage what it is called."""
+    """Return a path unchanged; for another Storage its name."""
     return Path(place) if isinstance(place, (str, os.PathLike)) else Path(root.path)

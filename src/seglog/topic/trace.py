@@ -1,6 +1,6 @@
-"""The traces of what a consumer read, on their way between server and client, and the errors about them. Pure.
+"""Traces of what a consumer read, exchanged between server and client, and the errors about them. Pure.
 
-What a trace is, and when it shows that a log was cut: log/history.py. Knows no consumers.
+See log/history.py for what a trace is and when it shows a truncated log. Knows no consumers.
 """
 
 from __future__ import annotations
@@ -18,49 +18,49 @@ if TYPE_CHECKING:
 
 
 class Passage(NamedTuple):
-    """The traces of where a reading began and of where it goes on, by the log as it was before the reading."""
+    """The traces at the start and end of a read, from the log's state before it."""
 
     before: Trace
     after: Trace
 
 
 def passage_of(view: View, start: int, next_offset: int) -> Passage:
-    """Return the traces of a reading from `start` that came as far as `next_offset`."""
+    """Return the traces of a read from `start` to `next_offset`."""
     return Passage(view.trace_of(start), view.trace_of(next_offset))
 
 
 def log_was_cut(partition: Partition, offset: int) -> LogTruncated:
-    """Return the error to raise for a position that `was_cut`, with topic and partition."""
+    """Return the error for a position that `was_cut`, with topic and partition."""
     topic, number = partition
     error = LogTruncated(
-        f"partition {number} of topic {topic!r} was truncated below offset {offset}, or deleted and made anew: what"
-        " was read before that offset is no longer there, and other records may stand in its place;"
-        " seek (or follow anew), to go on"
+        f"partition {number} of topic {topic!r} was truncated below offset {offset}, or deleted and created again: the"
+        " records read before that offset no longer exist, and other records may have their offsets;"
+        " seek, or start a new follow, to continue"
     )
     error.topic, error.partition = topic, number  # type: ignore[attr-defined] # as in HTTP answers
     return error
 
 
 def tell_how_to_go_on(error: OffsetOutOfRange, partition: Partition) -> None:
-    """Add to an error of reading a position what a consumer can do about it; sets its topic and partition."""
+    """Add to an error what a consumer can do about it; set its topic and partition."""
     topic, number = partition
     error.topic, error.partition = topic, number  # type: ignore[attr-defined] # as above
     if error.offset < error.lowest_offset:
         error.add_note(
-            f"seek({topic!r}, {number}, {error.lowest_offset}) goes on at what is there; what lies between is lost"
+            f"seek({topic!r}, {number}, {error.lowest_offset}) continues at the oldest record; those before are lost"
         )
     else:
         error.add_note(
-            f"partition {number} of topic {topic!r} was truncated or made anew;"
-            f" seek({topic!r}, {number}, {error.next_offset}) goes on at its end"
+            f"partition {number} of topic {topic!r} was truncated or created again;"
+            f" seek({topic!r}, {number}, {error.next_offset}) continues at its end"
         )
 
 
-# --- as a header: {"orders": {"0": [log, epoch, file before, file after]}}, and the epoch after if it is another ------
+# --- as a header: {"orders": {"0": [log, epoch, file before, file after]}}, and the epoch after if it differs --------
 
 
 def to_json(passages: Iterable[tuple[Partition, Passage]]) -> str:
-    """Return passages as text; the log is given once, as both traces of a passage are of one view."""
+    """Return passages as text; each names its log once, as both traces come from one view."""
     shown: dict[str, dict[str, list[str | int | None]]] = {}
     for (topic, number), (before, after) in passages:
         epoch_after = [] if after.epoch == before.epoch else [after.epoch]
@@ -69,7 +69,7 @@ def to_json(passages: Iterable[tuple[Partition, Passage]]) -> str:
 
 
 def from_json(text: str) -> dict[Partition, Passage]:
-    """Read `to_json`'s text; ValueError, TypeError or AttributeError for anything else."""
+    """Parse `to_json`'s text. Raises ValueError, TypeError or AttributeError for anything else."""
     return {
         (topic, int(number)): _passage(*of_one)
         for topic, of in json.loads(text).items()

@@ -1,8 +1,8 @@
-"""One batch into many partitions: all of it or nothing, whenever the process dies.
+"""One batch for many partitions: all of it or nothing, whenever the process dies.
 
-`txn/<query>-<batch>.json` of a topic names every staged segment of a batch. Its appearance, synced, is the commit: from
-then on the batch belongs to the topic, and each partition publishes its share; where that was interrupted, it is done
-before anything else on the topic (`finish` may be called again and again). The file goes last.
+`txn/<query>-<batch>.json` of a topic names every staged segment of a batch. The file, synced, is the commit: from then
+on the batch belongs to the topic, and each partition publishes its part. An interrupted publication is completed before
+anything else happens to the topic (`finish` is repeatable). The file is removed last.
 Source: format.md, "publish many partitions". Knows logs and stages, no Spark.
 """
 
@@ -32,7 +32,7 @@ _TEMPORARY = ".tmp"
 
 @dataclass(frozen=True, kw_only=True)
 class Transaction:
-    """A batch: which query's, its number (grows), and partition -> staged segments, in the order they are to join."""
+    """A batch: its query, its number (growing), and partition -> staged segments in their order."""
 
     query: str
     batch: int
@@ -54,26 +54,26 @@ class Transaction:
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> Transaction:
-        """Read a file's bytes; CorruptLog where they are damaged, FormatVersionError where they are newer."""
+        """Parse a file's bytes. Raises CorruptLog if they are damaged, FormatVersionError if they are newer."""
         body, _, check = data.removesuffix(b"\n").partition(b"\n")
         if check != xxh64_hexdigest(body).encode():
             raise CorruptLog(
                 f"{path} is damaged: it names a batch that was committed but not yet added to every partition. "
-                "Restore it, or move it away to give up what is missing of that batch"
+                "Restore it, or move it away to abandon the missing parts of that batch"
             )
         try:
             return cls._from_json(json.loads(body))
         except UNREADABLE as error:
-            # the check holds: it was written like this on purpose
+            # the check matches, so it was written like this
             raise FormatVersionError(
-                f"{path}: a transaction that this seglog, which reads format version {VERSION}, does not know "
+                f"{path}: this seglog, which reads format version {VERSION}, does not know this transaction "
                 f"({error}). Install a newer seglog; nothing was changed"
             ) from error
 
     @classmethod
     def _from_json(cls, values: dict[str, Any]) -> Transaction:
         if values["format"] != VERSION:
-            raise ValueError(f"it is of format version {values['format']}")
+            raise ValueError(f"its format version is {values['format']}")
         staged = {
             int(number): [StagedSegment.from_json(one) for one in share] for number, share in values["staged"].items()
         }
@@ -81,12 +81,12 @@ class Transaction:
 
 
 def commit(topic: Storage, transaction: Transaction) -> None:
-    """Make the batch part of the topic, come what may: its file and the file's name are on the medium.
+    """Make the batch part of the topic permanently: its file and the file's name are on disk.
 
-    StorageError: nothing changed. LogPoisoned: the outcome is unknown until the topic is opened again.
+    Raises StorageError: nothing changed. LogPoisoned: the outcome is unknown until the topic is opened again.
     """
     topic.make([DIRECTORY])
-    must_sync(topic.sync_directory)  # whoever made it may have died before its name was on the medium
+    must_sync(topic.sync_directory)  # its creator may have died before its name was on disk
     temporary = f"{DIRECTORY}/{_TEMPORARY}"
     file = topic.create(temporary, replace=True)
     file.pwrite(transaction.encode(), 0)
@@ -104,9 +104,9 @@ def unfinished(topic: Storage) -> Iterator[Transaction]:
 
 
 def finish(topic: Storage, transaction: Transaction, logs: Sequence[Log]) -> dict[int, range]:
-    """Publish every partition's share where that is still to be done, and forget the transaction.
+    """Publish every partition's part that is still missing, and remove the transaction.
 
-    Returns partition -> the offsets that were added now. Errors are those of `Log.publish`; it may be tried again.
+    Returns partition -> the offsets added now. Raises the errors of `Log.publish`; it can be repeated.
     """
     added: dict[int, range] = {}
     for number, share in transaction.staged.items():
@@ -114,8 +114,8 @@ def finish(topic: Storage, transaction: Transaction, logs: Sequence[Log]) -> dic
             offsets = logs[number].publish(share, query=transaction.query, batch=transaction.batch)
         except SeglogError as error:
             error.add_note(
-                f"batch {transaction.batch} of query {transaction.query!r} is committed: partition {number} and those "
-                f"behind it get their share when the topic is opened next ({topic.path}/{transaction.file})"
+                f"batch {transaction.batch} of query {transaction.query!r} is committed: partition {number} and the "
+                f"following get their parts when the topic is opened next ({topic.path}/{transaction.file})"
             )
             raise
         if offsets is not None:

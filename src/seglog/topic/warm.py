@@ -1,7 +1,7 @@
-"""Takes batches through the kernels ahead of time, so that the first user's batch does not wait for a compiler.
+"""Run batches through the kernels in advance, so that a user's first batch does not wait for the compiler.
 
-An installation that has compiled kernels loads them in milliseconds. Where numba compiles them, this takes up to half a
-minute the first time; later processes find the code in the cache (`seglog.kernels.jit`).
+An installation with compiled kernels loads them in milliseconds. If numba compiles them, this takes up to half a minute
+the first time; later processes use the cached code (`seglog.kernels.jit`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 class Warmed(NamedTuple):
-    """Where the compiled code is: a library of this installation, or the cache of what numba compiled.
+    """Where the compiled code is: a library of this installation, or numba's cache.
 
-    path: None where no directory can be written, so that every process compiles.
+    path: None if no cache directory is writable, so that every process compiles.
     """
 
     kind: str
@@ -35,7 +35,7 @@ def _sample() -> pa.Table:
 
 
 def warm_batches() -> None:
-    """Write a batch with keys and headers into a log in memory, split over partitions, and read it back."""
+    """Write a batch with keys and headers to a log in memory, split over partitions, and read it back."""
     parts, _ = split_by_partition(_sample(), 2, 0)
     with open_log(MemoryStorage()) as log:
         for part in parts.values():
@@ -44,8 +44,8 @@ def warm_batches() -> None:
 
 
 def warm() -> Warmed:
-    """Take batches of each layout through writing, reading, verifying and compaction; return where the code is."""
-    from seglog.kernels.memory import LIBRARY  # noqa: PLC0415 - loads the compiler where there is no library
+    """Write, read, verify and compact batches of each layout; return where the compiled code is."""
+    from seglog.kernels.memory import LIBRARY  # noqa: PLC0415 - imports the compiler if there is no library
 
     warm_batches()
     table = _sample()
@@ -59,7 +59,7 @@ def warm() -> Warmed:
             log.to_arrow(values=values)
     if LIBRARY is not None:
         return Warmed("compiled ahead of time", str(LIBRARY.path))
-    from seglog.kernels.jit import cache_directory  # noqa: PLC0415 - numba is loaded by now
+    from seglog.kernels.jit import cache_directory  # noqa: PLC0415 - numba is imported by now
 
     where = cache_directory()
     return Warmed("compiled by numba", None if where is None else str(where))

@@ -93,7 +93,7 @@ def test_static_shares_cover_everything_once(partitions, of):
 
 @pytest.mark.parametrize("share", [(2, 2), (-1, 2), (0, 0)])
 def test_a_share_that_cannot_be_is_refused(share):
-    with pytest.raises(InvalidArgument, match="numbers are 0 to"):
+    with pytest.raises(InvalidArgument, match="readers is 0 to"):
         checked_share(share)
 
 

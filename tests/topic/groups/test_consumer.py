@@ -348,7 +348,7 @@ def test_a_consumer_that_is_closed_says_so_and_a_broker_may_be_closed_first(tmp_
     closed, left = broker.consumer("billing", ["orders"]), broker.consumer("billing", ["orders"])
     closed.close()
     closed.close()
-    with pytest.raises(LogClosed, match="make another"):
+    with pytest.raises(LogClosed, match="create another"):
         closed.poll()
     with pytest.raises(TopicNotFound):
         broker.consumer("billing", ["nothing"])

@@ -1,13 +1,13 @@
-"""What was delivered of every key? A log, a topic or a directory of topics, gone over by key in this process.
+"""Audit a log, a topic or a directory of topics by key: was the latest record of every key delivered?
 
     with audit_keys("orders", delivered={"billing": {"orders": {0: 1200, 1: 1180}}}) as found:
         found.ok, found.logs                            # figures, exact
         for batch in found.undelivered("billing"):      # keys whose latest record the group did not get
             print(batch.to_pylist())
 
-For a keyed log the question is not whether every record arrived but whether the latest one of every key did. The Spark
-job (seglog.spark.audit) answers it with the same figures and rows, by many machines; it looks for loss and damage too.
-pyarrow and numba load with the first audit.
+In a keyed log the question is not whether every record arrived but whether the latest one of every key did. The Spark
+job (seglog.spark.audit) computes the same figures and rows on many machines, and checks for loss and damage too.
+pyarrow and numba are imported with the first audit.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ __all__ = [
 
 
 class KeyAudit:
-    """An audit's result; a context manager that lets go of the files it reads by.
+    """The result of an audit; a context manager that holds the files it reads.
 
-    logs: the figures of every log, in order of topic and partition; groups: their names, in order; recovery: what
-    opening the logs met that was not as it should be.
+    logs: the figures of every log, by topic and partition; groups: their names, sorted; recovery: the problems found
+    when the logs were opened.
     """
 
     def __init__(
@@ -79,33 +79,38 @@ class KeyAudit:
         return sum(getattr(log, figure) for log in self.logs)
 
     def keys(self) -> Iterator[pa.RecordBatch]:
-        """Yield a row for every key and group, in order of topic, partition, key (byte by byte) and group.
+        """Yield a row for every key and group, ordered by topic, partition, key (bytewise) and group.
 
-        Columns topic, partition, key, appended (its last offset), tombstone (whether that is one), group, delivered
-        (its last offset that the group got, null without any), undelivered (whether the group did not get the last).
-        Without groups: a row for every key, group and delivered null. Reads the logs again, as they were. LogClosed
-        once the audit is closed; else raises as `audit_keys`.
+        Columns: topic, partition, key, appended (its last offset), tombstone (whether that is one), group, delivered
+        (its last offset that the group got, null if none), undelivered (whether the group did not get the last).
+        Without groups: one row per key, with group and delivered null. Reads the logs again, in their state at the
+        audit.
+
+        Raises:
+            LogClosed: the audit is closed.
+            CorruptRecord, CorruptLog, LogTruncated: as `audit_keys`.
         """
         return (batch for log in self._open() for batch in log.rows())
 
     def undelivered(self, group: str) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of `keys` of one group for the keys whose latest record it did not get.
+        """Yield the rows of `keys` for one group and the keys whose latest record it did not get.
 
-        InvalidArgument for a group that the audit does not know.
+        Raises:
+            InvalidArgument: the audit has no such group.
         """
         if group not in self.groups:
             known = ", ".join(map(repr, self.groups)) or "none"
-            raise InvalidArgument(f"there is no group {group!r} in this audit; its groups: {known}")
+            raise InvalidArgument(f"this audit has no group {group!r}; its groups: {known}")
         number = self.groups.index(group)
         return (batch for log in self._open() for batch in log.undelivered_rows(number))
 
     def _open(self) -> Sequence[SweptLog]:
         if self._swept is None:
-            raise LogClosed("the audit is closed; its figures remain")
+            raise LogClosed("the audit is closed; its figures remain, but not its rows")
         return self._swept
 
     def close(self) -> None:
-        """Let go of the logs that the audit opened and of all files. Closing twice is harmless."""
+        """Release all files and close the logs that the audit opened. Closing twice is harmless."""
         self._swept = None
         self._resources.close()
 
@@ -124,25 +129,31 @@ def audit_keys(
     delivered: Delivered | None = None,
     memory_bytes: int = MEMORY_BYTES,
 ) -> KeyAudit:
-    """Count the keys of a log, a topic or the topics of a directory, and what of them was delivered to each group.
+    """Count the keys of a log, a topic or the topics of a directory, and what of them each group received.
 
-    place: a path, or a log or topic that is open; a log alone is partition 0 of a topic named like its directory.
-    delivered: group -> topic -> partition -> offset (exclusive: everything before it was delivered); without the groups
-    it is that of the group "consumer"; nothing was delivered of a partition that is not named. Records without a key
-    count as records (and tombstones), never as keys.
+    The figures are those at the moment of the call: later appends, compactions and expiry change nothing. Records
+    without a key count as records (and tombstones), never as keys. Keys that do not fit the memory are processed in
+    several rounds over ranges of keys, each of which reads the log once: about
+    12 * (bytes of the different keys, and for each 61, and 8 per group) / memory_bytes rounds.
 
-    The figures are of the moment of the call: what is appended, compacted or expired meanwhile changes nothing.
-    memory_bytes: the most that is held at a time of keys and offsets, with what joining and reading them takes; only a
-    single key is held however long it is. What does not fit is done in several rounds over ranges of keys, each of
-    which reads the log once: about 12 * (bytes of the different keys, and for each 61, and 8 a group) / memory_bytes.
+    Args:
+        place: A path, or an open log or topic; a standalone log is partition 0 of a topic with its directory's name.
+        delivered: group -> topic -> partition -> offset (exclusive: everything before it was delivered); without group
+        names
+            it is that of the group "consumer". A partition that is not named counts as not delivered.
+        memory_bytes: The most memory for keys and offsets, including what joining and reading them takes; a single key
+        is
+            held whatever its length.
 
-    LogNotFound or NotALog where there is no log; InvalidArgument or InvalidType for delivered offsets that cannot be.
-    Damage is not passed over: CorruptRecord or CorruptLog; the Spark job and `seglog verify` tell of all there is.
-    LogTruncated where a truncate took records away meanwhile.
+    Raises:
+        LogNotFound, NotALog: there is no log at the place.
+        InvalidArgument, InvalidType: the delivered offsets are invalid.
+        CorruptRecord, CorruptLog: the log is damaged; `seglog verify` and the Spark job list all damage.
+        LogTruncated: a truncate removed records meanwhile.
     """
     if isinstance(memory_bytes, bool) or not isinstance(memory_bytes, int) or memory_bytes < 1:
         raise InvalidArgument(f"memory_bytes is {memory_bytes!r}; it must be an int of at least 1")
-    from seglog.topic.audit.swept import SweptLog  # noqa: PLC0415 - pyarrow and numba load with the first audit
+    from seglog.topic.audit.swept import SweptLog  # noqa: PLC0415 - imports pyarrow and numba with the first audit
 
     with ExitStack() as resources:
         logs = _logs(place, resources)
@@ -156,7 +167,7 @@ def audit_keys(
 
 
 def _logs(place: str | os.PathLike[str] | Log | Topic, resources: ExitStack) -> list[tuple[Place, Log]]:
-    """Return the logs of a place; those that had to be opened are closed by `resources`."""
+    """Return the logs of a place; `resources` closes those opened here."""
     if isinstance(place, Log):
         return [(Place(Path(place.path).absolute().name, 0, place.path), place)]
     if isinstance(place, Topic):

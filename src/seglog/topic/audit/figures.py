@@ -1,4 +1,4 @@
-"""The figures of an audit by key, as the local audit and the Spark job both give them. Values only."""
+"""The figures of an audit by key, shared by the local audit and the Spark job. Values only."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class GroupFigures:
-    """How far a consumer group has come in one log. delivered: the offset before which it got everything.
+    """A consumer group's progress in one log. delivered: the offset before which it got everything.
 
-    undelivered_records: from that offset on; undelivered_keys: whose latest record is one of them.
+    undelivered_records: from that offset on; undelivered_keys: keys whose latest record is one of them.
     """
 
     group: str
@@ -20,10 +20,10 @@ class GroupFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class LogKeys:
-    """The keys of one log, offsets start up to next_offset (exclusive).
+    """The keys of one log, from offset start to next_offset (exclusive).
 
-    records, tombstones: all there are, with or without a key; keys: with a record; live_keys: whose latest is no
-    tombstone. groups: in order of their names, none where nothing was said of them.
+    records, tombstones: in total, with or without a key; keys: with at least one record; live_keys: whose latest record
+    is not a tombstone. groups: by name; none if no delivered offsets were given.
     """
 
     topic: str
@@ -39,10 +39,10 @@ class LogKeys:
 
     @property
     def undelivered_records(self) -> int:
-        """Records that were not delivered, over all groups."""
+        """The records that were not delivered, over all groups."""
         return sum(group.undelivered_records for group in self.groups)
 
     @property
     def undelivered_keys(self) -> int:
-        """Keys whose latest record was not delivered, over all groups."""
+        """The keys whose latest record was not delivered, over all groups."""
         return sum(group.undelivered_keys for group in self.groups)

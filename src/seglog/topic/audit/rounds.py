@@ -1,8 +1,8 @@
-"""One log gone over for its keys, by one view: as often as it takes for a range of keys at a time to fit the memory.
+"""Read the keys of one log from one view, in as many rounds as needed to fit a range of keys in the memory.
 
-A round takes in the keys from `low` on. Where they become too many, the upper half of those held is let go of and the
-round ends before it: the next round begins there. So a key is met whole in one round, whatever keys there are, and the
-rounds follow one another in the order of the keys. Keys themselves are compared, never hashes of them.
+A round collects the keys from `low` on. If they become too many, the upper half is dropped and the round ends before
+it: the next round starts there. So every key is complete in one round, and the rounds follow the order of the keys.
+Keys are compared themselves, not their hashes.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-SHARES = 8  # of the memory: what is held and what is new are one each, joining them takes the others for a moment
-JOIN_BYTES = 48  # about what joining takes for a row beside copies of it
-RECORD_BYTES = 400  # about what a record takes in the batches that are decoded ahead, where it is short
+SHARES = 8  # of the memory: one for held keys, one for new ones, the others for joining them
+JOIN_BYTES = 48  # about what joining takes per row, besides copies
+RECORD_BYTES = 400  # about what a short record takes in batches decoded ahead
 MOST_RECORDS, LEAST_RECORDS = 65_536, 16  # of a batch that is read
-SAMPLE = 1024  # keys whose middle one halves a range
+SAMPLE = 1024  # keys sampled to find the middle of a range
 
 
 class Round(NamedTuple):
-    """The keys of one range; and of all the log, the same in every round, records, tombstones, undelivered[groups]."""
+    """The keys of one range; and, the same in every round, the log's records, tombstones, undelivered[groups]."""
 
     rows: KeyRows
     records: int
@@ -41,23 +41,23 @@ class Round(NamedTuple):
 
 
 class KeySweep:
-    """The keys of a log as it stands now: what is appended, compacted or expired later changes nothing.
+    """The keys of a log in its present state: later appends, compactions and expiry change nothing.
 
     start, stop: its offsets, stop exclusive.
     """
 
     def __init__(self, log: Log, memory_bytes: int) -> None:
         self._log = log
-        self._view = log.view()  # held: its files stay
+        self._view = log.view()  # keeps its files
         self._share = memory_bytes // SHARES
         self._records: int | None = None
         self.start = self._view.lowest_offset
         self.stop = self._view.next_offset
 
     def rounds(self, cuts: Array) -> Iterator[Round]:
-        """Yield every range of keys, in order. cuts: int64[groups], the offsets before which all was delivered.
+        """Yield every range of keys, in order. cuts: int64[groups], the offsets before which everything was delivered.
 
-        CorruptRecord for a damaged record, CorruptLog for a store that is gone; LogTruncated where records went
+        Raises CorruptRecord for a damaged record, CorruptLog for a missing store, LogTruncated if records disappeared
         between two rounds.
         """
         low: bytes | None = None
@@ -82,20 +82,20 @@ class KeySweep:
         return self._view.batches(self.start, self.stop, max_records=rows)
 
     def _record_bytes(self) -> int:
-        """Return the bytes of a record where they are longest, segment by segment: more than those of its key."""
+        """Return the average record size of the segment where it is largest: an upper estimate of a key's size."""
         sealed = [(entry.bytes or 0) // max(entry.records or 0, 1) for entry in self._view.manifest.segments[:-1]]
         active = self._view.active
         return max(*sealed, active.size // max(active.next_offset - active.base_offset, 1), 1)
 
     def _check(self, records: int) -> None:
-        """Raise where a round met other records than the one before: a truncate takes them out of any view."""
+        """Raise if a round found other records than the one before: a truncate removes them from any view."""
         if self._records not in (None, records):
-            raise LogTruncated(f"{self._log.path} changed while it was audited; audit it anew")
+            raise LogTruncated(f"{self._log.path} was truncated during the audit; repeat the audit")
         self._records = records
 
 
 def _keyed(keys: pa.Array, offsets: Array, dead: Array, cuts: Array) -> KeyRows:
-    """Return the records that have a key."""
+    """Return the records with a key."""
     valid = keys.is_valid().to_numpy(zero_copy_only=False)
     if not valid.all():
         offsets, dead = offsets[valid], dead[valid]
@@ -103,9 +103,9 @@ def _keyed(keys: pa.Array, offsets: Array, dead: Array, cuts: Array) -> KeyRows:
 
 
 class HeldKeys:
-    """The keys from `low` up to `high` (exclusive, None: no bound) that were met so far, a row each.
+    """The keys found so far from `low` to `high` (exclusive, None: unbounded), one row each.
 
-    `high` comes down where they would take more than `most_bytes`; a single key is held however long it is.
+    `high` is lowered if they would exceed `most_bytes`; a single key is held whatever its length.
     """
 
     def __init__(self, low: bytes | None, most_bytes: int, groups: int) -> None:
@@ -117,7 +117,7 @@ class HeldKeys:
         self.high: bytes | None = None
 
     def add(self, rows: KeyRows) -> None:
-        """Take in records, behind all earlier ones; those out of the range are left out."""
+        """Add records that follow all earlier ones; ignore those outside the range."""
         rows = self._inside(rows)
         if not len(rows.keys):
             return
@@ -146,7 +146,7 @@ class HeldKeys:
             self._narrow()
 
     def _narrow(self) -> None:
-        """Let go of about the upper half of the keys: of at least one, and never of the least."""
+        """Drop about the upper half of the keys: at least one, never the least."""
         keys = self._rows.keys
         sample = keys.take(pa.array(np.arange(0, len(keys), max(len(keys) // SAMPLE, 1))))
         middle = pc.array_sort_indices(sample)[len(sample) // 2]
@@ -155,5 +155,5 @@ class HeldKeys:
 
 
 def _cost(rows: KeyRows) -> int:
-    """Return the bytes of rows, with what joining them takes."""
+    """Return the bytes of rows, including what joining them takes."""
     return rows.nbytes + JOIN_BYTES * len(rows.keys)

@@ -1,7 +1,7 @@
-"""Records -> a row for each key: its last offset, whether that is a tombstone, what was delivered of it.
+"""One row per key from its records: its last offset, whether that is a tombstone, what was delivered of it.
 
-A row of a key can be joined with rows of later records in the same way, so that a log is taken in piece by piece.
-Arrow and numpy alone.
+A row can be joined with rows of later records in the same way, so that a log is processed in pieces. Arrow and numpy
+only.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from seglog.topic.places import Partition
 
 Array = np.ndarray[Any, Any]
 
-NEVER = -1  # delivered: no record of the key
-BATCH_ROWS = 10_000  # of a batch that is given out
+NEVER = -1  # as delivered: no record of the key
+BATCH_ROWS = 10_000  # of a batch that is returned
 SCHEMA = pa.schema(
     [
         ("topic", pa.string()),
@@ -34,9 +34,9 @@ SCHEMA = pa.schema(
 
 
 class KeyRows(NamedTuple):
-    """Rows of one log in the order of their offsets. keys: binary, none null; appended: int64; tombstones: bool.
+    """Rows of one log by offset. keys: binary, none null; appended: int64; tombstones: bool.
 
-    delivered: int64[groups, rows], the last offset of the key that a group got, NEVER without any.
+    delivered: int64[groups, rows], the last offset of the key that a group got, NEVER if none.
     """
 
     keys: pa.Array
@@ -50,7 +50,7 @@ class KeyRows(NamedTuple):
         return int(self.keys.nbytes) + self.appended.nbytes + self.tombstones.nbytes + self.delivered.nbytes
 
     def where(self, wanted: Array) -> KeyRows:
-        """Return the rows that are wanted (bool, a row each)."""
+        """Return the rows selected by `wanted` (bool per row)."""
         if wanted.all():
             return self
         return KeyRows(
@@ -61,23 +61,23 @@ class KeyRows(NamedTuple):
         )
 
     def in_order(self) -> KeyRows:
-        """Return the rows in order of their keys."""
+        """Return the rows sorted by key."""
         order = pc.array_sort_indices(self.keys)
         rows = order.to_numpy()
         return KeyRows(self.keys.take(order), self.appended[rows], self.tombstones[rows], self.delivered[:, rows])
 
 
 def no_rows(groups: int) -> KeyRows:
-    """Return no row, of so many groups."""
+    """Return no rows, for `groups` groups."""
     return KeyRows(
         pa.array([], pa.binary()), np.empty(0, np.int64), np.empty(0, np.bool_), np.empty((groups, 0), np.int64)
     )
 
 
 class Runs(NamedTuple):
-    """Rows put together by key. keys: the different ones; rows: all rows, key by key, a key's in their order.
+    """Rows grouped by key. keys: the distinct ones; rows: all rows, key by key, each key's in order.
 
-    starts, last: where in `rows` a key's begin and which its last one is, a number for each of `keys`.
+    starts, last: per key, the index in `rows` of its first row, and its last row.
     """
 
     keys: pa.Array
@@ -87,29 +87,29 @@ class Runs(NamedTuple):
 
 
 def runs_by_key(parts: Sequence[pa.Array]) -> Runs:
-    """Put rows together by key, the rows of later parts behind earlier ones; binary, at least one, none null."""
+    """Group rows by key, rows of later parts after earlier ones; binary, at least one row, none null."""
     coded = pa.chunked_array(parts, pa.binary()).dictionary_encode()  # all chunks share one dictionary
     codes = np.concatenate([chunk.indices.to_numpy() for chunk in coded.chunks])
-    order = np.argsort(codes, kind="stable")  # stable: the rows of a key keep their order
+    order = np.argsort(codes, kind="stable")  # stable, so that rows of a key keep their order
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     ends = np.append(starts[1:], order.size) - 1
     return Runs(coded.chunk(0).dictionary, order, starts, order[ends])
 
 
 def delivered_to(offsets: Array, cuts: Array) -> Array:
-    """Return int64[groups, rows]: the offsets that lie before each group's cut, else NEVER."""
+    """Return int64[groups, rows]: the offsets before each group's cut, else NEVER."""
     found: Array = np.where(offsets < cuts[:, None], offsets, NEVER)
     return found
 
 
 def last_delivered(delivered: Array, runs: Runs) -> Array:
-    """Return int64[groups, keys]: the greatest of each key."""
+    """Return int64[groups, keys]: the greatest offset of each key."""
     found: Array = np.maximum.reduceat(delivered[:, runs.rows], runs.starts, axis=1)
     return found
 
 
 def condensed(parts: Sequence[KeyRows]) -> KeyRows:
-    """Return one row for each key of all parts, later parts behind earlier ones; there must be a row."""
+    """Return one row per key of all parts, later parts after earlier ones; there must be a row."""
     runs = runs_by_key([part.keys for part in parts])
     appended, tombstones = (np.concatenate([part[column] for part in parts]) for column in (1, 2))
     delivered = np.concatenate([part.delivered for part in parts], axis=1)
@@ -123,7 +123,7 @@ def undelivered_in(rows: KeyRows, cuts: Array) -> Array:
 
 
 def key_batches(log: Partition, rows: KeyRows, groups: Sequence[str], cuts: Array) -> Iterator[pa.RecordBatch]:
-    """Yield batches of SCHEMA: a row for each key and group; without groups a row for each key that names none."""
+    """Yield batches of SCHEMA: a row per key and group; without groups one row per key."""
     step = max(BATCH_ROWS // max(len(groups), 1), 1)
     for start in range(0, len(rows.keys), step):
         part = slice(start, start + step)

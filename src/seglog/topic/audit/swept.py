@@ -1,4 +1,4 @@
-"""One log of an audit: its figures, and the rows of its keys, made from the rounds over it."""
+"""One log of an audit: its figures and the rows of its keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 
 class SweptLog:
-    """A log as it stood when this was made. delivered: group, in order -> the offset before which it got everything."""
+    """A log in its state at creation of this object. delivered: group -> the offset before which it got everything."""
 
     def __init__(self, place: Place, log: Log, delivered: Mapping[str, int], memory_bytes: int) -> None:
         self._place = place
@@ -31,7 +31,7 @@ class SweptLog:
         self._cuts = np.array(list(delivered.values()), np.int64)
 
     def figures(self) -> LogKeys:
-        """Go over the log, as often as its keys need, and count."""
+        """Read the log, as often as its keys need, and count."""
         keys = live = records = tombstones = 0
         behind = undelivered = np.zeros(self._cuts.size, np.int64)
         for found in self._sweep.rounds(self._cuts):
@@ -65,7 +65,7 @@ class SweptLog:
             yield from key_batches(self._place.key, found.rows.in_order(), self._groups, self._cuts)
 
     def undelivered_rows(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one group, of the keys whose latest record it did not get, in order of keys."""
+        """Yield the rows of one group for the keys whose latest record it did not get, in order of keys."""
         groups, cuts = self._groups[number : number + 1], self._cuts[number : number + 1]
         for found in self._sweep.rounds(cuts):
             rows = found.rows.where(undelivered_in(found.rows, cuts)[0])

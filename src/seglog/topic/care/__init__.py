@@ -1,7 +1,7 @@
-"""Looking after all logs of a place at once, for an operator: a log, a topic, or a broker's directory of topics.
+"""Verify and repair all logs at a place, for an operator: a log, a topic, or a broker's directory of topics.
 
-What can be damaged besides the logs themselves is a topic's own: `topic.json`, a partition's directory, `txn/`. One
-log that cannot be opened does not keep the others from being looked at.
+Besides the logs, a topic's own files can be damaged: `topic.json`, a partition's directory, `txn/`. A log that cannot
+be opened does not stop the check of the others.
 """
 
 from seglog.topic.care.repairing import refuse_writer, repair_place

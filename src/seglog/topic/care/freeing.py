@@ -1,7 +1,7 @@
-"""Topics whose directory's name hides the directory around it: found, and renamed.
+"""Topics whose directory's name hides the directory around it: find and rename them.
 
 `topics/topic.json/` makes earlier versions take `topics/` for a topic, and `topics/MANIFEST/` for a log: they open none
-of the topics there. The records are sound; only the name has to go.
+of the topics there. The records are intact; only the name must change.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _SUFFIX = "-renamed"
 
 
 def name_problems(site: Site, name: str) -> Iterator[Problem]:
-    """Yield what is wrong with the name of a topic's directory: one problem, or none."""
+    """Yield the problem with the name of a topic's directory, if any."""
     if site.kind == "broker" and hides_directory(name):
         detail = "a topic of this name hides the directory around it: earlier versions open none of the topics there"
         yield Problem(kind="name", path=f"{site.root.path}/{name}", detail=detail)
 
 
 def free_name(root: Storage, name: str) -> str:
-    """Return a name below a directory that is not used and that a topic may have."""
+    """Return an unused valid topic name below a directory."""
     base = name[: MAX_NAME - 2 * len(_SUFFIX)] + _SUFFIX
     number, found = 1, base
     while found in root.names():
@@ -38,9 +38,9 @@ def free_name(root: Storage, name: str) -> str:
 
 
 def rename(root: Storage, name: str, new: str) -> None:
-    """Give a topic another name, durably: in its topic.json, where that can be read, then its directory."""
+    """Rename a topic durably: in its topic.json, if that can be read, then its directory."""
     place = Subdirectory(root, name)
-    with suppress(SeglogError):  # damaged: told and repaired by itself
+    with suppress(SeglogError):  # damaged: reported and repaired separately
         known = description.read(place)
         description.write(place, replace(known, name=new))
     root.rename(name, new)

@@ -1,8 +1,7 @@
-"""Making a damaged `topic.json`, or a damaged file of `txn/`, what it was. Pure: bytes in, bytes or values out.
+"""Restore a damaged `topic.json` or file of `txn/` exactly. Pure: bytes in, bytes or values out.
 
-Both carry a checksum. So a byte that is another one is found by trying all (in a larger file: a flipped bit), and a
-`topic.json` of which a part is left is put together again from that part and the directories: what the checksum
-confirms is certain.
+Both carry a checksum. So one changed byte is found by trying all values (in a larger file: one flipped bit), and a
+partly lost `topic.json` is rebuilt from the rest and the directories: what the checksum confirms is certain.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from seglog.topic.description import FORMAT_VERSION, Description, check_of, pars
 
 TRIED_BYTE_BY_BYTE = 1024
 TRIED_BIT_BY_BIT = 32 * 1024
-"""Up to so many bytes, trying takes a second or two."""
+"""Up to this size, trying takes a second or two."""
 
 
 def turned_back(data: bytes, holds: Callable[[bytes], bool]) -> bytes | None:
-    """Return the bytes with the one byte, or bit, turned back that makes them hold; None where no single one does."""
+    """Return the bytes with the one byte, or bit, restored that makes them valid; None if no single change does."""
     if len(data) > TRIED_BIT_BY_BIT:
         return None
     changes = range(1, 256) if len(data) <= TRIED_BYTE_BY_BYTE else [1 << bit for bit in range(8)]
@@ -34,11 +33,11 @@ def turned_back(data: bytes, holds: Callable[[bytes], bool]) -> bytes | None:
     return None
 
 
-@lru_cache(maxsize=64)  # asked for again by every step that follows, and it takes a second
+@lru_cache(maxsize=64)  # every following step asks again, and it takes a second
 def mended_description(text: bytes, directory: str, partitions: int) -> Description | None:
-    """Return what a damaged topic.json said for certain, None where nobody can tell.
+    """Return the certain content of a damaged topic.json, None if it cannot be determined.
 
-    directory: the name of the topic's directory; partitions: how many directories of partitions there are.
+    directory: the name of the topic's directory; partitions: how many partition directories there are.
     """
     whole = turned_back(text, _is_checked)
     if whole is not None:
@@ -55,7 +54,7 @@ def mended_description(text: bytes, directory: str, partitions: int) -> Descript
 
 
 def told_partitions(text: bytes) -> int | None:
-    """Return how many partitions a damaged topic.json seems to tell of."""
+    """Return the number of partitions that a damaged topic.json seems to contain."""
     count = _field(text, "partitions", r"([0-9]{1,5})\b")
     return None if count is None else int(count)
 

@@ -1,7 +1,7 @@
-"""Repairing all that is at a place: its logs one by one, then what is a topic's own.
+"""Repair everything at a place: its logs one by one, then the topics' own files.
 
-As in a log, nothing is destroyed: what is replaced is kept in quarantine/ of the topic. What cannot be known is not
-made up: then the report says what to do by hand. A broker is repaired as a whole or refused: its lock is held.
+As in a log, nothing is destroyed: replaced files are kept in the topic's quarantine/. What cannot be known is not
+invented: the report says what to do manually. A broker is repaired as a whole or not at all: its lock is held.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def repair_place(
     progress: Progress | None = None,
     clock: Clock = system_clock,
 ) -> Told:
-    """Repair every log at a place, then the topics' own files; what one part is refused keeps no other from it.
+    """Repair every log at a place, then the topics' own files; a part that cannot be repaired does not stop the others.
 
-    dry_run changes nothing. LogNotFound or NotALog where there is nothing of ours; LogLocked, and nothing done, while
-    somebody has the log, the topic or the broker open for writing.
+    dry_run changes nothing. Raises LogNotFound or NotALog if there is nothing of seglog; LogLocked, without any change,
+    if another process has the log, the topic or the broker open for writing.
     """
     site = site_at(storage_at(place))
     logs = logs_at(site)
@@ -84,13 +84,13 @@ def _log(storage: Storage, name: str, progress: Progress | None, clock: Clock, *
 
 
 def refuse_writer(place: str | os.PathLike[str] | Storage) -> None:
-    """Raise LogLocked where somebody has a log, a topic or a broker open for writing; what `site_at` raises."""
+    """Raise LogLocked if another process has a log, topic or broker open for writing; also the errors of `site_at`."""
     site = site_at(storage_at(place))
     _refuse_writer(site, logs_at(site))
 
 
 def _refuse_writer(site: Site, logs: dict[str, Storage]) -> None:
-    """Ask the first log: whoever writes to a topic has all of them, and the first of a broker is its own."""
+    """Try the first log's lock: a writer of a topic holds all of them, and a broker's first log is its own."""
     if logs and is_written(next(iter(logs.values()))):
         raise _locked(site.root.path)
 
@@ -98,14 +98,14 @@ def _refuse_writer(site: Site, logs: dict[str, Storage]) -> None:
 def _locked(path: str) -> LogLocked:
     return LogLocked(
         errno.EWOULDBLOCK,
-        "a process has this open for writing (a server, perhaps); end it and repair again. What is damaged is told "
-        "meanwhile by `seglog verify`, and what a repair would do by `seglog repair --dry-run`",
+        "a process has this open for writing (perhaps a server); stop it and repeat the repair. Meanwhile `seglog "
+        "verify` reports what is damaged, and `seglog repair --dry-run` what a repair would do",
         path,
     )
 
 
 def _held(log: Storage, path: str, error: SeglogError | None = None) -> Lock:
-    """Take a log's lock; LogLocked where somebody has it, or had it a moment ago (error)."""
+    """Take a log's lock. Raises LogLocked if another process has it, or had it just now (error)."""
     lock = None if isinstance(error, LogLocked) else try_lock_log(log)
     if lock is None:
         raise _locked(path)
@@ -116,7 +116,7 @@ def _held(log: Storage, path: str, error: SeglogError | None = None) -> Lock:
 
 
 class _Step(NamedTuple):
-    """What is done about one problem. run: does it and returns the names of what was kept."""
+    """The repair of one problem. run: does it and returns the names of kept files."""
 
     action: RepairAction
     run: Callable[[], list[str]] | None = None
@@ -129,7 +129,7 @@ def _topic(site: Site, topic: Storage, name: str, *, dry_run: bool) -> TopicTold
         runs = [step.run for step in steps if step.run is not None]
         if runs and not dry_run:
             with ExitStack() as held:
-                for log in list(logs_of(topic, name).values())[:1]:  # whoever writes to the topic has all of them
+                for log in list(logs_of(topic, name).values())[:1]:  # a writer of the topic holds all of them
                     held.callback(_held(log, topic.path).release)
                 kept = [kept for run in runs for kept in run()]
     except SeglogError as error:
@@ -144,8 +144,8 @@ def _steps(topic: Storage) -> Iterator[_Step]:
         yield _description_step(topic, problem, missing)
     for problem in missing:
         by_hand = (
-            "restore the directory from a backup; or, to go on without its records, make an empty log there by "
-            f"`seglog append {problem.path} --lines < /dev/null` with the config options of the other partitions"
+            "restore the directory from a backup; or, to continue without its records, create an empty log there with "
+            f"`seglog append {problem.path} --lines < /dev/null` and the config options of the other partitions"
         )
         yield _Step(RepairAction(kind="leave", path=problem.path, detail=problem.detail, outcome=by_hand))
     for problem in home_problems(topic):
@@ -155,7 +155,7 @@ def _steps(topic: Storage) -> Iterator[_Step]:
 
 
 def _name_steps(site: Site, name: str) -> Iterator[_Step]:
-    """Rename the directory: the last step, as the others know it by its old name."""
+    """Rename the directory: the last step, as the others use its old name."""
 
     def run() -> list[str]:
         rename(site.root, name, new)
@@ -165,37 +165,37 @@ def _name_steps(site: Site, name: str) -> Iterator[_Step]:
         new = free_name(site.root, name)
         how = (
             f"the topic is renamed to {new!r} with all its records; offsets that consumer groups committed under the "
-            "old name are forgotten when a broker opens the directory"
+            "old name are deleted when a broker opens the directory"
         )
         yield _step("rename", problem, how, run)
 
 
 def _description_step(topic: Storage, problem: Problem, missing: list[Problem]) -> _Step:
-    """Write it anew with what it said, or, where that is lost, with what the directories say."""
+    """Write it again with its content or, if that is lost, from the directories."""
     known, count = description_of(topic), len(partition_numbers(topic))
     if known is not None:
-        how = "its checksum confirms what it said: that is written anew, the damaged file goes to quarantine/"
+        how = "its checksum confirms the original content, which is written again; the damaged file goes to quarantine/"
         return _step("restore", problem, how, lambda: _describe(topic, known))
     if missing or not count or _partitions_in_batches(topic) > count:
-        how = f"nobody knows how many partitions there were; restore {FILE_NAME}, or their directories, from a backup"
+        how = f"the number of partitions is unknown; restore {FILE_NAME}, or the directories, from a backup"
         return _step("leave", problem, f"{how}, and repair again", None)
     new, told_id = Description.new(topic.path.rpartition("/")[2], count), _told_id(topic)
     if told_id is not None:
         new = replace(new, id=told_id)
     how = (
-        f"it is written again as {new.name!r} with {count} partitions, as there are directories (were there more? then "
-        "restore theirs first: keys go to partitions by their number) and "
-        + ("the id that they have" if told_id else "a new id, to which nothing refers that is stored")
+        f"it is written again as {new.name!r} with {count} partitions, the number of directories (if there were more, "
+        "restore those first: keys go to partitions by their number) and "
+        + ("the partitions' id" if told_id else "a new id, to which nothing stored refers")
         + "; what is left of the old file goes to quarantine/"
     )
     return _step("rebuild", problem, how, lambda: _describe(topic, new))
 
 
 def _home_step(topic: Storage, problem: Problem) -> _Step:
-    """Accept a partition where it is."""
+    """Accept a partition in its present directory."""
     number = int(problem.path.rpartition("/")[2])
     how = (
-        f"it is accepted as partition {number} with its records; were directories exchanged, then exchange them again "
+        f"it is accepted as partition {number} with its records; if directories were exchanged, exchange them back "
         "instead: keys go to partitions by their number"
     )
 
@@ -210,17 +210,17 @@ def _home_step(topic: Storage, problem: Problem) -> _Step:
 
 
 def _told_id(topic: Storage) -> str | None:
-    """Return the id of the topic that all partitions were created in, None where they do not agree on one."""
+    """Return the id of the topic in which all partitions were created, None if they disagree."""
     ids = {manifest.home[0] for manifest in manifests_of(topic).values() if manifest.home is not None}
     return ids.pop() if len(ids) == 1 else None
 
 
 def _partitions_in_batches(topic: Storage) -> int:
-    """Return how many partitions the batches that wait know of."""
+    """Return the number of partitions that unfinished batches imply."""
     try:
         return max((max(batch.staged, default=-1) + 1 for batch in unfinished(topic)), default=0)
     except CorruptLog:
-        return 0  # told by itself
+        return 0  # reported separately
 
 
 def _batch_step(topic: Storage, problem: Problem) -> _Step:
@@ -228,11 +228,11 @@ def _batch_step(topic: Storage, problem: Problem) -> _Step:
     mended = mended_batch(text_of(topic, name), problem.path)
     if mended is None:
         how = (
-            f"restore it from a backup; or, to give up what is missing of that batch, move it from {DIRECTORY}/ to "
-            f"{filename.QUARANTINE}/. What waits for it in the partitions' {filename.STAGING}/ goes a day after it came"
+            f"restore it from a backup; or, to abandon the missing parts of that batch, move it from {DIRECTORY}/ to "
+            f"{filename.QUARANTINE}/. Its files in the partitions' {filename.STAGING}/ are deleted after a day"
         )
         return _step("leave", problem, how, None)
-    how = "its checksum confirms what it said: that is written anew, the damaged file goes to quarantine/"
+    how = "its checksum confirms the original content, which is written again; the damaged file goes to quarantine/"
     return _step("restore", problem, how, lambda: _rewrite(topic, name, mended))
 
 
@@ -258,7 +258,7 @@ def _rewrite(topic: Storage, name: str, data: bytes) -> list[str]:
 
 
 def _keep(topic: Storage, name: str) -> list[str]:
-    """Give a file, if it is there, a second name in the topic's quarantine/, durably."""
+    """Link a file, if it exists, into the topic's quarantine/, durably."""
     if topic.identity(name) is None:
         return []
     topic.make([filename.QUARANTINE])

@@ -1,6 +1,6 @@
-"""What there is to look after at a place, however damaged it is: which topics, which logs. Opens none of them.
+"""Find the topics and logs at a place, however damaged it is. Opens none of them.
 
-Directories are believed more than `topic.json`: a topic that has lost it is still found by its partitions.
+Directories count more than `topic.json`: a topic that has lost it is still found by its partitions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from seglog.topic.root import OFFSETS
 
 @dataclass(frozen=True)
 class Site:
-    """A place. kind: log, topic or broker; topics: directory -> storage, a topic alone under ""."""
+    """A place. kind: log, topic or broker; topics: directory -> storage; a standalone topic under ""."""
 
     kind: str
     root: Storage
@@ -26,13 +26,13 @@ class Site:
 
     @property
     def offsets(self) -> Storage | None:
-        """The broker's own log, None where there is none."""
+        """The broker's own log, None if there is none."""
         own = Subdirectory(self.root, OFFSETS)
         return own if self.kind == "broker" and is_log(own) else None
 
 
 def site_at(root: Storage) -> Site:
-    """Return what is at a place; LogNotFound or NotALog where nothing is."""
+    """Return what is at a place. Raises LogNotFound or NotALog if there is nothing of seglog."""
     if is_log(root):
         return Site("log", root, {})
     if _is_topic(root):
@@ -46,7 +46,7 @@ def site_at(root: Storage) -> Site:
 
 
 def _may_be_topic(place: Storage) -> bool:
-    """As `_is_topic`; what the system does not let be looked into counts, so that it is told."""
+    """Like `_is_topic`; a directory that cannot be read counts, so that it is reported."""
     try:
         return _is_topic(place)
     except SeglogError:
@@ -54,9 +54,9 @@ def _may_be_topic(place: Storage) -> bool:
 
 
 def _is_topic(place: Storage) -> bool:
-    """Whether a directory is a topic, or was one: without its topic.json, partitions that hold something tell.
+    """Whether a directory is a topic, or was one: without topic.json, non-empty partitions decide.
 
-    Empty ones are what a creation left that was interrupted; the next creation clears them.
+    Empty ones are left by an interrupted creation; the next creation removes them.
     """
     if description.is_topic(place):
         return True
@@ -64,13 +64,13 @@ def _is_topic(place: Storage) -> bool:
 
 
 def partition_numbers(topic: Storage) -> list[int]:
-    """Return the numbers of the partitions' directories that are there, in order."""
+    """Return the numbers of the existing partition directories, sorted."""
     names = [name for name in topic.names() if name.isdecimal() and str(int(name)) == name]
     return sorted(int(name) for name in names if is_directory(topic, name))
 
 
 def logs_of(topic: Storage, name: str) -> dict[str, Storage]:
-    """Return name -> storage of a topic's partitions: those that topic.json tells, or that are there."""
+    """Return name -> storage of a topic's partitions: those named by topic.json, and those that exist."""
     try:
         numbers = list(range(description.read(topic).partitions))
     except SeglogError:
@@ -80,7 +80,7 @@ def logs_of(topic: Storage, name: str) -> dict[str, Storage]:
 
 
 def is_there(topic: Storage, number: int) -> bool:
-    """Whether there is something in a partition's directory; what cannot be looked into is there."""
+    """Whether a partition's directory holds anything; one that cannot be read does."""
     try:
         return is_directory(topic, str(number)) and bool(topic.names(str(number)))
     except StorageError:

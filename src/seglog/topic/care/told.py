@@ -1,4 +1,4 @@
-"""What a verification or a repair of a place tells: plain values, a log or a topic each, in the order of the place."""
+"""Results of verifying or repairing a place: plain values, one per log and topic, in the order of the place."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from seglog.log.repair import RepairAction, RepairReport
 
 @dataclass(frozen=True, kw_only=True)
 class LogTold:
-    """Of one log. name: "<topic>/<partition>", "<partition>" of a topic alone, "" of a log alone. writing: whether
-    another process has it open for writing, None where that cannot be told. Either a report or an error.
+    """Result for one log. name: "<topic>/<partition>", "<partition>" in a standalone topic, "" for a standalone log.
+    writing: whether another process has it open for writing, None if unknown. Has either a report or an error.
     """
 
     name: str
@@ -25,11 +25,11 @@ class LogTold:
 
 @dataclass(frozen=True, kw_only=True)
 class TopicTold:
-    """Of a topic's own files; what its partitions hold is told apart. name: "" of a topic alone.
+    """Result for a topic's own files; its partitions are reported separately. name: "" for a standalone topic.
 
     problems, kinds: name (it hides the directory around it), description (topic.json), partition (a directory is
     missing), transaction (a file in txn/).
-    unfinished: batches that were committed and are not in every partition yet; the next opening sees to that.
+    unfinished: batches that were committed but are not in every partition yet; the next opening completes them.
     """
 
     name: str
@@ -42,7 +42,7 @@ class TopicTold:
 
 @dataclass(frozen=True, kw_only=True)
 class Told:
-    """Of a whole place. kind: log, topic or broker."""
+    """Result for a whole place. kind: log, topic or broker."""
 
     kind: str
     path: str
@@ -51,17 +51,17 @@ class Told:
 
     @property
     def parts(self) -> list[TopicTold | LogTold]:
-        """All of it, the topics' own files first."""
+        """All parts, the topics' own files first."""
         return [*self.topics, *self.logs]
 
     @property
     def errors(self) -> list[SeglogError]:
-        """What kept a part from being looked at or repaired."""
+        """The errors that kept a part from being checked or repaired."""
         return [part.error for part in self.parts if part.error is not None]
 
     @property
     def problems(self) -> list[Problem]:
-        """Every problem that a verification found, topics' own first."""
+        """Every problem found by a verification, topics' own files first."""
         own = [problem for topic in self.topics for problem in topic.problems]
         return own + [problem for log in self.logs if log.found for problem in log.found.problems]
 
@@ -73,5 +73,5 @@ class Told:
 
     @property
     def ok(self) -> bool:
-        """Whether everything was looked at and is sound."""
+        """Whether everything was checked and is intact."""
         return not self.errors and not self.problems

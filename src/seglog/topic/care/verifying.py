@@ -1,4 +1,4 @@
-"""Verifying all that is at a place. Changes nothing; what keeps a part from being looked at is told with that part."""
+"""Verify everything at a place. Changes nothing; an error that prevents the check of a part is reported with it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def verify_place(place: str | os.PathLike[str] | Storage, progress: Progress | None = None) -> Told:
     """Check every byte of every log at a place, and the topics' own files.
 
-    progress(bytes done, bytes in all). LogNotFound or NotALog where there is nothing of ours.
+    progress(bytes done, bytes in total). Raises LogNotFound or NotALog if there is nothing of seglog.
     """
     site = site_at(storage_at(place))
     logs = logs_at(site)
@@ -47,7 +47,7 @@ def verify_place(place: str | os.PathLike[str] | Storage, progress: Progress | N
 
 
 def logs_at(site: Site) -> dict[str, Storage]:
-    """Return name -> storage of every log at a place; what cannot be looked into has none."""
+    """Return name -> storage of every log at a place; directories that cannot be read have none."""
     if site.kind == "log":
         return {"": site.root}
     own = site.offsets
@@ -56,12 +56,12 @@ def logs_at(site: Site) -> dict[str, Storage]:
         try:
             found |= logs_of(storage, name)
         except SeglogError:
-            continue  # told with the topic
+            continue  # reported with the topic
     return found
 
 
 def shares(logs: dict[str, Storage], progress: Progress | None) -> Callable[[str], Progress | None]:
-    """Return what gives each log, in this order, its share of a progress over all of them."""
+    """Return a function that gives each log, in this order, its part of an overall progress."""
     sizes = {name: _size(storage) for name, storage in logs.items()}
     total, before = sum(sizes.values()), dict.fromkeys(sizes, 0)
     for name, following in zip(sizes, list(sizes)[1:], strict=False):
@@ -107,7 +107,7 @@ def _topic(site: Site, storage: Storage, name: str) -> TopicTold:
 
 
 def description_problems(topic: Storage) -> Iterator[Problem]:
-    """Yield what is the matter with topic.json: one problem, or none."""
+    """Yield the problem with topic.json, if any."""
     path = f"{topic.path}/{description.FILE_NAME}"
     try:
         description.read(topic)
@@ -119,11 +119,11 @@ def description_problems(topic: Storage) -> Iterator[Problem]:
     except FormatVersionError as error:
         if description_of(topic) is None:
             raise
-        yield Problem(kind="description", path=path, detail=f"it is not of a newer version but damaged: {error}")
+        yield Problem(kind="description", path=path, detail=f"it is damaged, not of a newer version: {error}")
 
 
 def description_of(topic: Storage) -> Description | None:
-    """Return what topic.json says, or said for certain before it was damaged; None where nobody can tell."""
+    """Return the content of topic.json, or its certain content before it was damaged; None if unknown."""
     try:
         return description.read(topic)
     except NotALog:
@@ -134,7 +134,7 @@ def description_of(topic: Storage) -> Description | None:
 
 
 def text_of(topic: Storage, name: str = description.FILE_NAME) -> bytes:
-    """Return a file's bytes; empty where there is none."""
+    """Return a file's bytes; empty if there is none."""
     if topic.identity(name) is None:
         return b""
     file = topic.open(name)
@@ -142,7 +142,7 @@ def text_of(topic: Storage, name: str = description.FILE_NAME) -> bytes:
 
 
 def partition_problems(topic: Storage) -> Iterator[Problem]:
-    """Yield what is missing of the partitions that there should be."""
+    """Yield the missing partitions."""
     known = description_of(topic)
     told = known.partitions if known else told_partitions(text_of(topic)) or 0
     count = told if known else max(told, *(number + 1 for number in partition_numbers(topic)), 0)
@@ -164,7 +164,7 @@ def home_problems(topic: Storage) -> Iterator[Problem]:
 
 
 def manifests_of(topic: Storage) -> dict[int, Manifest]:
-    """Return the manifests of the partitions that are there, as far as they can be read."""
+    """Return the manifests of the existing partitions, as far as they can be read."""
     found = {}
     for number in partition_numbers(topic):
         with suppress(SeglogError):
@@ -178,23 +178,23 @@ def manifests_of(topic: Storage) -> dict[int, Manifest]:
 
 
 def batch_problems(topic: Storage) -> Iterator[Problem]:
-    """Yield the damaged files of batches that were committed."""
+    """Yield the damaged files of committed batches."""
     for path, batch in _batches(topic):
         if isinstance(batch, CorruptLog):
             detail = (
-                "it names a batch that was committed and may be missing in some partitions; it keeps the topic closed"
+                "it names a batch that was committed and may be missing in some partitions; the topic cannot be opened"
             )
             yield Problem(kind="transaction", path=path, detail=detail)
 
 
 def _unfinished(topic: Storage) -> Iterator[str]:
-    """Tell of the batches that were committed and are not in every partition yet."""
+    """Report the committed batches that are not in every partition yet."""
     for path, batch in _batches(topic):
         if isinstance(batch, Transaction):
             numbers = ", ".join(map(str, batch.staged))
             yield (
                 f"{path}: batch {batch.batch} of query {batch.query!r}, for partitions {numbers}, was committed and "
-                "interrupted; opening the topic for writing finishes it"
+                "interrupted; open the topic for writing to complete it"
             )
 
 
@@ -209,7 +209,7 @@ def _batches(topic: Storage) -> Iterator[tuple[str, Transaction | CorruptLog]]:
 
 
 def mended_batch(data: bytes, path: str) -> bytes | None:
-    """Return the bytes of a damaged file of a batch as they were, None where nobody can tell."""
+    """Return the original bytes of a damaged batch file, None if they cannot be determined."""
 
     def holds(tried: bytes) -> bool:
         try:

@@ -1,7 +1,7 @@
-"""One log in a cleaner's care: one look at it, one compaction, and what is remembered of both.
+"""The maintenance of one log: looking, compacting, and what is remembered of both.
 
-What an error means is decided here: closed, beyond help until it is opened again, tried again later, or no failure at
-all. Knows neither threads nor other logs. One thread at a time looks and compacts; the state may be read by any.
+Decides what an error means: closed, unusable until it is opened again, retried later, or not a failure at all. Knows
+neither threads nor other logs. One thread at a time looks and compacts; any thread may read the state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Work = Literal["expiry", "compaction"]
 
 
 class Care:
-    """A log that is looked after. state: what is known of it; closed: it has to be forgotten."""
+    """A maintained log. state: what is known of it; closed: it must be forgotten."""
 
     def __init__(self, name: str, log: Log, *, clock: Clock, retry: Retry, tell: Callable[[Event], None]) -> None:
         self.name = name
@@ -49,21 +49,21 @@ class Care:
     # --- when -------------------------------------------------------------------------------------------------------
 
     def due(self, now: int) -> Standing | None:
-        """Return where the log stands if a compaction is due and need not wait after a failure, else None."""
+        """Return the log's standing if a compaction is due and need not wait after a failure, else None."""
         trouble = self._troubles.get("compaction")
         if not self._able or self._standing is None or self._standing.due is None:
             return None
         return None if trouble is not None and trouble.waits(now) else self._standing
 
     def is_due_again(self, now: int) -> bool:
-        """Whether the last compaction got something done and the next one is due already.
+        """Whether the last compaction changed something and the next one is already due.
 
-        One that was stopped, or changed nothing, is not tried again at once: it might end in the same way for ever.
+        One that was stopped, or changed nothing, is not repeated immediately: it might end the same way forever.
         """
         return self._moved_on and self.due(now) is not None
 
     def next_look(self, interval: int) -> int | None:
-        """Return when (us) to look again, 0: it was never looked at, None: there is nothing to look for any more."""
+        """Return when (us) to look again; 0: it was never looked at; None: no further look is needed."""
         if not self._able:
             return None
         if self.state.looked_at is None:
@@ -79,7 +79,7 @@ class Care:
     # --- what is done -----------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Let go of what retention no longer keeps, and see where the log stands."""
+        """Delete what retention no longer keeps, and update the log's standing."""
         if not self._able:
             return
         now, trouble = self._clock(), self._troubles.get("expiry")
@@ -109,19 +109,19 @@ class Care:
 
     @contextmanager
     def _attempt(self, work: Work) -> Iterator[None]:
-        """Take what one kind of work raises: the other logs are looked after whatever happens to this one."""
+        """Handle the errors of one kind of work: the other logs are maintained whatever happens to this one."""
         try:
             yield
         except LogClosed:
             self.closed = True
-            self._say("forgotten", "closed; no longer looked after")
+            self._say("forgotten", "closed; no longer maintained")
         except (LogPoisoned, LogReadOnly) as error:
             self._refused = True
             self._note(error=str(error))
-            self._say("refused", f"left alone until it is opened again: {error}")
+            self._say("refused", f"ignored until it is opened again: {error}")
         except CompactionAborted as error:
-            self._say("stopped", f"{error}; it has its turn again in the next round")
-        except Exception as error:  # noqa: BLE001 - see above; it is told, shown and tried again
+            self._say("stopped", f"{error}; it is tried again in the next round")
+        except Exception as error:  # noqa: BLE001 - see above; it is reported, shown and retried
             self._failed(work, str(error) if isinstance(error, SeglogError) else f"{type(error).__name__}: {error}")
 
     # --- what came of it --------------------------------------------------------------------------------------------
@@ -130,13 +130,13 @@ class Care:
         self._troubles.pop("expiry", None)
         if count:
             self._note(expired=self.state.expired + count)
-            self._say("expired", f"retention let go of {count} {'segment' if count == 1 else 'segments'}")
+            self._say("expired", f"retention deleted {count} {'segment' if count == 1 else 'segments'}")
 
     def _compacted(self, report: CompactionReport) -> None:
         damaged = tuple(str(error) for error in report.damaged)
         self._note(report=report, compacted_at=self._clock(), damaged=damaged)
         text = (
-            f"compacted: gone are {report.superseded} superseded, {report.tombstones} tombstones, {report.unkeyed} "
+            f"compacted: removed {report.superseded} superseded, {report.tombstones} tombstones, {report.unkeyed} "
             f"without key; {report.bytes_before} to {report.bytes_after} bytes, {report.segments_before} to "
             f"{report.segments_after} segments"
         )
@@ -145,8 +145,8 @@ class Care:
             self._moved_on = report.rewritten > 0
             self._say("compacted", text, report)
             return
-        # What is damaged stays due, and every pass would end in the same way: it waits as after a failure.
-        left = f"{len(damaged)} damaged {'segment was' if len(damaged) == 1 else 'segments were'} left as it was"
+        # What is damaged stays due, and every pass would end the same way: wait as after a failure.
+        left = f"{len(damaged)} damaged {'segment was' if len(damaged) == 1 else 'segments were'} skipped"
         self._trouble("compaction", f"{left}: {damaged[0]}")
         self._say("damaged", f"{text}; {left}: {damaged[0]}", report)
 
@@ -160,14 +160,14 @@ class Care:
         return found
 
     def _say(self, what: What, text: str, report: CompactionReport | None = None) -> None:
-        """Tell of something, once the state shows it."""
+        """Report an event after the state shows it."""
         self._rest()
         self._tell(Event(at=self._clock(), name=self.name, what=what, text=text, report=report))
 
     # --- state ------------------------------------------------------------------------------------------------------
 
     def _rest(self, **changes: object) -> None:
-        """Note where the log stands after work."""
+        """Note the log's standing after work."""
         standing, trouble = self._standing, max(self._troubles.values(), key=lambda one: one.until, default=None)
         if standing is not None:
             named = ("due", "dirty_bytes", "total_bytes", "ratio", "next_at")

@@ -1,16 +1,16 @@
-"""The cleaner: looks after many logs by one thread, and tells what it does.
+"""The cleaner: maintains many logs with one thread, and reports what it does.
 
-A round looks at every log (what retention no longer keeps goes, and what is due is found), then compacts those that are
-due, the dirtiest first, each once. The thread begins a round when the interval has passed, or when a log's figures say
-that time alone makes something due before: a quiet log rolls, a tombstone's time comes.
+A round looks at every log (deletes what retention no longer keeps, finds what is due), then compacts the due logs, the
+dirtiest first, each once. The thread starts a round when the interval has passed, or earlier if a log's figures say
+that time alone makes something due: a quiet log rolls, a tombstone reaches its age.
 
-One compaction runs at a time: two would share the same disk, and the rate is for all of them together. So a log that
-becomes due waits for the one under way. Expiry does not: whenever a compaction asks whether it is to end (with every
-window it reads, or 20 times a second while it keeps to a rate), the other logs whose time has come are looked at. The
-log that is being compacted is looked at after its own pass, as expiring its segments would end it in vain.
+One compaction runs at a time: two would share the same disk, and the rate applies to all of them. So a log that becomes
+due waits for the running one. Expiry does not wait: whenever a compaction checks whether to stop (with every window it
+reads, or 20 times a second while it limits its rate), the cleaner looks at the other logs whose time has come. The log
+being compacted is looked at after its own pass, as expiring its segments would make the pass useless.
 
-Which log, and when: `timing`, pure. What is done to one log, and what an error means: `care`. Nothing durable stands
-here: what was compacted is known to the logs' manifests, so a new cleaner goes on where the last one ended.
+`timing` (pure) decides which log is next and when; `care` handles one log and its errors. Nothing durable is kept here:
+the logs' manifests record what was compacted, so a new cleaner continues where the last one ended.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
     Logs = Mapping[str, Log]
 
-OVERLAID = frozenset({"idle", "waiting", "retrying"})  # what a log does not go on with while all is paused
+OVERLAID = frozenset({"idle", "waiting", "retrying"})  # shown as paused while everything is paused
 
 
 class Cleaner(Inheritable, Uncopied):
-    """Retention and compaction of many logs that this process writes. A context manager; safe for threads.
+    """Retention and compaction of many logs that this process writes. A context manager, thread-safe.
 
-    `start` has a thread do the work until `close`; without it `run_once` does one round in the calling thread.
+    `start` runs a thread until `close`; without it `run_once` does one round in the calling thread.
     """
 
     def __init__(
@@ -59,12 +59,19 @@ class Cleaner(Inheritable, Uncopied):
         retry_most: float = 300.0,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
-        """Take logs, name -> log open for writing, or a call that returns such: asked often, as logs come and go.
+        """Take the logs to maintain.
 
-        interval: seconds between two looks at a log at most. bytes_per_second: of reading and writing, for all
-        compactions together; None: no limit. clock: as that of the logs. retry_first, retry_most: seconds to wait after
-        a failure, doubled with each in a row from the one to the other. on_event: called with all that was done, by the
-        thread that did it; it may use the cleaner but for `run_once`. InvalidArgument, InvalidType.
+        Args:
+            logs: name -> log open for writing, or a function that returns such a mapping; called often, as logs may
+            change.
+            interval: The most seconds between two looks at a log.
+            bytes_per_second: For reading and writing of all compactions together; None: no limit.
+            clock: The clock of the logs.
+            retry_first, retry_most: Seconds to wait after a failure, doubled with each consecutive one.
+            on_event: Called with every event, by the thread that caused it; it may use the cleaner except `run_once`.
+
+        Raises:
+            InvalidArgument, InvalidType: an argument is invalid.
         """
         for name, seconds in {"interval": interval, "retry_first": retry_first, "retry_most": retry_most}.items():
             _check_positive(name, seconds)
@@ -81,7 +88,7 @@ class Cleaner(Inheritable, Uncopied):
         self._watch_forks()
 
     def _enter_child(self) -> None:
-        self._changed = threading.Condition()  # guards the flags, and the thread waits by it
+        self._changed = threading.Condition()  # guards the flags; the thread waits on it
         self._woken = False
         self._thread: threading.Thread | None = None
         self._round = threading.Lock()
@@ -94,7 +101,7 @@ class Cleaner(Inheritable, Uncopied):
 
     @property
     def bytes_per_second(self) -> float | None:
-        """The rate of reading and writing of all compactions, None: no limit. A new one holds from the next on."""
+        """The rate of reading and writing of all compactions, None: no limit. A new value applies from the next on."""
         return self._bytes_per_second
 
     @bytes_per_second.setter
@@ -106,7 +113,11 @@ class Cleaner(Inheritable, Uncopied):
     # --- the thread -------------------------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Let a thread do the rounds. A second call does nothing; InvalidArgument once the cleaner is closed."""
+        """Start a thread that runs the rounds. A second call does nothing.
+
+        Raises:
+            InvalidArgument: the cleaner is closed.
+        """
         self._check_not_inherited("cleaner")
         with self._changed:
             self._check_open()
@@ -116,9 +127,9 @@ class Cleaner(Inheritable, Uncopied):
         return self
 
     def close(self) -> None:
-        """End at once; the logs stay open. A compaction under way stops, and its log is as it was.
+        """Stop immediately; the logs stay open. A running compaction stops and leaves its log unchanged.
 
-        Returns once the thread has ended. A second call does nothing.
+        Returns when the thread has ended. A second call does nothing.
         """
         with self._changed:
             self._closed = True
@@ -128,18 +139,18 @@ class Cleaner(Inheritable, Uncopied):
             thread.join()
 
     def wake(self) -> None:
-        """Let the thread look at all logs now."""
+        """Make the thread look at all logs now."""
         with self._changed:
             self._woken = True
             self._changed.notify_all()
 
     def pause(self) -> None:
-        """Begin nothing more until `resume`; a compaction under way stops, and its log is as it was."""
+        """Start nothing more until `resume`; a running compaction stops and leaves its log unchanged."""
         with self._changed:
             self._paused = True
 
     def resume(self) -> None:
-        """Go on after `pause`, and look at all logs now."""
+        """Continue after `pause`, and look at all logs now."""
         with self._changed:
             self._paused = False
         self.wake()
@@ -154,17 +165,17 @@ class Cleaner(Inheritable, Uncopied):
 
     def _run(self) -> None:
         while self._wait():
-            with suppress(InvalidArgument):  # closed in the moment between
+            with suppress(InvalidArgument):  # closed in between
                 self.run_once()
 
     def _wait(self) -> bool:
-        """Return True once it is time for a round, False when there will be none any more."""
+        """Return True when a round is due, False when the cleaner stops."""
         with self._changed:
             while not self._closed:
                 now = self._clock()
                 if not self._paused and (self._woken or is_over(*self._again, now)):
                     return True
-                # Never longer than the interval, so that a clock that is put forward is noticed.
+                # Never longer than the interval, so that a clock set forward is noticed.
                 left = min((self._again[1] - now) / MICROSECONDS, self._interval, threading.TIMEOUT_MAX)
                 self._changed.wait(None if self._paused else left)
             return False
@@ -172,13 +183,15 @@ class Cleaner(Inheritable, Uncopied):
     # --- a round ----------------------------------------------------------------------------------------------------
 
     def run_once(self) -> tuple[Event, ...]:
-        """Do one round in this thread and return what was done; waits for one that is under way.
+        """Do one round in this thread and return its events; waits for a running round. Does nothing while paused.
 
-        What fails is told and shown by `state`, never raised. Nothing is done while paused. InvalidArgument once closed
-        and within on_event.
+        Failures are reported in the events and in `state`, never raised.
+
+        Raises:
+            InvalidArgument: the cleaner is closed, or the call comes from on_event.
         """
         if self._tell.is_telling:
-            raise InvalidArgument("on_event belongs to a round: it cannot ask for another one, `wake` can")
+            raise InvalidArgument("on_event runs inside a round, so it cannot call run_once; use wake()")
         self._check_not_inherited("cleaner")
         with self._round:
             self._check_open()
@@ -195,7 +208,7 @@ class Cleaner(Inheritable, Uncopied):
             return tuple(self._tell.events)
 
     def _next(self, tried: set[str]) -> Care | None:
-        """Return the log to compact next: one that had its turn in this round waits for the next."""
+        """Return the log to compact next; one already compacted in this round waits for the next."""
         now = self._clock()
         due = {care.name: care.due(now) for care in self._roster.cares() if care.name not in tried}
         name = dirtiest({name: standing for name, standing in due.items() if standing is not None})
@@ -211,7 +224,7 @@ class Cleaner(Inheritable, Uncopied):
         care.compact(abort=abort, bytes_per_second=self._bytes_per_second)
 
     def _look_beside(self, busy: Care) -> None:
-        """Look at the other logs whose time has come. Two threads of a compaction may ask; one of them does it."""
+        """Look at the other logs whose time has come; of two threads of a compaction one does it."""
         if not (self._woken or is_over(*self._again, self._clock())) or not self._looking.acquire(blocking=False):
             return
         try:
@@ -223,7 +236,7 @@ class Cleaner(Inheritable, Uncopied):
             self._looking.release()
 
     def _look(self, wanted: Callable[[Care], bool]) -> None:
-        """Look at some of the logs that there are now."""
+        """Look at some of the present logs."""
         self._meet()
         for care in self._roster.cares():
             if self._stopping:
@@ -232,17 +245,17 @@ class Cleaner(Inheritable, Uncopied):
                 care.look()
 
     def _plan_look(self, busy: Care | None = None) -> None:
-        """Set when to look again at a log other than `busy`."""
+        """Set the time of the next look at a log other than `busy`."""
         now, interval = self._clock(), self._interval_us
         looks = (care.next_look(interval) for care in self._roster.cares() if care is not busy)
         self._again = (now, min([now + interval, *(at for at in looks if at is not None)]))
 
     def _meet(self) -> None:
-        """Take in which logs there are; where the caller cannot tell, those known so far are looked after."""
+        """Update the list of logs; if the caller's function fails, keep the known ones."""
         try:
             self._roster.meet()
-        except Exception as error:  # noqa: BLE001 - the caller's code; it is told, and asked again at the next look
-            text = f"it could not be told which logs there are: {type(error).__name__}: {error}"
+        except Exception as error:  # noqa: BLE001 - the caller's code; reported, and called again at the next look
+            text = f"the list of logs could not be read: {type(error).__name__}: {error}"
             self._tell(Event(at=self._clock(), name="", what="failed", text=text))
 
     def _new(self, name: str, log: Log) -> Care:
@@ -251,19 +264,25 @@ class Cleaner(Inheritable, Uncopied):
     # --- what is known ----------------------------------------------------------------------------------------------
 
     def state(self) -> tuple[LogState, ...]:
-        """Return where every log stands, in the order in which they are named; touches no log."""
+        """Return the state of every log, in the order in which they are named; touches no log."""
         return tuple(self._shown(care) for care in self._roster.cares())
 
     def explain(self, name: str, offset: int) -> str:
-        """Say why a record is still in a log (or is not), and what the cleaner is about to do there.
+        """Explain why a record is still in a log (or is not), and what the cleaner will do there.
 
-        InvalidArgument for a log that the cleaner does not know; else raises as Log.explain.
+        Args:
+            name: The log's name.
+            offset: The record's offset.
+
+        Raises:
+            InvalidArgument: the cleaner does not know the log.
+            OffsetOutOfRange: as Log.explain.
         """
         if self._roster.get(name) is None:
             self._roster.meet()
         care = self._roster.get(name)
         if care is None:
-            raise InvalidArgument(f"the cleaner looks after no log {name!r}")
+            raise InvalidArgument(f"the cleaner maintains no log {name!r}; see state()")
         return f"{care.log.explain(offset).text} {words(self._shown(care))}"
 
     def _shown(self, care: Care) -> LogState:
@@ -280,7 +299,7 @@ class Cleaner(Inheritable, Uncopied):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise InvalidArgument("the cleaner is closed; make a new one")
+            raise InvalidArgument("the cleaner is closed; create a new one")
 
 
 def _check_positive(name: str, number: float) -> None:

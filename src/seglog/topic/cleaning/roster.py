@@ -1,4 +1,4 @@
-"""Which logs a cleaner looks after at the moment. Knows nothing of what is done to them."""
+"""The logs that a cleaner maintains at present. Knows nothing of what is done to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Roster:
-    """The logs in care, by name; safe for threads."""
+    """The maintained logs, by name. Thread-safe."""
 
     def __init__(self, logs: Logs | Callable[[], Logs], new: Callable[[str, Log], Care]) -> None:
         if not callable(logs) and not isinstance(logs, Mapping):
@@ -27,7 +27,7 @@ class Roster:
         self._guard = threading.Lock()
 
     def meet(self) -> None:
-        """Take in which logs there are now. Another log under a known name is a new one. Raises what the call does."""
+        """Update the logs. A different log under a known name is a new one. Raises the caller's errors."""
         logs = dict(self._logs() if callable(self._logs) else self._logs)
         with self._guard:
             known = self._cares
@@ -37,10 +37,10 @@ class Roster:
             }
 
     def cares(self) -> list[Care]:
-        """Return those that were not closed, in the order in which they are named."""
+        """Return those that are open, in the order in which they are named."""
         with self._guard:
             return [care for care in self._cares.values() if not care.closed]
 
     def get(self, name: str) -> Care | None:
-        """Return one of them, None where there is none of the name."""
+        """Return one of them, None if the name is unknown."""
         return next((care for care in self.cares() if care.name == name), None)

@@ -1,4 +1,4 @@
-"""What a cleaner shows: where each log stands, and what was done. Plain values, for people and for a server."""
+"""What a cleaner reports: the state of each log, and what was done. Plain values, for people and for a server."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ Doing = Literal["idle", "waiting", "expiring", "compacting", "retrying", "failed
 What = Literal["expired", "compacted", "stopped", "damaged", "failed", "refused", "forgotten"]
 
 REASONS = {
-    "dirty": "the share of bytes that were never compacted passes min_dirty_ratio",
+    "dirty": "the share of bytes that were never compacted exceeds min_dirty_ratio",
     "lag": "records have waited for max_compaction_lag",
-    "tombstones": "the time of tombstones has come",
+    "tombstones": "tombstones have reached their age",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogState:
-    """One log as the cleaner sees it. Times are us since the epoch, UTC.
+    """The state of one log in the cleaner. Times are us since the epoch, UTC.
 
-    doing: idle (nothing is due); waiting (due, others have their turn before it); expiring; compacting; retrying (waits
-    after a failure); failed (nothing helps but to open it again); paused.
+    doing: idle (nothing is due); waiting (due, other logs come first); expiring; compacting; retrying (waits after a
+    failure); failed (until it is opened again); paused.
     due, dirty_bytes, total_bytes, ratio, next_at: as in Standing, at the last look (looked_at). done_bytes, pass_bytes:
-    progress of the compaction under way, 0 without one.
-    failures: in a row; error: what the last of them said; next_try_at: when it is tried again. report, compacted_at: of
-    the last compaction; damaged: what it had to leave as it was. expired: segments that retention let go of since the
-    cleaner knows the log.
+    progress of the running compaction, 0 without one.
+    failures: consecutive; error: of the last one; next_try_at: the next attempt. report, compacted_at: of the last
+    compaction; damaged: the segments it had to skip. expired: segments deleted by retention since the cleaner knows the
+    log.
     """
 
     name: str
@@ -65,12 +65,12 @@ def _plain(report: CompactionReport) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """One thing that was done, or failed, to a log. at: us; text: a line for people; report: of a compaction.
+    """One action on a log, or its failure. at: us; text: a line for people; report: of a compaction.
 
-    name: the log, "" where it is about which logs there are.
-    what: expired, compacted; damaged: compacted but for segments that do not verify; stopped: a compaction ended before
-    its end, by the cleaner or because the log moved on, which is no failure; failed: it is tried again later; refused:
-    the log takes no more writes, so it is left alone; forgotten: it was closed.
+    name: the log, "" if it concerns the list of logs.
+    what: expired, compacted; damaged: compacted except segments that do not verify; stopped: a compaction ended early,
+    by the cleaner or because the log changed, which is not a failure; failed: retried later; refused: the log rejects
+    writes and is not maintained any more; forgotten: it was closed.
     """
 
     at: int
@@ -81,21 +81,21 @@ class Event:
 
 
 def words(state: LogState) -> str:
-    """Return what a cleaner has to say of a log, in one or two sentences."""
-    error = state.error or "no reason is known"
+    """Describe a log's state in one or two sentences."""
+    error = state.error or "unknown reason"
     if state.looked_at is None and state.doing == "idle":
         return "The cleaner has not looked at the log yet."
     told = {
         "idle": "The cleaner has nothing to do here.",
-        "waiting": f"A compaction is due ({_reason(state)}); other logs have their turn before.",
-        "expiring": "The cleaner looks at the log right now.",
-        "compacting": f"A compaction is under way ({_reason(state)}): {_share(state)}.",
+        "waiting": f"A compaction is due ({_reason(state)}); other logs come first.",
+        "expiring": "The cleaner is checking retention now.",
+        "compacting": f"A compaction is running ({_reason(state)}): {_share(state)}.",
         "retrying": f"After {_times(state.failures)} the cleaner waits until {_time(state.next_try_at)}: {error}.",
-        "failed": f"The cleaner leaves this log alone until it is opened again: {error}.",
+        "failed": f"The cleaner ignores this log until it is opened again: {error}.",
         "paused": "The cleaner is paused: nothing is compacted or expired until it is resumed.",
     }[state.doing]
     if state.doing in ("idle", "waiting") and state.next_at is not None:
-        told += f" Time alone makes something due at {_time(state.next_at)}."
+        told += f" Something becomes due by time at {_time(state.next_at)}."
     return told
 
 
@@ -104,11 +104,11 @@ def _reason(state: LogState) -> str:
 
 
 def _share(state: LogState) -> str:
-    return f"{state.done_bytes} of {state.pass_bytes} bytes done" if state.pass_bytes else "it has just begun"
+    return f"{state.done_bytes} of {state.pass_bytes} bytes done" if state.pass_bytes else "it has just started"
 
 
 def _times(failures: int) -> str:
-    return "a failure" if failures == 1 else f"{failures} failures in a row"
+    return "a failure" if failures == 1 else f"{failures} consecutive failures"
 
 
 def _time(moment: int | None) -> str:
@@ -117,4 +117,4 @@ def _time(moment: int | None) -> str:
     try:
         return datetime.fromtimestamp(moment / MICROSECONDS, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError):
-        return "a time that no calendar has"
+        return "a time beyond the calendar"

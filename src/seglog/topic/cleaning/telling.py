@@ -1,4 +1,4 @@
-"""How a cleaner tells what it did: to the round's caller, to the log of the program, to a function of the caller's."""
+"""A cleaner's reports: to the caller of the round, to the program's logging, to a callback."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WARNINGS = frozenset({"damaged", "failed", "refused"})
 
 
 class Teller:
-    """Takes events. `events`: those since it was emptied."""
+    """Receives events. `events`: those since it was emptied."""
 
     def __init__(self, on_event: Callable[[Event], None] | None) -> None:
         self.events: list[Event] = []
@@ -22,11 +22,11 @@ class Teller:
 
     @property
     def is_telling(self) -> bool:
-        """Whether this thread is within on_event: it must not wait for what waits for its end."""
+        """Whether this thread is inside on_event: it must not wait for anything that waits for its end."""
         return getattr(self._here, "telling", False)
 
     def __call__(self, event: Event) -> None:
-        """Note, log and hand on what was done; an error of on_event is logged and changes nothing."""
+        """Store, log and pass on an event; an error of on_event is logged and otherwise ignored."""
         self.events.append(event)
         level = logging.WARNING if event.what in WARNINGS else logging.INFO
         logger.log(level, "%s: %s", event.name or "the cleaner", event.text)

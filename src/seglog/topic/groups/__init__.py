@@ -1,7 +1,7 @@
-"""Consumer groups: who reads which partition, and how far each group has come.
+"""Consumer groups: which member reads which partition, and the committed offsets.
 
-Pure: assignment (who gets what), state (members and handovers), position (where one consumer stands). The bytes of the
-log `.groups` are in records; groups keeps them and answers members; consumer reads for one.
+Pure: assignment (who gets what), state (members and handovers), position (one consumer's positions). records: the bytes
+of the log `.groups`; groups: stores them and answers members; consumer: reads for one group.
 """
 
 from seglog.topic.groups.groups import Groups

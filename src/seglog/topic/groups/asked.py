@@ -1,4 +1,4 @@
-"""What members and operators ask of groups, checked: InvalidType and InvalidArgument where it cannot be meant."""
+"""Checks of arguments of members and operators. They raise InvalidType and InvalidArgument."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def checked_topics(topics: Iterable[str]) -> tuple[str, ...]:
-    """Return the topics that a member reads, in order, each once."""
+    """Return the topics that a member reads, sorted, without duplicates."""
     if isinstance(topics, (str, bytes)) or not isinstance(topics, Iterable):
         raise InvalidType(f"topics must be names in a list, not {type(topics).__name__}")
     names = tuple(sorted({checked_name(topic, "topic") for topic in topics}))
     if not names:
-        raise InvalidArgument("a member reads one topic at least")
+        raise InvalidArgument("a member must read at least one topic")
     return names
 
 
@@ -32,14 +32,14 @@ def checked_timeout(seconds: float) -> float:
 
 
 def checked_wait(seconds: float) -> float:
-    """Return how many seconds to wait for records: finite, 0 or more."""
+    """Return the seconds to wait for records: finite, 0 or more."""
     return _checked_seconds(seconds, "timeout", least=0.0)
 
 
 def _checked_seconds(seconds: object, what: str, *, least: float) -> float:
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         raise InvalidType(f"{what} must be seconds, not {type(seconds).__name__}")
-    if not least <= seconds <= MAX_SECONDS:  # NaN is not
+    if not least <= seconds <= MAX_SECONDS:  # false for NaN
         shown = f"an int of {seconds.bit_length()} bits" if isinstance(seconds, int) else seconds
         bounds = f"{'above' if least else 'from'} 0 up to {MAX_SECONDS:.0f} (100 years)"
         raise InvalidArgument(f"{what} is {shown}; it must be a finite number of seconds, {bounds}")

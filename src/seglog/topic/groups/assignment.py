@@ -1,7 +1,7 @@
-"""Who gets which partition: a pure function of who is there, what they read, and who had what before.
+"""Partition assignment: a pure function of the members, the topics they read, and the previous owners.
 
-Members with the same topics get counts that differ by at most one over all partitions. Where topics differ, no single
-partition could go to another member and make it more even. A member keeps what it has as far as that allows.
+Members with the same topics get counts that differ by at most one over all partitions. If topics differ, no move of a
+single partition could make the assignment more even. A member keeps what it has as far as that allows.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from seglog.topic.places import Partition
 
 Share = tuple[int, int]
-"""An index, and of how many: who reads without membership takes every partition p of which p % n is the index."""
+"""(index, n): a reader without membership reads every partition p with p % n == index."""
 
 
 def assign(
     members: Mapping[str, Collection[str]], partitions: Mapping[str, int], before: Mapping[Partition, str]
 ) -> dict[Partition, str]:
-    """Return the member of every partition that somebody reads.
+    """Return the member of every partition that any member reads.
 
-    members: id -> topics; partitions: topic -> how many; before: who had which. The order of none of them matters.
+    members: id -> topics; partitions: topic -> how many; before: previous owners. The order of all three is irrelevant.
     """
     readers = {topic: sorted(one for one in members if topic in members[one]) for topic in sorted(partitions)}
     taken: dict[Partition, str] = {}
@@ -48,13 +48,13 @@ def assign(
 def _deal(
     free: list[Partition], readers: Mapping[str, list[str]], taken: dict[Partition, str], loads: Counter[str]
 ) -> None:
-    """Give every free partition to the reader that has least; first those that the fewest may have."""
+    """Give every free partition to the reader with the fewest; start with those that the fewest members read."""
     heaps = {topic: [(loads[one], one) for one in those] for topic, those in readers.items()}
     for heap in heaps.values():
         heapq.heapify(heap)
     for topic, number in sorted(free, key=lambda one: (len(readers[one[0]]), one)):
         heap = heaps[topic]
-        while heap[0][0] != loads[heap[0][1]]:  # that one has got a partition of another topic since
+        while heap[0][0] != loads[heap[0][1]]:  # that member got a partition of another topic since
             heapq.heapreplace(heap, (loads[heap[0][1]], heap[0][1]))
         least = heap[0][1]
         taken[topic, number] = least
@@ -62,7 +62,7 @@ def _deal(
 
 
 def _level(readers: Mapping[str, list[str]], taken: dict[Partition, str], loads: Counter[str]) -> None:
-    """Move partitions, a topic's after another's, until no move would make it more even."""
+    """Move partitions, topic by topic, until no move makes it more even."""
     held: dict[str, dict[str, list[int]]] = {topic: {} for topic in readers}
     for topic, number in sorted(taken):
         held[topic].setdefault(taken[topic, number], []).append(number)
@@ -87,16 +87,16 @@ def _level(readers: Mapping[str, list[str]], taken: dict[Partition, str], loads:
 
 
 def shared(share: Share, partitions: Mapping[str, int]) -> tuple[Partition, ...]:
-    """Return the partitions of one of n readers that know of each other by number only."""
+    """Return the partitions of one of n statically configured readers."""
     index, of = share
     return tuple((topic, number) for topic in sorted(partitions) for number in range(index, partitions[topic], of))
 
 
 def checked_share(share: object) -> Share:
-    """Return (index, n); InvalidType where it is no pair of ints, InvalidArgument unless 0 <= index < n."""
+    """Return (index, n). Raises InvalidType unless it is a pair of ints, InvalidArgument unless 0 <= index < n."""
     if not isinstance(share, tuple) or len(share) != 2 or not all(type(one) is int for one in share):
-        raise InvalidType(f"share must be two ints, the reader's number and how many there are, not {share!r}")
+        raise InvalidType(f"share must be two ints, (index, number of readers), not {share!r}")
     index, of = share
     if not 0 <= index < of:
-        raise InvalidArgument(f"share is {share}; of n readers the numbers are 0 to n - 1")
+        raise InvalidArgument(f"share is {share}; the index of one of n readers is 0 to n - 1")
     return index, of

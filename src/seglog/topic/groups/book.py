@@ -1,6 +1,6 @@
-"""What the log `.groups` says, in memory: every group's members and committed offsets. First written, then believed.
+"""The content of the log `.groups` in memory: every group's members and committed offsets. Written first, then applied.
 
-It knows no clock and decides nothing; its owner holds a lock around every call.
+Knows no clock and decides nothing; its owner holds a lock around every call.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class Book:
-    """crews: group -> its members; offsets: group -> partition -> the offset to be read next, no empty ones.
+    """crews: group -> its members; offsets: group -> partition -> the next offset to read, no empty ones.
 
-    records: (group, partition) -> the record that says so.
+    records: (group, partition) -> the record of that offset.
     """
 
     def __init__(self, log: Log) -> None:
-        """Read the whole log; CorruptLog, naming the record, where one is not ours or not whole."""
+        """Read the whole log. Raises CorruptLog, naming the record, for an unknown or incomplete one."""
         self.crews: dict[str, Crew] = {}
         self.offsets: dict[str, dict[Partition, int]] = {}
         self.records: dict[tuple[str, Partition], OffsetRecord] = {}
@@ -35,20 +35,20 @@ class Book:
                 self._take(decode(record.key, record.value))
             except ValueError as error:
                 raise CorruptLog(
-                    f"{log.path}: offset {record.offset} is no record of consumer groups: {error}. Nothing was "
-                    "changed; restore the log, or move it away and give up members and committed offsets"
+                    f"{log.path}: offset {record.offset} is not a record of consumer groups: {error}. Nothing was "
+                    "changed; restore the log, or move it away to abandon members and committed offsets"
                 ) from error
 
     def crew(self, group: str) -> Crew:
-        """Return a group's members; of a group that nobody knows, none."""
+        """Return a group's members; none for an unknown group."""
         return self.crews.get(group, Crew())
 
     def write(self, group: str, crew: Crew) -> None:
-        """Make a group what it is to be, if that is anything new."""
+        """Write a group's new state, if it differs."""
         if crew != self.crew(group):
             self.append([GroupRecord(group, crew)])
         elif group in self.crews:
-            self.crews[group] = crew  # the same, but with the counts of partitions it was shared out for
+            self.crews[group] = crew  # equal, except for the partition counts of its assignment
 
     def append(self, entries: Iterable[Entry]) -> None:
         """Write entries, all or none; they survive kill -9 when this returns."""
@@ -57,7 +57,7 @@ class Book:
         if len(pairs) == 1:
             self._log.append(pairs[0][1], key=pairs[0][0])
         elif pairs:
-            import pyarrow as pa  # noqa: PLC0415 - loads with the first commit of several partitions
+            import pyarrow as pa  # noqa: PLC0415 - imported with the first commit of several partitions
 
             keys, values = (pa.array(column, pa.binary()) for column in zip(*pairs, strict=True))
             self._log.append_batch(pa.table({"key": keys, "value": values}))

@@ -1,6 +1,6 @@
-"""A consumer in the broker's process: reads for a group what it is assigned, and commits how far it has come.
+"""A consumer in the broker's process: reads a group's partitions and commits its positions.
 
-Where it stands is kept by `position`, who reads what by `Groups`; here they are driven, and the logs are read.
+`position` keeps its state, `Groups` assigns partitions; this module drives both and reads the logs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MAX_BYTES = 1024 * 1024
 
 
 class _Piece(NamedTuple):
-    """What one reading of a partition gave: how many records, of how many bytes, and where to go on."""
+    """One read of a partition: how many records, how many bytes, and the next offset."""
 
     found: list[Any]
     records: int
@@ -48,7 +48,7 @@ class _Piece(NamedTuple):
     next_offset: int
 
 
-_Read = Callable[["Log", int, int, int], _Piece]  # log, offset, records and bytes at most
+_Read = Callable[["Log", int, int, int], _Piece]  # log, offset, most records, most bytes
 
 
 class TopicBatch(NamedTuple):
@@ -60,11 +60,11 @@ class TopicBatch(NamedTuple):
 
 
 class Consumer(Uncopied):
-    """Reads topics for a group: each record at least once, and once where every poll's records are committed before
-    the next poll. A context manager; one thread at a time. Get it from `Broker.consumer`.
+    """Reads topics for a group: each record at least once, and exactly once if every poll's records are committed
+    before the next poll. A context manager for one thread. Get it from `Broker.consumer`.
 
-    Its partitions change only inside `poll`, which also tells the group that it is there: who does not poll for
-    `session_timeout` loses them to the others, and gets UnknownMember from `commit`; the next poll joins again.
+    Its partitions change only inside `poll`, which is also its heartbeat: a consumer that does not poll for
+    `session_timeout` loses them to other members, and `commit` raises UnknownMember; the next poll joins again.
     """
 
     def __init__(
@@ -78,10 +78,18 @@ class Consumer(Uncopied):
         session_timeout: float = 30.0,
         share: tuple[int, int] | None = None,
     ) -> None:
-        """start: where a partition begins of which the group has committed nothing.
+        """Join the group.
 
-        session_timeout: seconds. share: (index, n) reads every n-th partition instead of joining; the group must have
-        no members when it commits. TopicNotFound.
+        Args:
+            broker: The broker with the topics.
+            group: The group's name.
+            topics: The topics to read.
+            start: "earliest" or "latest": where to start in partitions without a committed offset.
+            session_timeout: Seconds of silence until other members take over.
+            share: (index, n): read every n-th partition instead of joining; commits need a group without members.
+
+        Raises:
+            TopicNotFound: a topic does not exist.
         """
         if start not in ("earliest", "latest"):
             raise InvalidArgument(f'start is {start!r}; it must be "earliest" or "latest"')
@@ -102,11 +110,16 @@ class Consumer(Uncopied):
     def poll(
         self, *, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES, timeout: float = 0.0
     ) -> list[TopicRecord]:
-        """Return the next records, of one or more partitions; waits up to `timeout` seconds for the first.
+        """Return the next records of one or more partitions. Consumers never skip records silently.
 
-        max_bytes: of keys, values and headers; one record comes, however large. OffsetOutOfRange where a position is
-        no longer in its partition, or not yet; LogTruncated where what this consumer read of a partition is no longer
-        part of it; both with topic and partition. Nothing is skipped in silence; `seek` says where to go on.
+        Args:
+            max_records: The most records to return.
+            max_bytes: The most bytes of keys, values and headers; one record is returned whatever its size.
+            timeout: Seconds to wait for the first record.
+
+        Raises:
+            OffsetOutOfRange: a partition does not hold the position; continue with `seek`. Has topic and partition.
+            LogTruncated: records that this consumer read no longer belong to the partition. Has topic and partition.
         """
         pieces = self._poll(_records, max_records, max_bytes, timeout)
         return [TopicRecord(*partition, *record) for partition, piece in pieces for record in piece.found]
@@ -114,7 +127,7 @@ class Consumer(Uncopied):
     def poll_batches(
         self, *, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES, timeout: float = 0.0
     ) -> list[TopicBatch]:
-        """Return the same in Arrow, one batch or more of each partition."""
+        """Return the next records as Arrow, one or more batches per partition; as `poll`."""
         pieces = self._poll(_batches, max_records, max_bytes, timeout)
         return [TopicBatch(*partition, batch) for partition, piece in pieces for batch in piece.found]
 
@@ -132,14 +145,14 @@ class Consumer(Uncopied):
             wait = min(wait * 2, LONGEST_WAIT)
 
     def _read_round(self, read: _Read, max_records: int, max_bytes: int) -> list[tuple[Partition, _Piece]]:
-        """Read one partition after the other, from the one whose turn it is, until there is enough."""
+        """Read partition by partition, starting with the one whose turn it is, until the limits are reached."""
         pieces: list[tuple[Partition, _Piece]] = []
         for topic, of in self._cursor.wanted().items():
             for number, start in of.items():
                 try:
                     piece = self._read_one(read, (topic, number), start, max_records, max_bytes)
                 except SeglogError as error:
-                    if pieces:  # these are to be delivered; the next poll comes to this partition, and raises
+                    if pieces:  # deliver these first; the next poll reads this partition and raises
                         return pieces
                     error.add_note(f"partition {number} of topic {topic!r}, read by group {self._group!r}")
                     raise
@@ -151,9 +164,9 @@ class Consumer(Uncopied):
         return pieces
 
     def _read_one(self, read: _Read, partition: Partition, start: int, max_records: int, max_bytes: int) -> _Piece:
-        """Read a piece of one partition and note it, if the log is still the one that was read so far."""
+        """Read a piece of one partition and advance, if the log is still the one read before."""
         log = self._log(partition)
-        view = log.view()  # before the reading, as traces want it
+        view = log.view()  # before the read, as traces require
         try:
             piece = read(log, start, max_records, max_bytes)
         except OffsetOutOfRange as error:
@@ -170,18 +183,23 @@ class Consumer(Uncopied):
 
     @property
     def assignment(self) -> tuple[Partition, ...]:
-        """What this consumer reads: (topic, partition), in order."""
+        """The assigned (topic, partition) pairs, in order."""
         return self._cursor.assignment
 
     @property
     def positions(self) -> dict[str, dict[int, int]]:
-        """Topic -> partition -> the offset that the next poll begins with."""
+        """Topic -> partition -> the next offset to read."""
         self._check_open()
         self._place()
         return self._cursor.positions
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Go on at another offset, which is what the next `commit` notes. NotAssigned, OffsetOutOfRange."""
+        """Continue at another offset, which the next `commit` includes.
+
+        Raises:
+            NotAssigned: the partition is not assigned to this consumer.
+            OffsetOutOfRange: the partition does not hold the offset.
+        """
         self._check_open()
         where, offset = (topic, partition), checked_offset(offset)
         if where in self._cursor.assignment:
@@ -191,7 +209,7 @@ class Consumer(Uncopied):
         self._cursor.seek(where, offset)
 
     def seek_to_time(self, timestamp: int) -> None:
-        """Go on, in every assigned partition, at its first record of this time (us) or later; else at its end."""
+        """Continue, in every assigned partition, at the first record at or after a time (us), or at the end."""
         self._check_open()
         checked_timestamp(timestamp)
         for partition in self._cursor.assignment:
@@ -201,7 +219,7 @@ class Consumer(Uncopied):
             self._cursor.seek(partition, end if found is None else found)
 
     def lag(self) -> dict[Partition, int]:
-        """Return how many records each assigned partition has from here on; in a compacted one, about."""
+        """Return how many records remain in each assigned partition; an estimate if it is compacted."""
         return {
             (topic, number): self._log((topic, number)).records_from(position)
             for topic, of in self.positions.items()
@@ -213,12 +231,12 @@ class Consumer(Uncopied):
         return log.lowest_offset, log.next_offset
 
     def _place(self) -> None:
-        """Find where to begin in partitions that are new here: at what the group committed, else where it was told."""
+        """Set the start of new partitions: the group's committed offset, else `start`."""
         wanted = self._cursor.needs_position()
         if not wanted:
             return
         committed: Positions = {}
-        with suppress(GroupNotFound):  # nobody joined and nothing was committed: static sharing begins so
+        with suppress(GroupNotFound):  # no member and no commit yet: the first static consumer
             committed = self._groups.committed(self._group)
         for topic, number in wanted:
             offset = committed.get(topic, {}).get(number)
@@ -231,10 +249,14 @@ class Consumer(Uncopied):
     # --- the group ------------------------------------------------------------------------------------------------
 
     def commit(self, offsets: Positions | None = None, *, durable: bool = False) -> None:
-        """Note in the group how far this consumer has come. Default: everything that `poll` has returned so far.
+        """Commit the group's positions.
 
-        offsets: topic -> partition -> the offset to be read next. durable: it survives power loss when this returns;
-        otherwise kill -9. NotAssigned, UnknownMember: others have taken over, nothing was committed; poll on.
+        Args:
+            offsets: topic -> partition -> the next offset to read; default: everything that `poll` has returned.
+            durable: Return when the commit survives power loss; otherwise kill -9.
+
+        Raises:
+            NotAssigned, UnknownMember: other members have taken over; nothing was committed. Poll to continue.
         """
         self._check_open()
         chosen = self._cursor.to_commit() if offsets is None else offsets
@@ -261,12 +283,12 @@ class Consumer(Uncopied):
         self._cursor.adopt(answer.assignment, answer.generation, system_clock())
 
     def close(self) -> None:
-        """Leave the group, so that others go on at once; commits nothing. A second call does nothing."""
+        """Leave the group, so that others continue immediately; commits nothing. A second call does nothing."""
         if self._closed:
             return
         self._closed = True
         if self._member is not None:
-            with suppress(LogClosed):  # the broker was closed first: what is local ends with it
+            with suppress(LogClosed):  # the broker was closed first: local members end with it
                 self._groups.leave(self._group, self._member)
 
     def __enter__(self) -> Self:
@@ -282,7 +304,7 @@ class Consumer(Uncopied):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise LogClosed(f"the consumer of group {self._group!r} is closed; make another one")
+            raise LogClosed(f"the consumer of group {self._group!r} is closed; create another one")
 
 
 def _records(log: Log, start: int, max_records: int, max_bytes: int) -> _Piece:
@@ -295,7 +317,7 @@ def _records(log: Log, start: int, max_records: int, max_bytes: int) -> _Piece:
 
 
 def _batches(log: Log, start: int, max_records: int, max_bytes: int) -> _Piece:
-    from seglog.topic.measure import row_bytes  # noqa: PLC0415 - pyarrow and numba load when first used
+    from seglog.topic.measure import row_bytes  # noqa: PLC0415 - imports pyarrow and numba when first used
 
     found, next_offset = fetch_batches(log, start, max_records=max_records, max_bytes=max_bytes)
     size = sum(int(row_bytes(batch).sum()) for batch in found)

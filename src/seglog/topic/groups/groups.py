@@ -1,8 +1,8 @@
-"""The coordinator: it answers members, keeps what was committed, and writes both down before anybody hears of it.
+"""The coordinator: answers members and stores committed offsets; writes both to the log before answering.
 
-Everything it knows stands in the log `.groups`, but for when a member was heard of last: sessions begin anew when the
-log is opened. Who gets what is decided in `assignment`, what a handover is in `state`; this module knows neither how
-records are read nor who asks.
+The log `.groups` contains all state except the time of each member's last heartbeat: sessions restart when the log is
+opened. `assignment` decides who gets what, `state` models handovers; this module knows neither how records are read nor
+who asks.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ if TYPE_CHECKING:
     from seglog.topic.positions import Positions
 
 MAX_MEMBERS = 1000
-"""Members of one group; more than partitions are of no use, and each is written down with every change."""
+"""The most members of one group: more than partitions are useless, and each change writes all of them."""
 MAX_GROUPS = 10_000
-"""Groups with members, and groups with committed offsets, of one broker: all of them are kept in memory."""
+"""The most groups with members, and with committed offsets, of one broker: all are kept in memory."""
 EMPTY_SECONDS = 600.0
-"""After which a group without members and committed offsets is forgotten; earlier where there are MAX_GROUPS."""
+"""When a group without members and committed offsets is deleted; earlier if there are MAX_GROUPS."""
 SWEEP_SECONDS = 60.0
 
 
 class Groups(Inheritable, Uncopied):
-    """All consumer groups of a broker. Safe for threads; get it from `Broker.groups`.
+    """All consumer groups of a broker. Thread-safe; get it from `Broker.groups`.
 
-    Where the log was opened for reading, it shows what the log said at that moment, and refuses the rest (LogReadOnly).
+    If the log was opened for reading, it shows the state at that moment and raises LogReadOnly for changes.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class Groups(Inheritable, Uncopied):
         records_from: Callable[[str, int, int], int],
         history: Callable[[str, int], tuple[str, Cuts]] | None = None,
     ) -> None:
-        """log: `.groups`, read at once: CorruptLog where a record is not one of ours.
+        """log: `.groups`, read now; raises CorruptLog for an unknown record.
 
-        partitions: topic -> how many (TopicNotFound); bounds: topic, partition -> its lowest and its next offset;
-        records_from: topic, partition, offset -> how many records there are from there on. history: topic, partition ->
-        the id of its log and where that was cut; None: committed offsets are not checked. All are called while a group
-        is locked.
+        partitions: topic -> how many (TopicNotFound); bounds: topic, partition -> its lowest and next offset;
+        records_from: topic, partition, offset -> how many records from there on. history: topic, partition -> the id of
+        its log and where it was truncated; None: committed offsets are not checked. All are called while a group is
+        locked.
         """
         self._log = log
         self._partitions = partitions
@@ -95,7 +95,7 @@ class Groups(Inheritable, Uncopied):
     def _begin_sessions(self) -> None:
         for group, crew in self._book.crews.items():
             for member, said in crew.members.items():
-                if not said.local:  # a local one ended with its process, however that ended
+                if not said.local:  # a local member ended with its process
                     self._sessions.heard(group, member, self._clock())
 
     # --- members --------------------------------------------------------------------------------------------------
@@ -109,10 +109,18 @@ class Groups(Inheritable, Uncopied):
         session_timeout: float = 30.0,
         local: bool = False,
     ) -> Membership:
-        """Become a member, and return what is to be read at once; more may come with the next heartbeats.
+        """Join a group and return the partitions to read now; later heartbeats may add more.
 
-        member: to come back under one's own id, or with other topics. session_timeout: seconds of silence until it is
-        dropped. local: it ends with this process. TopicNotFound; GroupConflict for more than MAX_MEMBERS or MAX_GROUPS.
+        Args:
+            group: The group's name.
+            topics: The topics to read.
+            member: An id, to return under it, or with other topics.
+            session_timeout: Seconds of silence until the member is removed.
+            local: The member ends with this process.
+
+        Raises:
+            TopicNotFound: a topic does not exist.
+            GroupConflict: there are MAX_MEMBERS members or MAX_GROUPS groups.
         """
         checked_name(group, "group")
         said = Enrolled(checked_topics(topics), checked_timeout(session_timeout), bool(local))
@@ -123,16 +131,24 @@ class Groups(Inheritable, Uncopied):
             self._admit(group)
             crew = self._present(group)
             if member not in crew.members and len(crew.members) >= MAX_MEMBERS:
-                raise GroupConflict(f"group {group!r} has {MAX_MEMBERS} members already; nobody was added")
+                raise GroupConflict(f"group {group!r} has the most members already, {MAX_MEMBERS}; none was added")
             crew = self._with_members(crew, {**crew.members, member: said})
             self._book.write(group, crew)
             return self._answer(group, crew, member)
 
     def heartbeat(self, group: str, member: str, generation: int) -> Membership:
-        """Stay a member, and return what is to be read from now on; generation: that of the last answer.
+        """Stay a member and return the partitions to read from now on.
 
-        A partition that the answer does not name any more stays the member's, for commits, until it comes back with
-        the answer's generation. UnknownMember where it was dropped, or left: join again.
+        A partition missing in the answer stays the member's, for commits, until it returns with the answer's
+        generation.
+
+        Args:
+            group: The group's name.
+            member: The member's id.
+            generation: Of the last answer.
+
+        Raises:
+            UnknownMember: it was removed, or left: join again.
         """
         checked_offset(generation, "generation")
         with self._lock:
@@ -142,7 +158,7 @@ class Groups(Inheritable, Uncopied):
             return self._answer(group, crew, member)
 
     def leave(self, group: str, member: str) -> None:
-        """Stop being a member: its partitions are free at once. One that is no member is no error."""
+        """Leave a group: its partitions are free immediately. No error if it is not a member."""
         with self._lock:
             crew = self._present(group)
             self._book.write(group, self._with_members(crew, _without(crew, [member])))
@@ -158,14 +174,14 @@ class Groups(Inheritable, Uncopied):
         crew = self._present(group)
         if member not in crew.members:
             raise UnknownMember(
-                f"group {group!r} has no member {member!r}: it left, or its session ran out; join again"
+                f"group {group!r} has no member {member!r}: it left, or its session expired; join again"
             )
         return crew
 
     def _present(self, group: str) -> Crew:
-        """Return a group as it stands now: without those whose session ended, shared out over the partitions there are.
+        """Return a group's present state: without expired members, with the present partitions assigned.
 
-        A group that nobody knows is an empty one.
+        An unknown group is empty.
         """
         crew = self._book.crew(group)
         if self._reads_only or not crew.members:
@@ -184,17 +200,24 @@ class Groups(Inheritable, Uncopied):
     def _count(self, topic: str) -> int:
         try:
             return self._partitions(topic)
-        except TopicNotFound:  # deleted since; it may come back
+        except TopicNotFound:  # deleted since; it may be created again
             return 0
 
     # --- offsets --------------------------------------------------------------------------------------------------
 
     def commit(self, group: str, offsets: Positions, *, member: str | None = None, durable: bool = False) -> None:
-        """Note how far the group has come: topic -> partition -> the offset to be read next. All of it or nothing.
+        """Commit offsets, all or none.
 
-        member: must own every one of the partitions (NotAssigned, UnknownMember); without, for static sharing and for
-        seeking, the group must have no members (GroupConflict). OffsetOutOfRange unless 0 <= offset <= next_offset.
-        durable: it survives power loss when this returns; otherwise kill -9.
+        Args:
+            group: The group's name.
+            offsets: topic -> partition -> the next offset to read.
+            member: Must own every partition; None, for static sharing and seeking, needs a group without members.
+            durable: Return when the commit survives power loss; otherwise kill -9.
+
+        Raises:
+            NotAssigned, UnknownMember: the member does not own a partition, or is not one.
+            GroupConflict: the group has members, and none was given.
+            OffsetOutOfRange: unless 0 <= offset <= next_offset.
         """
         checked_name(group, "group")
         named = checked_offsets(offsets)
@@ -212,33 +235,33 @@ class Groups(Inheritable, Uncopied):
             self._log.sync()
 
     def committed(self, group: str) -> dict[str, dict[int, int]]:
-        """Return topic -> partition -> the offset to be read next. GroupNotFound."""
+        """Return topic -> partition -> the next offset to read. Raises GroupNotFound."""
         with self._lock:
             self._check_known(group)
             return nested(dict(sorted(self._valid(group).items())))
 
     def _record(self, group: str, partition: Partition, offset: int) -> OffsetRecord:
-        """Return the record of an offset, with what is needed to see later whether it is still valid."""
+        """Return the record of an offset, with what is needed to check later whether it is still valid."""
         if self._history is None:
             return OffsetRecord(group, partition, offset)
         log, cuts = self._history(*partition)
         return OffsetRecord(group, partition, offset, log, cuts.epoch_at(offset))
 
     def _valid(self, group: str) -> dict[Partition, int]:
-        """Return what a group has committed, set back where a partition was truncated since.
+        """Return a group's committed offsets, reset where a partition was truncated since.
 
-        Offsets in partitions that were deleted and created again since are left out.
+        Omits partitions that were deleted and created again since.
         """
         found = {one: self._still(self._book.records[group, one]) for one in self._book.offsets.get(group, {})}
         return {one: offset for one, offset in found.items() if offset is not None}
 
     def _still(self, entry: OffsetRecord) -> int | None:
-        """Return where a group goes on after an offset that it committed, None where that was in another log."""
+        """Return where a group continues after an offset that it committed, None if that was in another log."""
         if self._history is None or entry.log is None or entry.offset is None:
             return entry.offset
         try:
             log, cuts = self._history(*entry.partition)
-        except (SeglogError, IndexError):  # deleted, or it cannot be opened: nothing is known against it
+        except (SeglogError, IndexError):  # deleted, or it cannot be opened: nothing contradicts it
             return entry.offset
         if log != entry.log:
             return None
@@ -251,8 +274,8 @@ class Groups(Inheritable, Uncopied):
         if member is None:
             if self._present(group).members:
                 raise GroupConflict(
-                    f"group {group!r} has members, and only they commit; nothing was committed. Stop them first, or "
-                    "choose another group for readers that share statically"
+                    f"group {group!r} has members, and only they may commit; nothing was committed. Stop them first, "
+                    "or use another group for static readers"
                 )
             return
         crew = self._member_of(group, member)
@@ -260,7 +283,7 @@ class Groups(Inheritable, Uncopied):
             if crew.owners.get((topic, number)) != member:
                 raise NotAssigned(
                     f"partition {number} of topic {topic!r} is not assigned to member {member!r} of group {group!r}; "
-                    "nothing was committed, and whoever owns it reads on from the last commit"
+                    "nothing was committed, and its owner continues from the last commit"
                 )
 
     def _check_offset(self, partition: Partition, offset: int) -> None:
@@ -273,7 +296,7 @@ class Groups(Inheritable, Uncopied):
     # --- bounds ---------------------------------------------------------------------------------------------------
 
     def _admit(self, group: str) -> None:
-        """Forget empty groups from time to time; GroupConflict where a new group would be one too many."""
+        """Delete empty groups from time to time. Raises GroupConflict if a new group would be one too many."""
         book, now = self._book, self._clock()
         if not 0 <= now - self._swept_at < SWEEP_SECONDS * 1_000_000:
             self._sweep(now, EMPTY_SECONDS)
@@ -282,12 +305,11 @@ class Groups(Inheritable, Uncopied):
         self._sweep(now, 0.0)
         if max(len(book.crews), len(book.offsets)) >= MAX_GROUPS:
             raise GroupConflict(
-                f"there are {MAX_GROUPS} consumer groups already, so {group!r} was not created; delete groups that are "
-                "not used"
+                f"there are {MAX_GROUPS} consumer groups already, so {group!r} was not created; delete unused groups"
             )
 
     def _sweep(self, now: int, seconds: float) -> None:
-        """Forget the groups that have had neither members nor committed offsets for so long."""
+        """Delete the groups that had neither members nor committed offsets for `seconds`."""
         self._swept_at = now
         empty = [
             one for one in list(self._book.crews) if not self._book.offsets.get(one) and not self._present(one).members
@@ -301,21 +323,21 @@ class Groups(Inheritable, Uncopied):
     # --- for operators --------------------------------------------------------------------------------------------
 
     def topics(self, group: str) -> set[str]:
-        """Return the topics that a group's members read or that it has committed offsets of. GroupNotFound."""
+        """Return the topics that a group's members read or that it has committed offsets of. Raises GroupNotFound."""
         with self._lock:
             self._check_known(group)
             read = {topic for said in self._present(group).members.values() for topic in said.topics}
             return read | {topic for topic, _ in self._book.offsets.get(group, {})}
 
     def names(self) -> list[str]:
-        """Return the names of all groups that have members or committed offsets, or had members lately, in order."""
+        """Return the names of all groups that have members or committed offsets, or recently had members, sorted."""
         with self._lock:
             if not self._reads_only and not 0 <= self._clock() - self._swept_at < SWEEP_SECONDS * 1_000_000:
                 self._sweep(self._clock(), EMPTY_SECONDS)
             return sorted(self._book.crews.keys() | self._book.offsets.keys())
 
     def describe(self, group: str) -> GroupState:
-        """Return a group's members, what it has committed, and how many records it has not read. GroupNotFound."""
+        """Return a group's members, committed offsets and lag in records. Raises GroupNotFound."""
         with self._lock:
             self._check_known(group)
             crew, offsets = self._present(group), self._valid(group)
@@ -336,11 +358,11 @@ class Groups(Inheritable, Uncopied):
     def _lag(self, partition: Partition, committed: int | None) -> int:
         try:
             return self._records_from(*partition, committed or 0)
-        except (TopicNotFound, InvalidArgument):  # deleted, or made anew with fewer: there is nothing to be read
+        except (TopicNotFound, InvalidArgument):  # deleted, or created again with fewer: nothing to read
             return 0
 
     def delete(self, group: str) -> None:
-        """Forget a group and what it has committed. GroupNotFound; GroupConflict while it has members."""
+        """Delete a group and its committed offsets. Raises GroupNotFound; GroupConflict while it has members."""
         with self._lock:
             self._check_known(group)
             if self._present(group).members:
@@ -351,7 +373,7 @@ class Groups(Inheritable, Uncopied):
             self._book.append(forgotten)
 
     def forget_topic(self, name: str) -> None:
-        """Forget what every group has committed of a topic, as when it is deleted."""
+        """Delete every group's committed offsets of a topic, as when it is deleted."""
         with self._lock:
             self._book.append(
                 OffsetRecord(group, one, None)
@@ -361,9 +383,9 @@ class Groups(Inheritable, Uncopied):
             )
 
     def cut(self, topic: str, partition: int, offset: int) -> None:
-        """Set back what groups have committed beyond `offset`, for a partition that was truncated to it; durable.
+        """Reset group offsets past `offset`, for a partition that was truncated to it; durable.
 
-        Whatever stands there by now is new to all of them.
+        Records appended there since are new to all groups.
         """
         place = (topic, partition)
         with self._lock:
@@ -373,10 +395,10 @@ class Groups(Inheritable, Uncopied):
             self._log.sync()
 
     def settle(self) -> tuple[str, ...]:
-        """Set back what is committed beyond its partition's end, forget what is of none; return that as text.
+        """Reset offsets committed past their partition's end, delete those of missing ones; return that as text.
 
-        For a broker that opens after a power loss: a commit may be on the medium while the records before it are not,
-        and those that come next would never be read. Durable when it returns.
+        For a broker that opens after a power loss: a commit may be on disk while the records before it are not, and the
+        following records would never be read. Durable when it returns.
         """
         with self._lock:
             found = [
@@ -392,12 +414,12 @@ class Groups(Inheritable, Uncopied):
         return tuple(text for _, text in found)
 
     def _settled(self, entry: OffsetRecord) -> tuple[OffsetRecord | None, str] | None:
-        """Return what is to be written instead of an offset, and what that means; None where it is right."""
+        """Return the replacement for a committed offset and its description; None if the offset is valid."""
         (topic, number), what = entry.partition, f"group {entry.group!r}, partition {entry.partition[1]} of topic"
         try:
             _, end = self._bounds(topic, number)
         except (TopicNotFound, InvalidArgument):
-            return entry._replace(offset=None), f"{what} {topic!r}: it is not there; its committed offset was forgotten"
+            return entry._replace(offset=None), f"{what} {topic!r}: it does not exist; its committed offset was deleted"
         except SeglogError as error:
             return None, f"{what} {topic!r}: its committed offset was not checked: {error}"
         if entry.offset is None:
@@ -405,17 +427,17 @@ class Groups(Inheritable, Uncopied):
         still = self._still(entry)
         if still is None:
             return entry._replace(offset=None), (
-                f"{what} {topic!r}: it was deleted and created again; its committed offset was forgotten"
+                f"{what} {topic!r}: it was deleted and created again; its committed offset was deleted"
             )
         if still < entry.offset and still <= end:
             return self._record(entry.group, entry.partition, still), (
                 f"{what} {topic!r}: offset {entry.offset} was committed, but the partition was truncated at {still} "
-                "or lost records there: set back to that"
+                "or lost records there: reset to that offset"
             )
         if entry.offset <= end:
             return None
         return self._record(entry.group, entry.partition, end), (
-            f"{what} {topic!r}: offset {entry.offset} was committed, but the partition ends at {end}: set back to that"
+            f"{what} {topic!r}: offset {entry.offset} was committed, but the partition ends at {end}: reset to {end}"
         )
 
     def _check_known(self, group: str) -> None:

@@ -1,15 +1,15 @@
-"""Where one consumer stands: its partitions, what it read of each, what it has not committed, when to be heard of.
+"""The state of one consumer: its partitions, positions, uncommitted offsets and heartbeats.
 
-A pure core: no I/O, no threads, no clock of its own. Consumers in the broker's process and over HTTP, sync and async,
-all drive this one. What they do, in this order, again and again:
+A pure core: no I/O, no threads, no clock. Consumers in the broker's process and over HTTP, sync and async, all drive
+it, in this loop:
 
-    if cursor.beat_due(now): say so to the group         -> cursor.adopt(assignment, generation, now)
-                             or, an unknown member       -> cursor.reset(), join anew, adopt
+    if cursor.beat_due(now): send a heartbeat            -> cursor.adopt(assignment, generation, now)
+                             or, an unknown member       -> cursor.reset(), rejoin, adopt
     for each of cursor.needs_position(): find its start  -> cursor.place(partition, offset, committed=...)
     fetch cursor.wanted(), in its order                  -> cursor.took(partition, next_offset, returned, ...)
-    when asked to: commit cursor.to_commit()             -> cursor.committed(those)
+    on request: commit cursor.to_commit()                -> cursor.committed(those)
 
-Times are integer microseconds of any one clock; offsets are those of the records to be read next.
+Times are integer microseconds of any one clock; offsets are those of the next records to read.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ Start = Literal["earliest", "latest"]
 """Where a consumer begins in a partition without a committed offset."""
 
 MAX_BEAT_SECONDS = 3.0
-"""The longest that a member stays silent of its own will, so that a handover does not wait for a long session."""
+"""The longest interval between heartbeats, so that a handover does not wait for a long session."""
 
 
 class Change(NamedTuple):
-    """What an answer of the group changed: partitions that are no longer this consumer's, and those that now are."""
+    """What an answer of the group changed: released partitions, and new ones."""
 
     released: tuple[Partition, ...]
     added: tuple[Partition, ...]
 
 
 class Standing(NamedTuple):
-    """Where a partition stands: the offset to be read next, what the group has (None: nothing), what was read last."""
+    """A partition's position: the next offset to read, the group's (None: none), the end of the last read."""
 
     offset: int
     committed: int | None
@@ -51,10 +51,10 @@ class Standing(NamedTuple):
 
 
 class Cursor:
-    """The positions of one consumer. `assignment` in order of topic and partition; `generation` goes into each beat."""
+    """The positions of one consumer. `assignment` by topic and partition; each heartbeat carries `generation`."""
 
     def __init__(self, session_timeout: float = 30.0) -> None:
-        """session_timeout: seconds, as told to the group."""
+        """session_timeout: seconds, as sent to the group."""
         self.generation = 0
         self.assignment: tuple[Partition, ...] = ()
         self._timeout = round(session_timeout * 1_000_000)
@@ -65,15 +65,16 @@ class Cursor:
         self._committed: dict[Partition, int] = {}
         self._leaving: dict[Partition, int] = {}
         self._turn: Partition | None = None
-        self._traces: dict[Partition, Trace] = {}  # of the positions, where a fetch told them
-        self._cut: set[Partition] = set()  # until a seek: what was read there is not to be committed any more
+        self._traces: dict[Partition, Trace] = {}  # of the positions, if a fetch returned them
+        self._cut: set[Partition] = set()  # until a seek: records read there must not be committed
 
     # --- the group ------------------------------------------------------------------------------------------------
 
     def adopt(self, assignment: Iterable[Partition], generation: int = 0, now: int = 0) -> Change:
-        """Take an answer of the group, heard at `now`: read no partition that it does not name from here on.
+        """Take an answer of the group, received at `now`: from here on read only the partitions that it names.
 
-        What was read of a released one can be committed until the next answer: only the beat before that gives it away.
+        Records read of a released partition can be committed until the next answer: only the next heartbeat releases
+        it.
         """
         answer = tuple(sorted(assignment))
         keeps, had = set(answer), set(self.assignment)
@@ -88,7 +89,7 @@ class Cursor:
         return change
 
     def reset(self) -> Change:
-        """Give up everything at once, as a member must that the group does not know any more; nothing is committed."""
+        """Drop everything, as a member that the group no longer knows must; nothing is committed."""
         change = Change(self.assignment, ())
         self.assignment, self.generation, self._heard, self._handing_over = (), 0, None, False
         self._next, self._committed, self._leaving = {}, {}, {}
@@ -96,11 +97,11 @@ class Cursor:
         return change
 
     def beat_due(self, now: int) -> bool:
-        """Whether the group is to hear of this consumer now; at once where another waits for what it released."""
+        """Whether a heartbeat is due; immediately if another member waits for a released partition."""
         return self.beat_in(now) <= 0
 
     def beat_in(self, now: int) -> float:
-        """Return in how many seconds the next beat is due, 0 where it is."""
+        """Return the seconds until the next heartbeat, 0 if it is due."""
         if self._heard is None or self._handing_over:
             return 0.0
         return max(0, self._heard + self._interval - now) / 1_000_000
@@ -113,24 +114,24 @@ class Cursor:
 
     @property
     def positions(self) -> dict[str, dict[int, int]]:
-        """Topic -> partition -> the offset to be read next, of the assigned partitions that have one."""
+        """Topic -> partition -> the next offset to read, of the assigned partitions that have one."""
         return nested({one: self._next[one] for one in self.assignment if one in self._next})
 
     @property
     def standing(self) -> dict[Partition, Standing]:
-        """Partition -> where it stands, as far as is known here."""
+        """Partition -> its position, as far as known here."""
         return {
             one: Standing(offset, self._committed.get(one), self._traces.get(one)) for one, offset in self._next.items()
         }
 
     def needs_position(self) -> list[Partition]:
-        """Return the assigned partitions of which nobody has said yet where to begin."""
+        """Return the assigned partitions without a start."""
         return [one for one in self.assignment if one not in self._next]
 
     def place(self, partition: Partition, offset: int, *, committed: bool = False, trace: Trace | None = None) -> None:
-        """Begin a partition at an offset, unless it has one by now. committed: that offset is what the group has.
+        """Set the start of a partition, unless it has one. committed: the group has this offset.
 
-        trace: what stood before the offset, where this consumer has read that.
+        trace: of the records before the offset, if this consumer has read them.
         """
         if partition in self.assignment and partition not in self._next:
             self._next[partition] = offset
@@ -140,19 +141,19 @@ class Cursor:
                 self._committed[partition] = offset
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """Go on at another offset; the next commit includes it. NotAssigned unless the partition is assigned."""
+        """Continue at another offset, which the next commit includes. Raises NotAssigned if it is not assigned."""
         if partition not in self.assignment:
             topic, number = partition
             raise NotAssigned(
                 f"partition {number} of topic {topic!r} is not assigned to this consumer; poll, then seek"
             )
         if partition in self._cut:
-            self._committed.pop(partition, None)  # the group's was set back by whoever cut the log
+            self._committed.pop(partition, None)  # the truncate has reset the group's offset
         self._forget_trace(partition)
         self._next[partition] = offset
 
     def wanted(self, most: int | None = None) -> dict[str, dict[int, int]]:
-        """Return topic -> partition -> offset to fetch, of up to `most` partitions: first the one whose turn it is."""
+        """Return topic -> partition -> offset to fetch, of up to `most` partitions; first the one whose turn it is."""
         placed = [one for one in self.assignment if one in self._next]
         first = next((i for i, one in enumerate(placed) if self._turn is not None and one > self._turn), 0)
         ordered = (placed[first:] + placed[:first])[:most]
@@ -167,12 +168,12 @@ class Cursor:
         start: int | None = None,
         passage: Passage | None = None,
     ) -> bool:
-        """Note that a fetch came as far as `next_offset`; returned: whether records came of it, which ends the turn.
+        """Advance a partition to `next_offset` after a fetch; returned: whether it had records, which ends the turn.
 
-        False, and the records are not to be delivered, where the partition is no longer assigned, or where it does not
-        stand at `start` (where that fetch began) any more because of a seek meanwhile. passage: the traces of the
-        fetch's start and end. LogTruncated where the first one says that what was read before is gone: the position
-        stays, and is not committed any more, until a seek.
+        Return False, and the records must not be delivered, if the partition is no longer assigned, or if its position
+        is no longer `start` (where the fetch started) because of a seek. passage: the traces of the fetch's start and
+        end. Raises LogTruncated if the first trace shows that the records read before are gone: the position stays, and
+        is not committed, until a seek.
         """
         if partition not in self._next or (start is not None and self._next[partition] != start):
             return False
@@ -183,7 +184,7 @@ class Cursor:
                 raise log_was_cut(partition, self._next[partition])
             self._traces[partition] = passage.after
         elif next_offset != self._next[partition]:
-            self._traces.pop(partition, None)  # it is of another position
+            self._traces.pop(partition, None)  # it belongs to another position
         self._next[partition] = next_offset
         if returned:
             self._turn = partition
@@ -196,7 +197,7 @@ class Cursor:
     # --- commits --------------------------------------------------------------------------------------------------
 
     def to_commit(self) -> dict[str, dict[int, int]]:
-        """Return the offsets that are not committed: of all positions, and of what was released in the last answer."""
+        """Return the uncommitted offsets: of all positions, and of what the last answer released."""
         open_ones = {one: offset for one, offset in self._next.items() if self._is_uncommitted(one)}
         return nested(dict(sorted((self._leaving | open_ones).items())))
 

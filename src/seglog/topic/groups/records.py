@@ -1,12 +1,12 @@
-"""What stands in the log `.groups`: bytes <-> values, no I/O.
+"""The records of the log `.groups`: bytes <-> values, no I/O.
 
     key   ["offset", group, topic, partition]      value  {"offset": 12, "log": "5f0c9a61be27d804", "epoch": 0}
     key   ["group", group]                         value  {"generation": 3, "members": {"<id>": {...}}, "moving": [...]}
 
-offset: the one to be read next; log and epoch: of that offset in the partition, by which it is known later whether the
-partition was created again or truncated below it. Records of earlier versions have neither. A tombstone: forgotten.
+offset: the next one to read; log and epoch: of that offset in the partition, to detect later that the partition was
+created again or truncated below it. Records of earlier versions have neither. A tombstone: deleted.
 
-Both are compact JSON, so that equal keys are equal bytes. A member says "topics", "session_timeout" (seconds), "local"
+Both are compact JSON, so that equal keys are equal bytes. A member has "topics", "session_timeout" (seconds), "local"
 and "owns" (topic -> partitions); a move is [topic, partition, heir or null, since]. The log is compacted by key: the
 latest record of a key counts.
 """
@@ -24,7 +24,7 @@ from seglog.topic.places import Partition
 
 
 class OffsetRecord(NamedTuple):
-    """How far a group has come in a partition; None: that was forgotten. log, epoch: of the offset, None: not known."""
+    """A group's position in a partition; offset None: deleted. log, epoch: of the offset, None: unknown."""
 
     group: str
     partition: Partition
@@ -53,7 +53,7 @@ def encode(entry: Entry) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes | None, value: bytes | None) -> Entry:
-    """Read what `encode` gave; ValueError, saying what is wrong, for anything else."""
+    """Parse a record. Raises ValueError with the reason for anything else than `encode` returns."""
     try:
         kind, *names = json.loads(key or b"")
         values = None if value is None else json.loads(value)
@@ -71,7 +71,7 @@ def decode(key: bytes | None, value: bytes | None) -> Entry:
             return GroupRecord(_text(group), None if values is None else _crew(values))
     except UNREADABLE as error:
         raise ValueError(f"the key {key!r} or its value is damaged ({type(error).__name__}: {error})") from error
-    raise ValueError(f"the key {key!r} is of a kind that this seglog does not know")
+    raise ValueError(f"the key {key!r} is of a kind that this version of seglog does not know")
 
 
 def _json(value: object) -> bytes:
@@ -103,24 +103,24 @@ def _crew(values: Any) -> Crew:
     if sum(len(numbers) for said in values["members"].values() for numbers in said["owns"].values()) != len(owners):
         raise ValueError("a partition has two owners")
     if not moving.keys() <= owners.keys() or not {move.heir for move in moving.values()} <= {None, *members}:
-        raise ValueError("a partition moves that nobody owns, or to nobody who is a member")
+        raise ValueError("a partition moves without an owner, or to an heir that is not a member")
     return Crew(_whole(values["generation"]), members, owners, moving)
 
 
 def _enrolled(said: Any) -> Enrolled:
     timeout, local = said["session_timeout"], said["local"]
     if type(timeout) not in (int, float) or not math.isfinite(timeout) or type(local) is not bool:
-        raise TypeError("a member's session is not what one is")
+        raise TypeError("a member's session timeout is invalid")
     return Enrolled(tuple(_text(topic) for topic in said["topics"]), float(timeout), local)
 
 
 def _text(value: Any) -> str:
     if type(value) is not str:
-        raise TypeError(f"{value!r} is no name")
+        raise TypeError(f"{value!r} is not a name")
     return value
 
 
 def _whole(value: Any, *, most: int | None = None) -> int:
     if type(value) is not int or value < 0 or (most is not None and value > most):
-        raise TypeError(f"{value!r} is no number that can stand here")
+        raise TypeError(f"{value!r} is not a valid number here")
     return value

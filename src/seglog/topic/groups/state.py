@@ -1,12 +1,12 @@
-"""What a group is at one moment: its members, who owns which partition, and what is being handed over. Pure.
+"""The state of a group: its members, the owners of partitions, and handovers. Pure.
 
     a partition is      owned by one member, which alone may commit it,
-    or                  owned and moving to an heir (or to nobody): missing in its owner's answers since generation
-                        `since`; its own still, until it comes back with that generation or a later one
-    or                  nobody's, where no member reads its topic
+    or                  owned and moving to an heir (or to none): missing in its owner's answers since generation
+                        `since`; still the owner's until it returns with that generation or a later one
+    or                  unowned, if no member reads its topic
 
-So two members never own a partition, and an heir learns of it only when the owner has let go. Every change gives a new
-`Crew`, the old one stays as it was: whoever keeps them can write the new one down before anybody hears of it.
+So two members never own a partition, and an heir gets it only after the owner has released it. Every change returns a
+new `Crew` and leaves the old one unchanged, so that it can be written to the log before it is answered.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Membership(NamedTuple):
-    """What a group answers a member: its id, the generation to come back with, what it is to read from now on."""
+    """A group's answer to a member: its id, the generation to return with, the partitions to read from now on."""
 
     member: str
     generation: int
@@ -35,7 +35,7 @@ class Membership(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemberState:
-    """A member as `describe` shows it. session_timeout: seconds; seen_at: microseconds, None if nobody here knows."""
+    """A member as `describe` shows it. session_timeout: seconds; seen_at: microseconds, None if unknown here."""
 
     id: str
     topics: tuple[str, ...]
@@ -47,7 +47,7 @@ class MemberState:
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """A group as `describe` shows it. committed: topic -> partition -> offset to be read next; lag: records."""
+    """A group as `describe` shows it. committed: topic -> partition -> the next offset to read; lag: records."""
 
     name: str
     generation: int
@@ -57,7 +57,7 @@ class GroupState:
 
 
 class Enrolled(NamedTuple):
-    """What a member said when it joined. session_timeout: seconds; local: it ends with the broker's process."""
+    """What a member declared when it joined. session_timeout: seconds; local: it ends with the broker's process."""
 
     topics: tuple[str, ...]
     session_timeout: float
@@ -65,7 +65,7 @@ class Enrolled(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Who gets a partition when its owner has let go (None: nobody), and since which generation it is asked to."""
+    """A handover: the heir (or None) that gets a partition once its owner releases it, and since which generation."""
 
     heir: str | None
     since: int
@@ -73,7 +73,7 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True)
 class Crew:
-    """The members of one group and what they own. partitions: topic -> how many, when it was last shared out."""
+    """The members of one group and what they own. partitions: topic -> how many, at the last assignment."""
 
     generation: int = 0
     members: Mapping[str, Enrolled] = field(default_factory=dict)
@@ -90,11 +90,11 @@ class Crew:
         return {member: tuple(those) for member, those in found.items()}
 
     def answer(self, member: str) -> Membership:
-        """Return what a member is to know."""
+        """Return the answer for a member."""
         return Membership(member, self.generation, self._assignments.get(member, ()))
 
     def released(self, member: str, generation: int) -> Crew:
-        """Return the group after a member came back with a generation: what it was asked to let go of goes on."""
+        """Return the group after a member's heartbeat with a generation: what it was to release moves to the heirs."""
         let_go = [
             partition
             for partition, move in self.moving.items()
@@ -113,10 +113,10 @@ class Crew:
         return dataclasses.replace(self, owners=owners, moving=moving)
 
     def shared(self, members: Mapping[str, Enrolled], partitions: Mapping[str, int]) -> Crew:
-        """Return the group with these members and everything shared out evenly, with as few moves as that takes.
+        """Return the group with these members, assigned evenly with as few moves as possible; itself if unchanged.
 
-        partitions: topic -> how many, of all topics that these members read; of one that is not there 0. What a member
-        owned that is none any more is free at once. Itself where neither has changed.
+        partitions: topic -> how many, for all topics that these members read; 0 for a missing topic. Partitions of
+        former members are free immediately.
         """
         if members == self.members and partitions == self.partitions:
             return self
@@ -130,15 +130,15 @@ class Crew:
                 owners[partition] = owner
                 moving[partition] = Move(target.get(partition), generation if begun is None else begun.since)
         if (members, owners, moving) == (self.members, self.owners, self.moving):
-            generation = self.generation  # another partition count that nobody is touched by, or the first look at it
+            generation = self.generation  # a changed partition count that affects no member, or the first one
         return Crew(generation, dict(members), owners, moving, dict(partitions))
 
 
 class Sessions:
-    """When each member of each group was heard of last, and the latest generation it was answered. Of one process.
+    """The time of each member's last heartbeat, and the latest generation it was sent. Of one process.
 
-    A generation that a member names counts only as far as it was answered here: after a power loss, generations that
-    were given out once can be given out again for something else.
+    A generation that a member names counts only if it was sent by this process: after a power loss, generations can be
+    issued a second time for something else.
     """
 
     def __init__(self) -> None:
@@ -146,7 +146,7 @@ class Sessions:
         self._told: dict[str, dict[str, int]] = {}  # group -> member -> generation
 
     def heard(self, group: str, member: str, now: int) -> None:
-        """Note that a member was heard of at `now`, in microseconds."""
+        """Note a heartbeat of a member at `now`, in microseconds."""
         self._seen.setdefault(group, {})[member] = now
 
     def answered(self, group: str, answer: Membership) -> None:
@@ -154,18 +154,18 @@ class Sessions:
         self._told.setdefault(group, {})[answer.member] = answer.generation
 
     def told(self, group: str, member: str) -> int:
-        """Return the latest generation that a member was answered, -1 where none was."""
+        """Return the latest generation that a member was sent, -1 if none."""
         return self._told.get(group, {}).get(member, -1)
 
     def seen_at(self, group: str, member: str) -> int | None:
-        """Return when a member was heard of last, None where it never was."""
+        """Return the time of a member's last heartbeat, None if there was none."""
         return self._seen.get(group, {}).get(member)
 
     def silent(self, group: str, crew: Crew, now: int) -> list[str]:
-        """Return the members that were silent for longer than their session, and those never heard of here.
+        """Return the members that were silent for longer than their session, or never sent a heartbeat here.
 
-        Where the clock went back since, a session begins anew: else a dead member would keep its partitions until the
-        clock has come to where it was.
+        If the clock was set back since, a session restarts: otherwise a dead member would keep its partitions until the
+        clock catches up.
         """
         seen = self._seen.get(group, {})
         seen.update({member: now for member in crew.members if seen.get(member, now) > now})
@@ -176,7 +176,7 @@ class Sessions:
         ]
 
     def forget(self, group: str, crew: Crew) -> None:
-        """Forget the sessions of all but the members that the group has now."""
+        """Delete the sessions of all but the group's present members."""
         for table in (self._seen, self._told):
             kept = {member: value for member, value in table.pop(group, {}).items() if member in crew.members}
             if kept:
