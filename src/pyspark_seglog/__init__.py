@@ -1,6 +1,4 @@
-"""Makes format "seglog" known to Spark, which imports every module named `pyspark_*` and registers its
-DefaultSource.
-"""
+"""Registers format "seglog" with Spark, which imports every module named `pyspark_*` and uses its DefaultSource."""
 
 from seglog.spark.source import SeglogDataSource as DefaultSource
 

@@ -194,7 +194,7 @@ def test_a_streaming_querys_checkpoint_says_what_was_delivered(spark: SparkSessi
         assert [(bytes(row.key), row.appended, row.delivered) for row in found.undelivered.collect()] == [
             (b"3", 500, 483)
         ]
-    with pytest.raises(InvalidArgument, match="no checkpoint"):
+    with pytest.raises(InvalidArgument, match="not a checkpoint"):
         read_checkpoint(path)
     (tmp_path / "new" / "commits").mkdir(parents=True)
     assert read_checkpoint(tmp_path / "new") == {}

@@ -161,13 +161,13 @@ def test_a_range_is_by_offset_or_by_time(spark: SparkSession, topic: Path, tmp_p
     few = {"orders": {0: 10, 1: 20}}, {"orders": {0: 15, 1: 20}}
     assert export(spark, topic, str(tmp_path / "few"), start=few[0], stop=few[1]).records == 5
     assert [row[1:3] for row in read_back(tmp_path / "few")] == [(0, offset) for offset in range(10, 15)]
-    with pytest.raises(InvalidArgument, match="start 15 lies behind stop 10"):
+    with pytest.raises(InvalidArgument, match="start 15 is after stop 10"):
         export(spark, topic, str(tmp_path / "none"), start=few[1], stop=few[0])
 
 
 def test_a_log_is_never_written_over(spark: SparkSession, topic: Path) -> None:
     for place in (topic, topic / "0" / "out", topic.parent):
-        with pytest.raises(InvalidArgument, match="in one another"):
+        with pytest.raises(InvalidArgument, match="inside one another"):
             export(spark, topic, str(place), mode="overwrite")
     with pytest.raises(InvalidArgument, match="mode is 'replace'"):
         export(spark, topic, str(topic.parent / "out"), mode="replace")  # type: ignore[arg-type] # the mistake

@@ -122,7 +122,7 @@ def test_what_cannot_be_is_one_clear_error(spark: SparkSession, csv: Path, topic
     rows = read_source(spark, [str(csv)], "csv")
     mistakes: list[tuple[dict[str, Any], str]] = [
         ({"run": "a/b"}, "cannot name a run"),
-        ({"batch": 1}, "of a run that has a name"),
+        ({"batch": 1}, "needs a run with a name"),
         ({"topic": "other"}, "'other'"),
     ]
     for arguments, said in mistakes:

@@ -162,7 +162,7 @@ def test_a_machine_that_raises_names_the_record(spark: SparkSession, tmp_path: P
             partition, _ = topic.append(instruction, key=b"class")
     with pytest.raises(Exception) as caught:
         replay(spark, tmp_path / "lesson", Classroom(), plan=plan).collect()
-    assert f"Classroom refused offset 1 of partition {partition} of topic 'lesson': ZeroDivisionError" in str(
+    assert f"Classroom rejected offset 1 of partition {partition} of topic 'lesson': ZeroDivisionError" in str(
         caught.value
     )
 
@@ -228,7 +228,7 @@ def test_the_program_tells_the_state_and_the_record_that_was_refused(
     error = capfdbinary.readouterr().err.decode()
     lines = [line for line in error.splitlines() if line.startswith("seglog: ")]
     assert len(lines) == 1
-    assert "Classroom refused offset 2 of partition 0 of topic 'lesson': ValueError" in lines[0]
+    assert "Classroom rejected offset 2 of partition 0 of topic 'lesson': ValueError" in lines[0]
     assert program.main([str(tmp_path / "lesson"), "--machine", "nothing:at_all"]) == 2
 
 

@@ -226,7 +226,7 @@ def test_a_record_that_compaction_takes_meanwhile_is_never_left_out(
         asked = np.insert(there * 2, gone, there[gone - 1] * 2 + 1 if gone else 1)
         monkeypatch.setattr(latest, "latest_offsets", lambda _, asked=asked: asked)
         monkeypatch.setattr(latest, "records", lambda part, columns: [every_second(there)])
-        with pytest.raises(OffsetCompacted, match=f"offset {asked[gone]} holds no record any more"):
+        with pytest.raises(OffsetCompacted, match=f"offset {asked[gone]} no longer holds a record"):
             list(latest.latest_records(one, columns=("offset",)))
 
 
@@ -273,7 +273,7 @@ def test_the_program_shows_rows_and_its_errors_are_one_line(
         ([str(tmp_path / "nowhere")], 3, "nowhere"),
         ([str(topic), "--as-of", "many"], 2, "--as-of must be JSON"),
         ([str(topic), "--as-of-time", "yesterday"], 2, "--as-of-time"),
-        ([str(topic), "--output", str(topic / "0" / "state")], 2, "in one another"),
+        ([str(topic), "--output", str(topic / "0" / "state")], 2, "inside one another"),
         ([], 2, "PATH"),
     ]:
         assert program.main(words) == code, words

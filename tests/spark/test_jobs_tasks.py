@@ -105,7 +105,7 @@ def test_both_tasks_name_the_record_that_the_machine_refuses(tmp_path: Path) -> 
         log.append(b"Add 1")
         log.append(b"Sing")
     part = range_of(tmp_path / "lesson")
-    said = "Classroom refused offset 1 of partition 0 of topic 'lesson': ValueError"
+    said = "Classroom rejected offset 1 of partition 0 of topic 'lesson': ValueError"
     with pytest.raises(InvalidArgument, match=said):
         list(tasks.states_of_log(part, machine=Classroom(), columns=COLUMNS, per_key=True, complete=True))
     runs = records(part, ["topic", "partition", *COLUMNS])

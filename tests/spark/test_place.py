@@ -60,7 +60,7 @@ def test_a_topic_that_exists_is_used_unless_it_has_another_number_of_partitions(
     create_topic(str(tmp_path / "t"), None, 2)
     create_topic(str(tmp_path / "t"), None, None)
     create_topic(str(tmp_path), "t", 2)
-    with pytest.raises(InvalidArgument, match=r"option partitions is 3, but .* has 2 already; leave the option out"):
+    with pytest.raises(InvalidArgument, match=r"option partitions is 3, but .* already has 2; omit the option"):
         create_topic(str(tmp_path / "t"), None, 3)
 
 

@@ -44,7 +44,7 @@ def test_a_topic_or_a_log_needs_no_selection_but_takes_one(broker: Path) -> None
 
 
 def test_a_broker_wants_a_selection(broker: Path) -> None:
-    with pytest.raises(InvalidArgument, match=r"option path: .* is a broker; say which topics by one of assign"):
+    with pytest.raises(InvalidArgument, match=r"option path: .* is a broker; select topics with assign"):
         found(broker)
 
 
@@ -64,7 +64,7 @@ def test_what_is_not_there_is_refused_by_the_options_name(broker: Path, options:
 
 def test_two_topics_of_one_name_are_refused(broker: Path) -> None:
     Topic.create(broker / "again", partitions=1, name="bills").close()
-    with pytest.raises(NotALog, match=r"two topics at .* are called 'bills'"):
+    with pytest.raises(NotALog, match=r"two topics at .* have the name 'bills'"):
         found(broker, subscribe="orders")
 
 

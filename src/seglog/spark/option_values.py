@@ -1,6 +1,6 @@
-"""Option strings -> values, one parser a kind of value: what the source's and the sink's options share.
+"""Parsers from option strings to values, one per kind of value, shared by the options of the source and the sink.
 
-Pure. Every refusal is an InvalidArgument that begins with the option's name. What the options mean is in `options`.
+Pure. Every error is an InvalidArgument that starts with the option's name. `options` explains the options.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ TABLE_ADVICE = (
     "a table takes its options from CREATE TABLE ... USING seglog OPTIONS (path '...'), "
     "without a list of columns and without AS SELECT"
 )
-TOKEN_VARIABLE = "SEGLOG_TOKEN"  # noqa: S105 - a name, no secret
-# As Spark reads its own times; a number alone is milliseconds there.
+TOKEN_VARIABLE = "SEGLOG_TOKEN"  # noqa: S105 - a name, not a secret
+# As Spark parses its own times; a bare number is milliseconds there.
 _SECONDS = {"us": 1e-6, "ms": 1e-3, None: 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def canonical(options: Mapping[str, str], names: Iterable[str], who: str = "format seglog") -> dict[str, str]:
-    """Return the options by the spelling of `names`, whatever case they came in; refuse one that is not among them."""
+    """Return the options under the spelling of `names`, from any case. Raises InvalidArgument for an unknown one."""
     known = {name.lower(): name for name in names}
     given = {}
     for name, value in options.items():
@@ -38,12 +38,12 @@ def canonical(options: Mapping[str, str], names: Iterable[str], who: str = "form
 
 
 def boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """Return true or false, written in any case."""
+    """Return true or false, in any case."""
     return choice(given, name, ("true", "false"), "true" if default else "false") == "true"
 
 
 def choice(given: Mapping[str, str], name: str, words: tuple[str, ...], default: str) -> str:
-    """Return one of some words, written in any case."""
+    """Return one of some words, in any case."""
     text = given.get(name, default)
     if text.strip().lower() not in words:
         raise InvalidArgument(f"option {name} is {text!r}; it must be {' or '.join(words)}")
@@ -51,7 +51,7 @@ def choice(given: Mapping[str, str], name: str, words: tuple[str, ...], default:
 
 
 def count(given: Mapping[str, str], name: str, *, least: int = 1) -> int | None:
-    """Return a whole number from `least` up, None where the option is not given."""
+    """Return a whole number from `least` up, None if the option is not given."""
     text = given.get(name)
     if text is None:
         return None
@@ -61,7 +61,7 @@ def count(given: Mapping[str, str], name: str, *, least: int = 1) -> int | None:
 
 
 def duration(given: Mapping[str, str], name: str, default: str) -> float:
-    """Return seconds from text as Spark takes it: 500ms, 30s, 15m (or min), 1h, 2d; a number alone is milliseconds."""
+    """Return seconds from text in Spark's form: 500ms, 30s, 15m (or min), 1h, 2d; a bare number is milliseconds."""
     text = given.get(name, default)
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None:
@@ -70,41 +70,41 @@ def duration(given: Mapping[str, str], name: str, default: str) -> float:
 
 
 def word_list(given: Mapping[str, str], name: str) -> tuple[str, ...] | None:
-    """Return the words of a comma-separated list, in order, None where the option is not given."""
+    """Return the words of a comma-separated list, in order, None if the option is not given."""
     text = given.get(name)
     if text is None:
         return None
     words = tuple(word.strip() for word in text.split(","))
     if not all(words):
-        raise InvalidArgument(f"option {name} is {text!r}; it must be names with commas between them")
+        raise InvalidArgument(f"option {name} is {text!r}; it must be names separated by commas")
     if len(set(words)) < len(words):
         raise InvalidArgument(f"option {name} is {text!r}; it names something twice")
     return words
 
 
 def json_object(given: Mapping[str, str], name: str) -> dict[str, Any] | None:
-    """Return what a JSON object holds, None where the option is not given."""
+    """Return the content of a JSON object, None if the option is not given."""
     text = given.get(name)
     if text is None:
         return None
     try:
         value = json.loads(text)
     except UNREADABLE as error:
-        raise InvalidArgument(f"option {name} is no JSON: {error}") from error
+        raise InvalidArgument(f"option {name} is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise InvalidArgument(f"option {name} is {text!r}; it must be a JSON object")
     return value
 
 
 def partition_number(name: str, text: str) -> int:
-    """Return the number of a partition as JSON has it for a name: plain decimal digits."""
+    """Return the partition number of a JSON name: plain decimal digits."""
     if not (text.isascii() and text.isdecimal() and str(int(text)) == text):
-        raise InvalidArgument(f"option {name}: {text!r} is no partition number")
+        raise InvalidArgument(f"option {name}: {text!r} is not a partition number")
     return int(text)
 
 
 def server_url(given: Mapping[str, str]) -> str:
-    """Return option url. It is not repeated in an error: somebody may have put a secret into it."""
+    """Return option url. Errors do not repeat it: it may contain a secret."""
     text = given["url"].strip()
     try:
         parts = urlsplit(text)
@@ -120,15 +120,15 @@ def server_url(given: Mapping[str, str]) -> str:
 
 
 def token(given: Mapping[str, str], environment: Mapping[str, str]) -> str | None:
-    """Return option token, or that of the environment, None without any; an error does not show it."""
+    """Return option token, else the environment's, else None; errors do not show it."""
     text = given.get("token", environment.get(TOKEN_VARIABLE, "")).strip()
     if not (text.isascii() and text.isprintable()):
-        raise InvalidArgument("option token: a token is printable ASCII, as `seglog token` prints it")
+        raise InvalidArgument("option token: a token must be printable ASCII, as `seglog token` prints it")
     return text or None
 
 
 def local_path(given: Mapping[str, str]) -> str:
-    """Return option path as a path of this machine: file: is understood, any other scheme refused."""
+    """Return option path as a local path: file: is accepted, any other scheme is not."""
     if "paths" in given:
         raise InvalidArgument("option path: load takes one path, not several; read each and union the frames")
     text = given.get("path", "")

@@ -1,8 +1,8 @@
-"""How far a streaming query is behind the ends of its logs, from the progress that Spark reports.
+"""The lag of a streaming query, from the progress that Spark reports.
 
-Spark's own Kafka source says it in `metrics` of each source. For a Python source Spark 4.3 never fills these: its
-streams do not implement ReportsSourceMetrics. What it does pass on is where the last micro-batch ended (`endOffset`)
-and where the logs end (`latestOffset`), which is all that the figures need.
+Spark's Kafka source reports it in the `metrics` of each source. For a Python source Spark 4.3 never fills them: its
+streams do not implement ReportsSourceMetrics. It does report where the last micro-batch ended (`endOffset`) and where
+the logs end (`latestOffset`), which is enough.
 
 Pure: a progress report in, figures out.
 """
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far one source of a query is behind. partitions: (topic, partition) -> offsets up to the end of its log.
+    """The lag of one source of a query. partitions: (topic, partition) -> offsets up to the end of its log.
 
-    In a compacted log an offset may hold no record, so there these are upper bounds of records.
+    In a compacted log an offset may hold no record, so there these are upper bounds.
     """
 
     partitions: Mapping[Partition, int]
 
     @property
     def total(self) -> int:
-        """The offsets that the source has not read yet, of all partitions."""
+        """The unread offsets of all partitions."""
         return sum(self.partitions.values())
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The figures by the names that Spark's Kafka source gives them."""
+        """The figures under the names of Spark's Kafka source."""
         behind = list(self.partitions.values()) or [0]
         return {
             "minOffsetsBehindLatest": min(behind),
@@ -49,10 +49,15 @@ class Lag:
 
 
 def lag(progress: Any) -> list[Lag]:
-    """Return how far each seglog source of a query is behind, in the order of the query's sources.
+    """Return the lag of each seglog source of a query, in the order of the query's sources.
 
-    progress: `query.lastProgress`, the `progress` of a listener's event, or their JSON. Sources of other formats are
-    left out, and so are those that have not read yet. InvalidType for anything else.
+    Sources of other formats are omitted, and so are those that have not read yet.
+
+    Args:
+        progress: `query.lastProgress`, the `progress` of a listener's event, or their JSON.
+
+    Raises:
+        InvalidType: it is anything else.
     """
     found = [_lag_of(source) for source in _values(progress).get("sources", [])]
     return [one for one in found if one is not None]
@@ -65,7 +70,7 @@ def _values(progress: Any) -> dict[str, Any]:
     try:
         values = progress if text is None else json.loads(text)
     except UNREADABLE as error:
-        raise InvalidType(f"a query's progress is JSON: {error}") from error
+        raise InvalidType(f"a query's progress must be JSON: {error}") from error
     if not isinstance(values, dict):
         raise InvalidType(f"lag takes the progress of a streaming query, not {type(progress).__name__}")
     return values
@@ -79,7 +84,7 @@ def _lag_of(source: Mapping[str, Any]) -> Lag | None:
             for topic, partitions in _offsets(source["latestOffset"]).items()
             for number, end in partitions.items()
         }
-    except (SeglogError, *UNREADABLE):  # another format's, or nothing yet
+    except (SeglogError, *UNREADABLE):  # of another format, or nothing yet
         return None
     behind = {
         partition: max(0, end - (read[partition].position.offset if partition in read else 0))
@@ -89,5 +94,5 @@ def _lag_of(source: Mapping[str, Any]) -> Lag | None:
 
 
 def _offsets(value: Any) -> dict[str, Any]:
-    """Return offsets, which some versions of Spark give as text."""
+    """Return offsets, which some versions of Spark provide as text."""
     return dict(json.loads(value) if isinstance(value, str) else value)

@@ -1,7 +1,7 @@
-"""What Spark sees of a record: the columns of its Kafka source, so that a job moves by changing the format's name.
+"""What Spark sees of a record: the columns of its Kafka source, so that a job only changes the format's name.
 
-timestampType is always 0 (CreateTime): a log keeps the time its writer gave. headers is null for a record without any,
-as in Kafka's source. How Arrow batches of these columns are made is in `batches`.
+timestampType is always 0 (CreateTime): a log keeps its writer's time. headers is null for a record without headers, as
+in Kafka's source. `batches` creates Arrow batches with these columns.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _TYPES = {
 
 
 def spark_schema(columns: Sequence[str] | None = None, *, include_headers: bool = False) -> StructType:
-    """Return the schema of these columns, in their order; None: of all, headers only where they are asked for.
+    """Return the schema of these columns, in order; None: of all, headers only if requested.
 
-    Built field by field: a DDL string would need a running JVM to parse.
+    Built field by field: parsing a DDL string would need a running JVM.
     """
     names = columns or all_columns(include_headers=include_headers)
     return StructType([StructField(name, _TYPES[name]) for name in names])

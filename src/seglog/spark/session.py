@@ -1,6 +1,4 @@
-"""A local Spark session with defaults that fit one machine. Clusters bring their own; this knows nothing of
-logs.
-"""
+"""A local Spark session with defaults for one machine. Clusters have their own; this knows nothing of logs."""
 
 from __future__ import annotations
 
@@ -22,16 +20,16 @@ _LOGGING = (Path(__file__).parent / "log4j2.properties").as_uri()
 DEFAULTS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Everything stays on this machine, also where its host name leads nowhere.
+    # Everything stays on this machine, even if its host name does not resolve.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
-    # 200, Spark's own default, is for a cluster: on one machine it makes 200 tasks of a few records each.
+    # Spark's default of 200 suits a cluster: on one machine it makes 200 tasks of a few records each.
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.session.timeZone": "UTC",
     # Plain microseconds: Spark's own default, INT96, is deprecated and reads as nanoseconds elsewhere.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Off by default in Spark: format "seglog" then reads what filters on offset, timestamp or partition rule out.
+    # Off by default in Spark: format "seglog" then skips what filters on offset, timestamp or partition exclude.
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING}",
 }
@@ -40,10 +38,15 @@ DEFAULTS: Mapping[str, str] = {
 def local_session(
     name: str = "seglog", *, master: str = "local[*]", config: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Return a Spark session on this machine with format "seglog" registered.
+    """Return a Spark session on this machine with format "seglog", a suitable Java, and this Python for workers.
 
-    config: Spark settings that win over DEFAULTS. Picks a Java and this very Python for the workers.
-    Raises MissingExtra if pyspark or Java is missing.
+    Args:
+        name: The application's name.
+        master: Spark's master.
+        config: Spark settings that override DEFAULTS.
+
+    Raises:
+        MissingExtra: pyspark or Java is missing.
     """
     builder = _session_class().builder
     use_java()
@@ -58,7 +61,7 @@ def local_session(
 
 @contextmanager
 def borrowed_session(name: str) -> Iterator[SparkSession]:
-    """Give the session that is running in this process, or a local one that ends with the block."""
+    """Yield the session running in this process, or a local one that ends with the block."""
     running = _session_class().getActiveSession()
     spark = running or local_session(name)
     register(spark)

@@ -1,7 +1,7 @@
-"""The data source Spark calls for format "seglog": checks options and schema, and hands out readers.
+"""The data source that Spark calls for format "seglog": checks options and schema, and returns readers and writers.
 
-Spark loads this module in every session where seglog is installed, whether it is used or not; so it imports
-neither Arrow nor compiled code. What the options mean is in `options`.
+Spark imports this module in every session where seglog is installed, used or not; so it imports neither Arrow nor
+compiled code. `options` explains the options.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class SeglogDataSource(DataSource):
         return "seglog"
 
     def schema(self) -> StructType:
-        """Return the columns; what holds for batch and stream is checked here, when `load` is called.
+        """Return the columns; `load` calls this, so options that hold for batch and stream are checked here.
 
-        Spark asks for them as well to create a table, and then gives its options for the only time (see `table`).
+        Spark also asks for them to create a table, and passes the table's options only then (see `table`).
         """
         created = table.declared(self.options)
         if created is None:
@@ -53,10 +53,10 @@ class SeglogDataSource(DataSource):
         return table.with_options(spark_schema(options.columns), created)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the batch reader; InvalidArgument for a bad option, or a schema that is not the source's own."""
+        """Return the batch reader. Raises InvalidArgument for a bad option or schema."""
         options = self._read_options("batch", schema)
         _check_schema(schema, options)
-        from seglog.spark.read.reader import PushdownReader, SeglogReader  # noqa: PLC0415 - see above: loaded when used
+        from seglog.spark.read.reader import PushdownReader, SeglogReader  # noqa: PLC0415 - as above
 
         return PushdownReader(options) if options.push_filters and _filters_follow() else SeglogReader(options)
 
@@ -64,30 +64,30 @@ class SeglogDataSource(DataSource):
         """Return the streaming reader; errors as in `reader`."""
         options = self._read_options("stream", schema)
         _check_schema(schema, options)
-        from seglog.spark.read.stream import SeglogStreamReader  # noqa: PLC0415 - see above: loaded when used
+        from seglog.spark.read.stream import SeglogStreamReader  # noqa: PLC0415 - see above: imported when used
 
         return SeglogStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return the batch sink; InvalidArgument for bad options, columns, or mode "overwrite"."""
+        """Return the batch sink. Raises InvalidArgument for bad options or columns, or mode "overwrite"."""
         if overwrite:
-            raise InvalidArgument('mode overwrite is not for a log: use mode("append"), or truncate the log before')
+            raise InvalidArgument('mode overwrite is not supported: use mode("append"), or truncate the log first')
         options = self._write_options(schema)
-        from seglog.spark.write.sink import BatchSink  # noqa: PLC0415 - see above: loaded when used
+        from seglog.spark.write.sink import BatchSink  # noqa: PLC0415 - see above: imported when used
 
         return BatchSink(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802 - as above
         """Return the streaming sink. Output mode complete appends the whole result each time, as Kafka's sink does."""
         options = self._write_options(schema, streaming=True)
-        from seglog.spark.write.sink import StreamSink  # noqa: PLC0415 - see above: loaded when used
+        from seglog.spark.write.sink import StreamSink  # noqa: PLC0415 - see above: imported when used
 
         return StreamSink(options)
 
     def _write_options(self, schema: StructType, *, streaming: bool = False) -> WriteOptions:
-        """Return the options of a write whose columns and place are sound; creates the topic if that is asked for.
+        """Return the options of a write after checking its columns and place; create the topic if requested.
 
-        Spark asks for a sink on the driver, before it runs tasks: a path with nothing behind it fails here.
+        Spark asks for a sink on the driver, before it runs tasks: so a wrong path fails here.
         """
         options = WriteOptions.parse(table.write_options(schema, self.options), streaming=streaming)
         check_columns(schema)
@@ -102,7 +102,7 @@ class SeglogDataSource(DataSource):
         return options
 
     def _create_topic_of(self, created: Mapping[str, str]) -> None:
-        """Create the topic of a new table, if its options ask for it."""
+        """Create the topic of a new table, if its options request it."""
         if any(name in created for name in CREATE_NAMES):
             given = {name: text for name, text in created.items() if name in ("path", "topic", *CREATE_NAMES)}
             options = WriteOptions.parse(given)
@@ -111,7 +111,7 @@ class SeglogDataSource(DataSource):
             create_topic(options.path, options.topic, options.partitions)
 
     def _read_options(self, mode: Mode, schema: StructType | None = None) -> ReadOptions:
-        """Return the options; a token of the environment is the driver's, and goes to the tasks with them."""
+        """Return the options; a token from the driver's environment goes to the tasks with them."""
         given = self.options if schema is None else table.read_options(schema, self.options)
         return ReadOptions.parse(given, mode, os.environ)
 
@@ -119,14 +119,14 @@ class SeglogDataSource(DataSource):
 def _check_schema(schema: StructType, options: ReadOptions) -> None:
     own = spark_schema(options.columns)
     if table.plain(schema) != own:
-        raise InvalidArgument(f"format seglog has its own schema, leave .schema() out: {own.simpleString()}")
+        raise InvalidArgument(f"format seglog has its own schema; omit .schema(): {own.simpleString()}")
 
 
 def _filters_follow() -> bool:
-    """Whether Spark is going to hand filters down to the reader.
+    """Whether Spark will push filters down to the reader.
 
-    It does where its setting is on and the query has filters, in a process that runs this module of its; and it refuses
-    a reader that takes filters where the setting is off, which no reader is told.
+    It does if its setting is on and the query has filters, in a process that runs a certain module; and it rejects a
+    reader that takes filters if the setting is off, without informing the reader.
     """
     return "pyspark.sql.worker.data_source_pushdown_filters" in {*sys.modules, _main_module()}
 

@@ -1,12 +1,12 @@
 """Tables of a catalog: `CREATE TABLE orders USING seglog OPTIONS (path '/logs/orders')`.
 
-Spark 4.3 gives a Python data source the options of a table once, when the table is created and the source is asked for
-its schema. A query or an INSERT gets the schema that the catalog has stored, and no options. The schema's metadata is
-kept in between, so the options travel there, with the first column. A token does not: catalogs are read by many.
+Spark 4.3 passes a Python data source the options of a table once, when the table is created and the source is asked for
+its schema. A query or an INSERT gets the schema stored in the catalog, and no options. The catalog keeps the schema's
+metadata, so the options are stored there, with the first column. Tokens are not: many users read a catalog.
 
-For an INSERT Spark gives the columns of the table their metadata, unless the rows have the very names and types of the
-table already: then it passes the rows with the metadata that they bring, of another table or none. So column `topic`
-is declared as varchar(n), n drawn from the path: rows of anywhere else have another type, which Spark must adapt.
+For an INSERT Spark gives the columns of the table their metadata, unless the rows already have exactly the names and
+types of the table: then it passes the rows with their own metadata, of another table or none. So column `topic` is
+declared as varchar(n), n computed from the path: rows from anywhere else have another type, which Spark must adapt.
 
 Pure: options and schemas in, options and schemas out.
 """
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 KEY = "seglog.options"
 _CREATED = "provider"  # Spark's own properties of a new table: provider, owner, location, comment, ...
-_OPTION = "option."  # in front of every option of OPTIONS (...) but path; TBLPROPERTIES have nothing in front
-_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"  # where Spark keeps such a type; in the plan it is a string
+_OPTION = "option."  # prefix of every option of OPTIONS (...) except path; TBLPROPERTIES have none
+_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"  # where Spark stores such a type; in the plan it is a string
 _REFUSED = {
     "token": "the catalog would show it; set SEGLOG_TOKEN instead",
     "columns": "its columns are those of the source; select columns in the query",
@@ -39,9 +39,9 @@ _REFUSED = {
 
 
 def declared(options: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the options of the table that Spark is creating, path absolute; None where it creates none.
+    """Return the options of the table that Spark is creating, path absolute; None if it creates none.
 
-    InvalidArgument for an option that neither reading nor writing takes, for a token and for columns.
+    Raises InvalidArgument for an unknown option, for a token and for columns.
     """
     lower = {name.lower(): value for name, value in options.items()}
     if _CREATED not in lower:
@@ -60,7 +60,7 @@ def declared(options: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
-    """Return the schema as a catalog keeps it, with the table's options, but for those that created the topic."""
+    """Return the schema for the catalog, with the table's options except those that created the topic."""
     stored = {name: text for name, text in options.items() if name not in CREATE_NAMES}
     length = 2**16 + zlib.crc32(repr(sorted(stored.items())).encode()) % 2**30
     first, *others = schema.fields
@@ -72,22 +72,22 @@ def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
 
 
 def for_reading(stored: Mapping[str, str]) -> dict[str, str]:
-    """Return those of a table's options that apply to reading."""
+    """Return the table options that apply to reading."""
     return {name: text for name, text in stored.items() if name in READ_NAMES}
 
 
 def for_writing(stored: Mapping[str, str]) -> dict[str, str]:
-    """Return those of a table's options that apply to writing."""
+    """Return the table options that apply to writing."""
     return {name: text for name, text in stored.items() if name in WRITE_NAMES}
 
 
 def read_options(schema: StructType, own: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the options of a read: those of the table that apply to reading, and over them those of the query."""
+    """Return the options of a read: the table's that apply to reading, overridden by the query's."""
     return _over(for_reading(_stored(schema)), own)
 
 
 def write_options(schema: StructType, own: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the options of a write: those of the table that apply to writing, and over them those of the query."""
+    """Return the options of a write: the table's that apply to writing, overridden by the query's."""
     return _over(for_writing(_stored(schema)), own)
 
 
@@ -96,7 +96,7 @@ def _stored(schema: StructType) -> dict[str, str]:
 
 
 def _over(stored: Mapping[str, str], own: Mapping[str, str]) -> Mapping[str, str]:
-    """Return both, `own` first; `own` alone where it says a place: then the rows only come from a table."""
+    """Return both, `own` first; only `own` if it names a place: then the rows merely come from a table."""
     given = {name.lower() for name in own}
     if given & {"path", "url"}:
         return own

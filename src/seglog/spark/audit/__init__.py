@@ -1,23 +1,23 @@
-"""Is everything there, once, in order, sound, and delivered? A log, a topic or a broker's topics, checked whole.
+"""Audit of a log, a topic or a broker's topics: is every record there, once, in order, intact, and delivered?
 
     with audit(spark, "orders", delivered=read_checkpoint("checkpoints/orders")) as found:
         found.report.ok, found.report.logs          # figures, exact
         found.findings.show()                       # what is lost, duplicated or corrupt, and where
         found.undelivered.show()                    # keys whose latest record was not delivered
 
-- lost: offsets that should hold a record and do not, unless compaction took them; also the records of a segment with
-  gaps that its manifest knows of and its store does not give.
+- lost: offsets that should hold a record and do not, unless compaction removed it; also records of a segment with gaps
+  that its manifest counts and its store does not return.
 - duplicated: offsets that two segments hold.
-- duplicates: records that carry the identity of an earlier one: the value of header `seglog-id` (or of another header
-  that your producers set for each append), anywhere in the topic; identity="content" compares time, key, value and
-  headers instead. Records without that header are not compared.
-- out of order: records older than the one before them, in their log and of their key. Counted, and no fault.
-- corrupt: whatever `seglog verify` finds, record by record, by the same code, in one task for a few segments each.
-- undelivered: records and keys behind the offsets that consumer groups have committed.
+- duplicates: records with the identity of an earlier one: the value of header `seglog-id` (or of another header that
+  your producers set per append), anywhere in the topic; identity="content" compares time, key, value and headers
+  instead. Records without that header are not compared.
+- out of order: records older than the one before them, in their log and of their key. Counted, but not a problem.
+- corrupt: whatever `seglog verify` finds, record by record, by the same code, in one task per few segments.
+- undelivered: records and keys after the offsets that consumer groups have committed.
 
-What it tells of keys is what `seglog.topic.audit` tells without Spark, in the same columns and figures.
+Results about keys are those of `seglog.topic.audit` without Spark, in the same columns and figures.
 
-The files are held by a lease until the result is closed, so that compaction and retention do not disturb the audit.
+A lease holds the files until the result is closed, so that compaction and retention do not disturb the audit.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ __all__ = ["CONSUMER", "IDENTITY_HEADER", "Audit", "AuditReport", "Finding", "Lo
 
 @dataclass(frozen=True)
 class Audit:
-    """An audit's result; a context manager that lets go of what the DataFrames are read from.
+    """The result of an audit; a context manager that releases the data of the DataFrames.
 
-    findings: the fields of Finding. keys: a row for every key and group, the columns of `KeyAudit.keys`, and records
-    and backwards (how many of the key's are older than the one before). duplicates: topic, identity, records, partition
-    and offset of the first.
+    findings: the fields of Finding. keys: a row for every key and group, with the columns of `KeyAudit.keys`, records,
+    and backwards (how many of the key's records are older than the one before). duplicates: topic, identity, records,
+    partition and offset of the first.
     """
 
     report: AuditReport
@@ -61,11 +61,11 @@ class Audit:
 
     @property
     def undelivered(self) -> DataFrame:
-        """The rows of `keys` whose latest record was not delivered; none where that was not asked."""
+        """The rows of `keys` whose latest record was not delivered; none if `delivered` was not given."""
         return self.keys.where("undelivered")
 
     def close(self) -> None:
-        """Let go of the cached rows and of the files. Closing twice is harmless."""
+        """Release the cached rows and the files. Closing twice is harmless."""
         self.resources.close()
 
     def __enter__(self) -> Self:
@@ -84,15 +84,23 @@ def audit(
     delivered: Delivered = None,
     identity: str | None = IDENTITY_HEADER,
 ) -> Audit:
-    """Check every byte and every record of a log, a topic or a broker's topics as they stand now; changes nothing.
+    """Check every byte and every record of a log, a topic or a broker's topics in their present state; changes nothing.
 
-    delivered: the offsets up to which (exclusive) consumer groups have got everything, group -> topic -> partition ->
-    offset, or a DataFrame (group, topic, partition, offset); without the groups, it is that of the group "consumer".
-    Nothing was delivered of a partition that is not named. identity: the header that names an append, "content", or
-    None to look for no duplicates. Works where opening a log refuses. LogNotFound or NotALog where there is none,
-    InvalidArgument or InvalidType for delivered offsets that cannot be.
+    Works also on logs that cannot be opened.
+
+    Args:
+        spark: The session.
+        path: A log, a topic or a broker's directory.
+        delivered: The offsets up to which (exclusive) consumer groups got everything: group -> topic -> partition ->
+            offset, or a DataFrame (group, topic, partition, offset); without group names, of the group "consumer". A
+            partition that is not named counts as not delivered.
+        identity: The header that identifies an append, "content", or None to look for no duplicates.
+
+    Raises:
+        LogNotFound, NotALog: there is no log at the path.
+        InvalidArgument, InvalidType: the delivered offsets are invalid.
     """
-    from seglog.spark.audit.work import Work  # noqa: PLC0415 - pyarrow loads when a job runs
+    from seglog.spark.audit.work import Work  # noqa: PLC0415 - imports pyarrow when a job runs
 
     found = logs_behind(path)
     cuts = delivered_offsets(delivered, found)

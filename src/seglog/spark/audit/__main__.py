@@ -29,11 +29,11 @@ def build_parser() -> Parser:
     parser = command.job_parser(
         "seglog.spark.audit",
         __file__,
-        summary="Is everything there, once, in order, sound, and delivered? Checks every byte, changes nothing.",
+        summary="Check every byte: is every record there, once, in order, intact, and delivered? Changes nothing.",
         story=(
             "Ends with exit code 1 if records are lost, duplicated or damaged, or a key's latest record was not\n"
             "delivered. "
-            "Timestamps that go backwards are counted and no fault."
+            "Timestamps that go backwards are counted, but are no problem."
         ),
         examples=[
             "orders",
@@ -46,19 +46,19 @@ def build_parser() -> Parser:
     group.add_argument(
         "--delivered",
         metavar="OFFSETS",
-        help='what a consumer has committed, exclusive: JSON such as {"topic": {"0": 23}}, or of several groups '
-        '{"group": {"topic": {"0": 23}}}; none named: none delivered',
+        help='what a consumer has committed, exclusive: JSON such as {"topic": {"0": 23}}, or for several groups '
+        '{"group": {"topic": {"0": 23}}}; what is not named counts as not delivered',
     )
     group.add_argument("--checkpoint", metavar="DIR", help="the same, from the checkpoint of a streaming query")
     parser.add_argument(
         "--identity",
         metavar="HEADER",
         default=IDENTITY_HEADER,
-        help="the header that names an append: two records with the same value are duplicates; `content` compares "
+        help="the header that identifies an append: two records with the same value are duplicates; `content` compares "
         f"time, key, value and headers; an empty text looks for none; default: {IDENTITY_HEADER}",
     )
     parser.add_argument(
-        "--limit", metavar="N", type=int, default=20, help="findings of each kind to show; default: 20, all are counted"
+        "--limit", metavar="N", type=int, default=20, help="findings to show of each kind; default: 20; all are counted"
     )
     return parser
 
@@ -99,7 +99,7 @@ def _say(report: AuditReport, shown: dict[str, list[dict[str, object]]]) -> None
 
 
 def _line(log: LogAudit) -> str:
-    """Return the figures of a log as one line; what is wrong is named only where it is."""
+    """Return the figures of a log as one line; problems only if there are any."""
     line = (
         f"{log.topic}/{log.partition}: {format_count(log.records, 'record')}, {format_size(log.bytes)}, "
         f"{format_count(log.segments, 'segment')}, {format_count(log.tombstones, 'tombstone')}, "

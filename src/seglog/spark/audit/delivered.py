@@ -1,4 +1,4 @@
-"""How far consumer groups have come, as a caller of the audit job may say it: offsets, or a DataFrame of them."""
+"""Delivered offsets of consumer groups, as a caller of the audit job may give them: offsets, or a DataFrame."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Delivered = Union[said.Delivered, "DataFrame", None]
 
 
 def delivered_offsets(delivered: Delivered, places: Sequence[Place]) -> Cuts:
-    """Return what was delivered of every place, group by group, no group where that is not asked; as `cuts_of`.
+    """Return the delivered offsets of every place by group, no group if none are given; as `cuts_of`.
 
-    A DataFrame has columns topic, partition and offset, and may have group.
+    A DataFrame has columns topic, partition and offset, and optionally group.
     """
     if delivered is not None and not isinstance(delivered, Mapping):
         if not hasattr(delivered, "collect"):

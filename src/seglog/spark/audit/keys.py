@@ -1,6 +1,6 @@
-"""The rows that an audit's tasks yield: summaries of keys, identities of records, reports. Arrow and numpy alone.
+"""The rows of an audit's tasks: summaries of keys, identities of records, reports. Arrow and numpy only.
 
-A summary of a key tells of a stretch of a log what can be joined with the next stretch's: first and last offset and
+A summary of a key in a stretch of a log contains what can be joined with the next stretch's: first and last offset and
 time, records, steps back in time, and whether the last is a tombstone.
 """
 
@@ -18,7 +18,7 @@ from seglog.topic.audit.rows import NEVER, delivered_to, last_delivered, runs_by
 
 Array = np.ndarray[Any, Any]
 
-ROWS = 10_000  # of a batch that goes to the JVM
+ROWS = 10_000  # of a batch for the JVM
 CONTENT = "content"
 COLUMNS = (
     "topic string, partition int, report string, key binary, first_offset bigint, first_time bigint, "
@@ -32,13 +32,13 @@ _ARROW = {
     "bigint": pa.int64(),
     "binary": pa.binary(),
     "boolean": pa.bool_(),
-    "array<bigint>": pa.list_(pa.field("element", pa.int64())),  # the name that Spark gives it
+    "array<bigint>": pa.list_(pa.field("element", pa.int64())),  # Spark's name for it
 }
 SCHEMA = pa.schema([(name, _ARROW[kind]) for name, kind in (one.split() for one in COLUMNS.split(", "))])
 
 
 class Stretch(NamedTuple):
-    """Readable records in offset order, a row each: key (binary), offset, time (us), whether it is a tombstone."""
+    """Readable records in offset order, one row each: key (binary), offset, time (us), whether it is a tombstone."""
 
     keys: pa.Array
     offsets: Array
@@ -79,7 +79,7 @@ def key_summaries(topic: str, partition: int, stretch: Stretch, delivered: Seque
 
 
 def _lists(delivered: Array) -> pa.Array:
-    """Return a list for each row of int64[keys, groups], null for NEVER."""
+    """Return a list for each row of int64[keys, groups], with null for NEVER."""
     keys, groups = delivered.shape
     flat = delivered.reshape(-1)
     offsets = pa.array(np.arange(0, keys * groups + 1, groups) if groups else np.zeros(keys + 1), pa.int32())
@@ -89,7 +89,7 @@ def _lists(delivered: Array) -> pa.Array:
 def identities(topic: str, partition: int, table: pa.RecordBatch, identity: str) -> Iterator[pa.RecordBatch]:
     """Yield a row for every record that has an identity: the value of that header, or a hash of all but the offset.
 
-    A record that names one identity twice has one row: it is no duplicate of itself.
+    A record that has an identity twice gets one row: it is not a duplicate of itself.
     """
     offsets = table.column("offset")
     if identity == CONTENT:
@@ -113,7 +113,7 @@ def _digest(row: dict[str, Any]) -> bytes:
 
 
 def _rows(topic: str, partition: int, count: int, **columns: pa.Array) -> Iterator[pa.RecordBatch]:
-    """Yield rows of SCHEMA, null where no column is given, in batches that the JVM takes well."""
+    """Yield rows of SCHEMA, null for missing columns, in batches of a size that suits the JVM."""
     given = {
         "topic": pa.repeat(topic, count),
         "partition": pa.repeat(pa.scalar(partition, pa.int32()), count),

@@ -1,7 +1,7 @@
-"""What an audit says: figures of every log and findings, made from the reports of the segments. Pure.
+"""The report of an audit: figures of every log and findings, computed from the reports of the segments. Pure.
 
 A gap between two segments, or before the first, is lost records unless compaction explains it: a log that compacts, or
-whose segments have gaps themselves, lets go of whole segments.
+whose segments have gaps themselves, removes whole segments.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong. kind: lost, duplicated or corrupt.
+    """One problem. kind: lost, duplicated or corrupt.
 
-    start, stop: the offsets concerned (exclusive), None where it is not about offsets; records: how many, as far as can
-    be told; path, position: the file and the byte, where known.
+    start, stop: the offsets (exclusive), None if it does not concern offsets; records: how many, as far as known; path,
+    position: the file and the byte, if known.
     """
 
     kind: str
@@ -39,10 +39,10 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class LogAudit(LogKeys):
-    """The figures of one log: those of its keys, of the records that can be read, and what the job adds to them.
+    """The figures of one log: those of its keys, of the readable records, and what the job adds to them.
 
     bytes: of its stores. lost, duplicated, corrupt: records (see Finding). backwards: records older than the one before
-    them, and than the one before them of their key: counted, and no fault, since timestamps are their writer's.
+    them, in the log and in their key: counted, but not a problem, since writers choose timestamps.
     """
 
     segments: int
@@ -57,7 +57,7 @@ class LogAudit(LogKeys):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditReport:
-    """The audit of all logs. duplicates: records whose identity another one had before; None where it was not asked."""
+    """The audit of all logs. duplicates: records with the identity of an earlier one; None if not requested."""
 
     logs: tuple[LogAudit, ...]
     duplicates: int | None
@@ -75,7 +75,7 @@ class AuditReport:
 
 @dataclass(frozen=True, slots=True)
 class AuditedLog:
-    """What the driver knows of a log before any record is read. compacted: gaps between segments are explained."""
+    """What the driver knows of a log before reading records. compacted: gaps between segments are explained."""
 
     topic: str
     partition: int
@@ -87,7 +87,7 @@ class AuditedLog:
 
 
 def findings_of(log: AuditedLog, segments: Sequence[SegmentReport]) -> Iterator[Finding]:
-    """Yield what is wrong in a log. segments: in order of their bases."""
+    """Yield the problems of a log. segments: by base offset."""
     if log.trouble is not None:
         yield Finding("corrupt", log.topic, log.partition, None, None, 0, log.path, None, log.trouble)
     if not log.compacted:
@@ -124,7 +124,7 @@ def _filled(segments: Sequence[SegmentReport]) -> list[SegmentReport]:
 
 
 def _gaps(log: AuditedLog, segments: Sequence[SegmentReport]) -> Iterator[tuple[int, int]]:
-    """Yield the ranges between segments; inside a segment its own report tells of them."""
+    """Yield the ranges between segments; a segment's own report covers those inside."""
     expected = log.start
     for segment in segments:
         if segment.base > expected:

@@ -1,4 +1,4 @@
-"""The audit of segments, in a task: every byte checked as `verify` does, and what the readable records add up to.
+"""The audit of segments in a task: checks every byte as `verify` does, and summarises the readable records.
 
 A task yields rows of one wide schema (`keys.SCHEMA`): a report for each segment, a summary of each key in each stretch
 of records, and the identities of records that have one. Summaries of neighbouring stretches can be joined, so nothing
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from seglog.segment.reader import SegmentReader
 
 STRETCH_ROWS = 131_072
-INTERVAL = 4096  # bytes between entries of lookups that have to be made anew, in memory
+INTERVAL = 4096  # bytes between entries of lookups that must be rebuilt in memory
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentShare:
     """Neighbouring segments of one log for one task.
 
-    entries: their manifest lines; start, stop: the log's offsets when the audit was planned; delivered: for each
-    group, offsets before it were delivered; identity: the header that names an append, "content", or None.
+    entries: their manifest lines; start, stop: the log's offsets at planning; delivered: for each group, offsets before
+    it were delivered; identity: the header that identifies an append, "content", or None.
     """
 
     topic: str
@@ -55,12 +55,12 @@ class SegmentShare:
 
 @dataclass
 class SegmentReport:
-    """What one segment holds of the audited offsets, base up to end (exclusive); times in us.
+    """What one segment holds of the audited offsets, base to end (exclusive); times in us.
 
     lost: runs of offsets that should hold a record and do not: (first, end, records). corrupt: records that fail their
     checks; problems: all damage, as `verify` names it. backwards: records older than the one before them; first_... and
-    last_...: of the readable records, None without any. undelivered: for each group, records behind what was
-    delivered.
+    last_...: of the readable records, None if there are none. undelivered: for each group, records after the delivered
+    offset.
     """
 
     base: int
@@ -80,7 +80,7 @@ class SegmentReport:
 
 
 def audit_segments(share: SegmentShare) -> Iterator[pa.RecordBatch]:
-    """Yield the rows that the segments of a share come to."""
+    """Yield the rows for the segments of a share."""
     for line in share.entries:
         yield from _SegmentAudit(share, SegmentEntry.from_values(json.loads(line))).rows()
 
@@ -101,7 +101,7 @@ class _SegmentAudit:
         self._columns = SparkColumns(share.topic, share.partition, columns)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Check the segment, read it through, and yield its rows, the report last."""
+        """Check the segment, read all of it, and yield its rows, the report last."""
         self._check()
         for batch in self._readable():
             yield from self._pass_by(batch)
@@ -117,7 +117,7 @@ class _SegmentAudit:
         self.report.corrupt = sum(problem.records for problem in check.problems if problem.kind == "record")
 
     def _readable(self) -> Iterator[pa.RecordBatch]:
-        """Yield the records that can be read; the check has reported what is passed over here."""
+        """Yield the readable records; the check has reported those skipped here."""
         try:
             reader = self._reader()
         except SeglogError:
@@ -159,7 +159,7 @@ class _SegmentAudit:
         return active.reader
 
     def _pass_by(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take a stretch of readable records into the report and yield its keys and identities."""
+        """Add a stretch of readable records to the report and yield its keys and identities."""
         share, table = self.share, self._columns.all_rows(batch)
         stretch = Stretch(
             table.column("key"),

@@ -1,4 +1,4 @@
-"""The audit on Spark: segments dealt out to tasks, their rows cached, and what the driver makes of them."""
+"""The audit on Spark: distributes segments to tasks, caches their rows, and combines them on the driver."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ FINDINGS = (
 
 
 class Work:
-    """One audit: made, it has planned and dealt out; `report` reads everything, once.
+    """One audit, planned and distributed at creation; `report` reads everything, once.
 
-    keys, duplicates: DataFrames over the cached rows; `resources` lets go of the cache and of the leases.
+    keys, duplicates: DataFrames over the cached rows; `resources` releases the cache and the leases.
     """
 
     def __init__(
@@ -61,19 +61,19 @@ class Work:
         self.keys = self._keys()
         self.duplicates = self._duplicates()
 
-    # --- dealing out ----------------------------------------------------------------------------------------------
+    # --- distributing ---------------------------------------------------------------------------------------------
 
     def _shares(self, place: Place, logs: int, resources: ExitStack) -> list[SegmentShare]:
-        """Look at a log, hold its files, and deal its segments out."""
+        """Look at a log, hold its files, and split its segments into shares."""
         storage = storage_at(place.path)
-        lease = Lease(storage)  # holds whatever the manifest names that is read next
+        lease = Lease(storage)  # holds all files that the manifest read next names
         resources.callback(lease.release)
         manifest, rebuilt = read_or_rebuild(storage, system_clock)
         try:
             active = ActiveFollower(storage, manifest.active, interval=4096, durable=False)
             active.refresh()
             end, size = active.reader.next_offset, active.reader.size
-        except SeglogError:  # the audit of that segment will say what is the matter with it
+        except SeglogError:  # the audit of that segment reports the problem
             end, size = manifest.active.base_offset, 0
         trouble = f"manifest: {rebuilt.detail}" if rebuilt is not None else None
         self._logs.append(
@@ -88,7 +88,7 @@ class Work:
     # --- what the tasks found -------------------------------------------------------------------------------------
 
     def _joined(self) -> DataFrame:
-        """Join the summaries of each key's stretches; a step back in time may lie between two of them."""
+        """Join the summaries of each key's stretches; a step back in time can lie between two of them."""
         from pyspark.sql import Window, functions  # noqa: PLC0415 - an optional dependency
 
         key = ["topic", "partition", "key"]
@@ -107,7 +107,7 @@ class Work:
         )
 
     def _keys(self) -> DataFrame:
-        """Give every key a row for each group; without groups one that names none."""
+        """Add a row per group for every key; without groups one without a group."""
         from pyspark.sql import functions  # noqa: PLC0415 - an optional dependency
 
         described = ["topic", "partition", "key", "appended", "tombstone"]
@@ -183,7 +183,7 @@ class Work:
         )
 
     def findings(self) -> DataFrame:
-        """Return what is wrong, of all logs; after `report`."""
+        """Return the problems of all logs; call it after `report`."""
         found: Iterator[Finding] = (
             finding
             for log in self._logs
@@ -193,7 +193,7 @@ class Work:
 
 
 def _behind(delivered: str) -> str:
-    """Return the condition that a key's latest record is not the last one of it that was delivered."""
+    """Return the condition that a key's latest record was not delivered."""
     return f"({delivered} IS NULL OR {delivered} < appended)"
 
 
@@ -204,12 +204,12 @@ def _counts(*expressions: str) -> list[object]:
 
 
 def _compacts(manifest: Manifest) -> bool:
-    """Whether gaps between segments are explained: by the log's policy, or because it has gaps already."""
+    """Whether gaps between segments are explained: by the log's policy, or because it already has gaps."""
     return manifest.config.retention.compact or any(not entry.dense for entry in manifest.segments)
 
 
 def _dealt(segments: Sequence[SegmentEntry], active_bytes: int, tasks: int) -> Iterator[tuple[bytes, ...]]:
-    """Yield the manifest lines of neighbouring segments, so many bytes each that there are about `tasks`."""
+    """Yield the manifest lines of neighbouring segments, grouped by bytes into about `tasks` groups."""
     sizes = [entry.bytes or active_bytes for entry in segments]
     target = min(TASK_BYTES, sum(sizes) // tasks)
     lines: list[bytes] = []

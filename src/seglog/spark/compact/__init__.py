@@ -1,11 +1,11 @@
-"""Compaction by key on executors: the same pass as `log.compact()`, one task for each log, swapped in by the driver.
+"""Compaction by key on executors: the same pass as `log.compact()`, one task per log, swapped in by the driver.
 
     for done in compact(spark, "orders"):
         print(done.partition, done.report)
 
-A pass is planned under the log's lock, carried out without it, so that others append meanwhile, and swapped in under it
-again in one step. Executors read the log's segments and write whole ones beside them, by the kernels and with the
-figures of the local compactor; whatever fails or is done twice stays in a stage that nobody takes, and goes.
+A pass is planned under the log's lock, executed without it, so that others can append meanwhile, and swapped in under
+it again in one step. Executors read the log's segments and write new ones beside them, with the kernels and figures of
+the local compactor; the stage of a failed or repeated task is never used and gets deleted.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ SCHEMA = "number int, directory string, outcome string, error string, message st
 
 
 Made = tuple[str, str]
-"""A stage's directory, and the outcome of the pass that filled it, as JSON."""
+"""A stage's directory, and the outcome of its pass as JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompactedLog:
-    """What the compaction of one log came to."""
+    """The result of one log's compaction."""
 
     topic: str
     partition: int
@@ -57,7 +57,7 @@ class CompactedLog:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One log's pass for a task. batch: below which its stage stands; bytes_per_second: of reading and writing."""
+    """One log's pass for a task. batch: the directory of its stage; bytes_per_second: of reading and writing."""
 
     number: int
     path: str
@@ -69,10 +69,20 @@ class Pass:
 def compact(spark: SparkSession, path: str | Path, *, bytes_per_second: float | None = None) -> list[CompactedLog]:
     """Keep the latest record of every key in the sealed segments of a log, a topic or a broker's topics.
 
-    bytes_per_second: limits each task. Every log is compacted as far as its retention says (see `Log.compact`); one
-    that has nothing to do is told with its figures as they are. Raises ConfigError for a log that is not compacted by
-    key, LogLocked while a writer keeps one open, PlanStale where one was truncated or expired meanwhile, what reading
-    and writing raises: the first of these errors, once the other logs are compacted; a later run does the rest.
+    Every log is compacted as its retention says (see `Log.compact`); one with nothing to do is returned with its
+    present figures. After an error the other logs are still compacted, then the first error is raised; a later run does
+    the rest.
+
+    Args:
+        spark: The session.
+        path: A log, a topic or a broker's directory.
+        bytes_per_second: The limit of each task; None: no limit.
+
+    Raises:
+        ConfigError: a log is not compacted by key.
+        LogLocked: a writer holds a log.
+        PlanStale: a log was truncated or expired meanwhile.
+        CorruptLog, StorageError: reading or writing failed.
     """
     places = logs_behind(path)
     batch = compaction_batch()
@@ -80,7 +90,7 @@ def compact(spark: SparkSession, path: str | Path, *, bytes_per_second: float | 
         for place in places:
             stages.callback(remove_stages, storage_at(place.path), batch)
         with ExitStack() as leases:
-            for place in places:  # what is read on executors must not be unlinked meanwhile
+            for place in places:  # files that executors read must not be unlinked meanwhile
                 leases.callback(Lease(storage_at(place.path)).release)
             plans = [_plan(place) for place in places]
             passes = [
@@ -93,7 +103,7 @@ def compact(spark: SparkSession, path: str | Path, *, bytes_per_second: float | 
 
 
 def _plan(place: Place) -> CompactionPlan | SeglogError:
-    """Return a log's plan, or why it has none: the others do not wait for it."""
+    """Return a log's plan, or the error that prevents it: the other logs do not depend on it."""
     try:
         with patiently(partial(open_log, place.path)) as log:
             return log.plan_compaction()
@@ -102,16 +112,16 @@ def _plan(place: Place) -> CompactionPlan | SeglogError:
 
 
 def rewrite_log(one: Pass) -> Iterator[pa.RecordBatch]:
-    """Carry out a pass, in a task, into a stage of its own, and yield where that is and what came of it.
+    """Execute a pass in a task, into its own stage, and yield the stage's place and the outcome.
 
-    A seglog error is a row, too: raised, it would end the other logs' tasks.
+    A seglog error becomes a row too: raised, it would end the other logs' tasks.
     """
-    import pyarrow as pa  # noqa: PLC0415 - numba and pyarrow load in the task
+    import pyarrow as pa  # noqa: PLC0415 - imports numba and pyarrow in the task
 
     from seglog.keyed.rewrite import rewrite  # noqa: PLC0415 - as above
 
     storage = storage_at(one.path)
-    directory = stage_directory(one.batch, system_clock())  # another for each attempt
+    directory = stage_directory(one.batch, system_clock())  # a new one for each attempt
     output = Subdirectory(storage, directory)
     made: tuple[str | None, ...]  # outcome, error, message
     try:
@@ -125,21 +135,21 @@ def rewrite_log(one: Pass) -> Iterator[pa.RecordBatch]:
 
 
 def _outcome(row: Row) -> Made | SeglogError:
-    """Return what a task's row tells."""
+    """Return the content of a task's row."""
     return (row["directory"], row["outcome"]) if row["error"] is None else named(row["error"], row["message"])
 
 
 def _finish(
     places: Sequence[Place], plans: Sequence[CompactionPlan | SeglogError], outcomes: dict[int, Made | SeglogError]
 ) -> list[CompactedLog]:
-    """Swap in what the tasks made, log by log; the first error is raised when all had their turn."""
+    """Swap in the results, log by log; raise the first error after all logs were handled."""
     done: list[CompactedLog] = []
     failed: list[SeglogError] = []
     for number, (place, plan) in enumerate(zip(places, plans, strict=True)):
         try:
             report = _swapped(place, plan, outcomes.get(number))
         except SeglogError as error:
-            error.add_note(f"partition {place.partition} of topic {place.topic!r} is as it was")
+            error.add_note(f"partition {place.partition} of topic {place.topic!r} is unchanged")
             failed.append(error)
             continue
         done.append(CompactedLog(topic=place.topic, partition=place.partition, report=report))
@@ -150,8 +160,8 @@ def _finish(
 
 
 def _swapped(place: Place, plan: CompactionPlan | SeglogError, made: Made | SeglogError | None) -> CompactionReport:
-    """Swap in what was made of one log and return its report; made: None where there was nothing to do."""
-    from seglog.keyed.rewrite import Outcome  # noqa: PLC0415 - numba loads when a job runs
+    """Swap in one log's result and return its report; made: None if there was nothing to do."""
+    from seglog.keyed.rewrite import Outcome  # noqa: PLC0415 - imports numba when a job runs
 
     if isinstance(plan, SeglogError):
         raise plan

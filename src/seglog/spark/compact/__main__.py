@@ -26,10 +26,10 @@ def build_parser() -> Parser:
     parser = command.job_parser(
         "seglog.spark.compact",
         __file__,
-        summary="Keep the latest record of every key in the sealed segments; offsets stay as they are.",
+        summary="Keep the latest record of every key in the sealed segments; offsets stay the same.",
         story=(
-            "One task for each log; others may append meanwhile. Ends with exit code 1 if a damaged record kept a\n"
-            "segment from being compacted; that segment is left as it is."
+            "One task per log; others may append meanwhile. Ends with exit code 1 if a damaged record prevented the\n"
+            "compaction of a segment, which is left unchanged."
         ),
         examples=["orders", "orders --bytes-per-second 50MiB --json"],
     )
@@ -37,7 +37,7 @@ def build_parser() -> Parser:
         "--bytes-per-second",
         metavar="SIZE",
         type=parse_size,
-        help="read and write at most so much in each task: 512, 64MiB (1024), 1GB (1000); default: no limit",
+        help="read and write at most this many bytes per second in each task: 512, 64MiB, 1GB; default: no limit",
     )
     return parser
 
@@ -58,7 +58,7 @@ def _line(log: CompactedLog) -> str:
         f"{log.topic}/{log.partition}: {report.records_before:,} -> {format_count(report.records_after, 'record')}, "
         f"{size}, {report.segments_before} -> {format_count(report.segments_after, 'segment')}"
     )
-    return line + "".join(f"; left as it is: {error}" for error in report.damaged)
+    return line + "".join(f"; skipped, damaged: {error}" for error in report.damaged)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,11 +1,11 @@
-"""Records to Parquet: topic, partition, offset, timestamp, key, value, headers, in offset order within each file.
+"""Export records to Parquet: topic, partition, offset, timestamp, key, value, headers; by offset within each file.
 
     report = export(spark, "orders", "lake/orders")
     report = export(spark, "orders", "lake/orders", start=report.next_offsets, mode="append")   # what came since
 
-What an export covers is fixed when it starts and told by its report, so that a later one can go on from there. Run
-twice it stores nothing twice: "error" refuses a directory that exists, "ignore" leaves it, "overwrite" replaces it, and
-"append" refuses where the directory already holds offsets of the range.
+The range of an export is fixed when it starts and reported, so that a later one can continue there. A repeated export
+stores nothing twice: "error" refuses an existing directory, "ignore" leaves it, "overwrite" replaces it, and "append"
+refuses if the directory already holds offsets of the range.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 MODES = ("error", "overwrite", "ignore", "append")
 _DAY_US = 86_400_000_000
-# div rounds towards 0, and a double has too few digits for a time far away.
+# div rounds towards 0, and a double has too few digits for a distant time.
 _DAYS = f"(unix_micros(timestamp) div {_DAY_US}L - if(unix_micros(timestamp) % {_DAY_US}L < 0, 1, 0))"
 
 Mode = Literal["error", "overwrite", "ignore", "append"]
@@ -36,10 +36,10 @@ Mode = Literal["error", "overwrite", "ignore", "append"]
 
 @dataclass(frozen=True, kw_only=True)
 class ExportReport:
-    """What an export did. written: False where "ignore" found the directory; then records and data_bytes are 0.
+    """The result of an export. written: False if "ignore" found the directory; then records and data_bytes are 0.
 
-    data_bytes: of keys and values; start and next_offsets: topic -> partition -> the first offset, and one behind the
-    last; both describe the range asked for, whether or not it was written.
+    data_bytes: of keys and values; start and next_offsets: topic -> partition -> the first offset, and the one after
+    the last; both describe the requested range, whether or not it was written.
     """
 
     written: bool
@@ -62,10 +62,24 @@ def export(
 ) -> ExportReport:
     """Write the records of a log, a topic or a broker's topics to the directory `destination` as Parquet.
 
-    start, stop (exclusive): an offset (one log), offsets (topic -> partition -> offset) or a time, which is the first
-    record of that time or later. by_date: a directory a day, `date=2024-05-01`, of the timestamp in UTC. Timestamps are
-    stored as the session's spark.sql.parquet.outputTimestampType says; `local_session` and the program set micros.
-    Raises InvalidArgument, OffsetOutOfRange, what opening a log raises, and what Spark says of the destination.
+    Timestamps are stored as the session's spark.sql.parquet.outputTimestampType says; `local_session` and the program
+    set micros.
+
+    Args:
+        spark: The session.
+        path: A log, a topic or a broker's directory.
+        destination: The directory to write.
+        start, stop: An offset (one log), offsets (topic -> partition -> offset) or a time, which means the first record
+        at
+            or after it; stop is exclusive.
+        mode: "error", "ignore", "overwrite" or "append"; see the module.
+        by_date: One directory per day of the timestamp (UTC), `date=2024-05-01`.
+        compression: Of the Parquet files.
+
+    Raises:
+        InvalidArgument, OffsetOutOfRange: start, stop or mode is invalid, or the destination holds part of the range.
+        LogNotFound, NotALog: there is no log at the path.
+        SeglogError: Spark cannot write to the destination.
     """
     if mode not in MODES:
         raise InvalidArgument(f"mode is {mode!r}; it must be one of {', '.join(MODES)}")
@@ -84,7 +98,7 @@ def export(
 
 
 def records(spark: SparkSession, path: str | Path, pins: Sequence[Pin], *, by_date: bool) -> DataFrame:
-    """Return the pinned records with the columns of an export, and `date` in front of them if asked for."""
+    """Return the pinned records with the columns of an export, with `date` in front if requested."""
     from pyspark.sql import functions  # noqa: PLC0415 - an optional dependency
 
     frame = read(spark, path, pins, COLUMNS)
@@ -97,7 +111,7 @@ def records(spark: SparkSession, path: str | Path, pins: Sequence[Pin], *, by_da
 def _write(
     frame: DataFrame, destination: str, mode: Mode, compression: str, *, by_date: bool
 ) -> tuple[int, int] | None:
-    """Write, and return the records and the bytes of keys and values; None where "ignore" left it."""
+    """Write; return the records and the bytes of keys and values; None if "ignore" left the directory."""
     from pyspark.errors import AnalysisException  # noqa: PLC0415 - an optional dependency
     from pyspark.sql import Observation, functions  # noqa: PLC0415 - as above
 
@@ -118,7 +132,7 @@ def _write(
 
 
 def _check_behind(spark: SparkSession, destination: str, pins: Sequence[Pin]) -> None:
-    """Refuse to append what is there already; a destination that does not exist holds nothing."""
+    """Refuse to append what the destination holds already; a missing destination holds nothing."""
     from pyspark.errors import AnalysisException  # noqa: PLC0415 - an optional dependency
 
     try:
@@ -133,5 +147,5 @@ def _check_behind(spark: SparkSession, destination: str, pins: Sequence[Pin]) ->
         inside = mine.where(mine["offset"].between(part.start, part.stop - 1)).agg({"offset": "min"}).first()
         if inside is not None and inside[0] is not None:
             raise InvalidArgument(
-                f"{destination} already holds offset {inside[0]} of {one}; start behind it, or overwrite"
+                f"{destination} already holds offset {inside[0]} of {one}; start after it, or overwrite"
             )

@@ -29,7 +29,7 @@ def build_parser() -> Parser:
         __file__,
         summary="Write records to Parquet: topic, partition, offset, timestamp, key, value, headers.",
         story=(
-            "The range is fixed when the export starts; the report tells where the next one goes on. Run again, an\n"
+            "The range is fixed when the export starts; the report says where the next one continues. A repeated\n"
             "export stores nothing twice."
         ),
         examples=[
@@ -45,9 +45,9 @@ def build_parser() -> Parser:
         "--mode",
         choices=MODES,
         default="error",
-        help="where DIR exists: refuse (default), replace it, leave it and do nothing, or add what it does not hold",
+        help="if DIR exists: refuse (default), replace it, do nothing, or add what it does not hold",
     )
-    parser.add_argument("--by-date", action="store_true", help="a directory a day of the timestamp (UTC)")
+    parser.add_argument("--by-date", action="store_true", help="one directory per day of the timestamp (UTC)")
     parser.add_argument("--compression", default="zstd", help="of the Parquet files; default: zstd")
     return parser
 

@@ -1,13 +1,13 @@
-"""Files or a table into a topic: expressions make key, value, timestamp and headers; each run is stored once.
+"""Ingest files or a table into a topic: expressions compute key, value, timestamp and headers; each run is stored once.
 
     flights = read_source(spark, ["flights.csv"], "csv")
     report = ingest(spark, flights, "orders", run="2024-05-01", key="tailnum", timestamp="to_timestamp(time_hour)")
 
 A run is one transaction: tasks stage whole segments and the driver publishes them, so a run that fails stores nothing
-and a run that is repeated under its name is recognised and not stored again. A job that runs every night keeps one name
-and counts `batch` upwards: one line in the log's manifest serves it for good.
+and a run repeated under its name is recognised and not stored again. A nightly job keeps one name and increases
+`batch`: it needs one line in the log's manifest forever.
 
-Rows of one input file stay in order within a partition only as far as Spark keeps them together; where the order of a
+Rows of one input file stay in order within a partition only as far as Spark keeps them together; if the order of a
 key's records matters, order_by sorts all rows first.
 """
 
@@ -38,9 +38,9 @@ EVERYTHING = "to_json(struct(*))"
 
 @dataclass(frozen=True, kw_only=True)
 class IngestReport:
-    """What a run did. stored: False where it was stored by an earlier one of the same name; then records is 0.
+    """The result of a run. stored: False if an earlier run of the same name stored it; then records is 0.
 
-    Of two drivers that ingest one run at the same moment one stores it, but both say that they did.
+    If two drivers ingest one run at the same moment, one stores it, but both report that they did.
     """
 
     topic: str
@@ -55,7 +55,14 @@ def read_source(
 ) -> DataFrame:
     """Return the rows of files (csv, json, parquet, orc, text) or of one table of the catalog (table).
 
-    options: those of Spark's reader; for csv header is true unless it is given. InvalidArgument for another kind.
+    Args:
+        spark: The session.
+        sources: Files, directories, or one table's name.
+        kind: The format.
+        options: Those of Spark's reader; for csv header is true by default.
+
+    Raises:
+        InvalidArgument: the format is unknown, or several tables are named.
     """
     if kind not in FORMATS:
         raise InvalidArgument(f"format is {kind!r}; it must be one of {', '.join(FORMATS)}")
@@ -81,18 +88,28 @@ def ingest(
     order_by: str | None = None,
     topic: str | None = None,
 ) -> IngestReport:
-    """Append rows to a log or a topic, or to topic `topic` below a broker's directory; all of them or nothing.
+    """Append rows to a log or a topic, or to topic `topic` in a broker's directory, atomically.
 
-    value, key, timestamp, headers, order_by: SQL expressions over the rows' columns. value and key are text or binary
-    (default: the row as JSON, and no key); timestamp defaults to now; headers is a map<string, string or binary> or an
-    array<struct<key string, value binary>>. run, batch: the name of this run; batches of a run count upwards, and one
-    that is not behind the last is not stored again. Without run every call stores.
+    Args:
+        spark: The session.
+        rows: The rows.
+        path: A log, a topic or a broker's directory.
+        run: The name of this run; None: every call stores.
+        batch: Batches of a run count upwards; one that is not after the last is not stored again.
+        value, key: SQL expressions of type text or binary; default: the row as JSON, and no key.
+        timestamp: An SQL expression; default: now.
+        headers: An SQL expression of type map<string, string or binary> or array<struct<key string, value binary>>.
+        order_by: An SQL expression to sort all rows by.
+        topic: The topic's name in a broker's directory.
 
-    Raises LogNotFound or NotALog where there is nothing to write to, InvalidArgument for a bad name or column,
-    LogLocked while another process writes, and what Spark says of the expressions.
+    Raises:
+        LogNotFound, NotALog: there is no log or topic to write to.
+        InvalidArgument: a name or a column is invalid.
+        LogLocked: another process writes.
+        SeglogError: Spark rejects an expression.
     """
     if batch < 0 or (batch and run is None):
-        raise InvalidArgument(f"batch is {batch}; it must be 0 or more, and of a run that has a name")
+        raise InvalidArgument(f"batch is {batch}; it must be 0 or more, and needs a run with a name")
     register(spark)
     destination = find(local_path({"path": str(path)}), topic)
     names: dict[str, str] = {}
@@ -106,7 +123,7 @@ def ingest(
 
 
 def create_topic(path: str | Path, partitions: int, config: LogConfig | None = None) -> bool:
-    """Create a topic where there is none; return whether that was so. Raises as `Topic.create`."""
+    """Create a topic if there is none; return whether it was created. Raises as `Topic.create`."""
     root = Path(local_path({"path": str(path)}))
     if description.is_topic(root):
         return False
@@ -129,7 +146,7 @@ def _columns(
 
 
 def _headers(rows: DataFrame, text: str) -> Column:
-    """Return the expression; a map becomes the array of pairs that the sink takes."""
+    """Return the expression; a map becomes the array of pairs that the sink expects."""
     from pyspark.sql import functions  # noqa: PLC0415 - an optional dependency
     from pyspark.sql.types import MapType  # noqa: PLC0415 - as above
 

@@ -27,7 +27,7 @@ def build_parser() -> Parser:
     parser = command.job_parser(
         "seglog.spark.ingest",
         __file__,
-        summary="Append files or a table to a topic; a run is stored whole, and once.",
+        summary="Append files or a table to a topic; a run is stored atomically and once.",
         story='EXPR is an SQL expression over the columns of the rows, such as "cast(id AS string)".',
         examples=[
             "orders orders.csv --key id --run 2024-05-01",
@@ -48,12 +48,12 @@ def build_parser() -> Parser:
     parser.add_argument("--key", metavar="EXPR", help="text or binary; default: no key")
     parser.add_argument("--timestamp", metavar="EXPR", help="default: the time of writing")
     parser.add_argument("--headers", metavar="EXPR", help="a map, such as map('source', 'csv'); default: none")
-    parser.add_argument("--order-by", metavar="EXPR", help="sort all rows first; default: as they come")
-    parser.add_argument("--topic", metavar="NAME", help="which topic, where PATH is a broker's directory")
+    parser.add_argument("--order-by", metavar="EXPR", help="sort all rows first; default: unsorted")
+    parser.add_argument("--topic", metavar="NAME", help="the topic, if PATH is a broker's directory")
     parser.add_argument("--partitions", metavar="N", type=parse_count, help="create topic PATH if there is none")
-    parser.add_argument("--run", metavar="NAME", help="the name of this run: a second one is not stored again")
+    parser.add_argument("--run", metavar="NAME", help="the name of this run: a repeated run is not stored again")
     parser.add_argument(
-        "--batch", metavar="N", type=parse_count, default=0, help="the number of this run, for one that comes regularly"
+        "--batch", metavar="N", type=parse_count, default=0, help="the number of this run, for a regular job"
     )
     return parser
 
@@ -80,7 +80,7 @@ def _run(spark: SparkSession, args: argparse.Namespace) -> int:
     elif report.stored:
         output.say(f"{format_count(report.records, 'record')} -> {report.topic}")
     else:
-        output.say(f"run {report.run}, batch {report.batch}, is in {report.topic} already; nothing was stored")
+        output.say(f"run {report.run}, batch {report.batch}, is already in {report.topic}; nothing was stored")
     return Exit.OK
 
 

@@ -1,7 +1,7 @@
-"""What the jobs' programs share: options, the session, output, exit codes. In the manner of the `seglog` command.
+"""Shared by the jobs' programs: options, the session, output, exit codes; in the style of the `seglog` command.
 
-A session that runs in this process is used (a notebook, a test), then the one that spark-submit prepared, else one is
-started for `--master`. Only the programs, this module and the `__main__` of each job, borrow from the command line's.
+Uses a session that runs in this process (a notebook, a test), else the one that spark-submit prepared, else starts one
+for `--master`. Only this module and each job's `__main__` use parts of the command line.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ Exit codes and errors are those of the `seglog` command (see `seglog --help`).
 
 
 def job_parser(module: str, program: str, *, summary: str, story: str, examples: Sequence[str]) -> Parser:
-    """Return the parser of a job's program with what all of them take.
+    """Return the parser of a job's program with the shared options.
 
-    module: as behind `python -m`; program: the file that spark-submit runs; examples: arguments alone.
+    module: as after `python -m`; program: the file for spark-submit; examples: arguments only.
     """
     lines = "\n".join(f"  python -m {module} {example}" for example in examples)
     parser = Parser(
@@ -63,33 +63,33 @@ def job_parser(module: str, program: str, *, summary: str, story: str, examples:
     parser.add_argument(
         "--master",
         default="local[*]",
-        help="where Spark runs, unless spark-submit says; default: local[*], all cores of this machine",
+        help="where Spark runs, unless spark-submit sets it; default: local[*], all cores of this machine",
     )
     parser.add_argument("--json", action="store_true", help="results on stdout and errors on stderr as JSON objects")
     parser.add_argument(
-        "--traceback", action="store_true", help="show Python's trace of an error (or set SEGLOG_TRACEBACK=1)"
+        "--traceback", action="store_true", help="print Python's traceback of an error (or set SEGLOG_TRACEBACK=1)"
     )
     return parser
 
 
 def add_moment(parser: argparse.ArgumentParser, name: str, help_text: str) -> None:
-    """Add --NAME, a place in the logs, and --NAME-time."""
+    """Add --NAME, a position in the logs, and --NAME-time."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
         f"--{name}",
         metavar="OFFSETS",
-        help=f'{help_text}: an offset where PATH is one log, or JSON such as {{"topic": {{"0": 23}}}}',
+        help=f'{help_text}: an offset if PATH is one log, or JSON such as {{"topic": {{"0": 23}}}}',
     )
     group.add_argument(
         f"--{name}-time",
         metavar="TIME",
         type=parse_time,
-        help="the same, as the first record of this time or later: ISO 8601 (UTC) or int microseconds",
+        help="the same, as the first record at or after this time: ISO 8601 (UTC) or int microseconds",
     )
 
 
 def moment(args: argparse.Namespace, name: str) -> Moment:
-    """Return what the options of `add_moment` say, None where they are not given."""
+    """Return the value of the options of `add_moment`, None if they are not given."""
     words: str | None = getattr(args, name.replace("-", "_"))
     time_us: int | None = getattr(args, f"{name.replace('-', '_')}_time")
     if time_us is not None:
@@ -112,13 +112,13 @@ def main(parser: Parser, run: Run, argv: Sequence[str] | None) -> int:
     except BrokenPipeError:
         output.silence_stdout()
         return Exit.OK
-    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 - the program's edge: everything becomes a code and a line
+    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 - every error becomes an exit code and one line
         return _report(error, words)
     return code
 
 
 def _report(error: BaseException, words: list[str]) -> Exit:
-    """Say on stderr what went wrong and return the exit code."""
+    """Print the error on stderr and return the exit code."""
     told = behind(error)
     if "--traceback" in words or os.environ.get("SEGLOG_TRACEBACK", "0") not in ("", "0"):
         traceback.print_exception(error)
@@ -131,7 +131,7 @@ def _report(error: BaseException, words: list[str]) -> Exit:
 
 @contextmanager
 def session(name: str, master: str) -> Iterator[SparkSession]:
-    """Give the session of this process, or one that ends with the block."""
+    """Yield the session of this process, or one that ends with the block."""
     require_pyspark()
     from pyspark.sql import SparkSession  # noqa: PLC0415 - an optional dependency
 
@@ -170,7 +170,7 @@ def add_plan(parser: argparse.ArgumentParser) -> None:
         "--plan",
         choices=("partition", "shuffle"),
         default="partition",
-        help="one task a partition (default: fastest, keeps a partition's keys in memory), or many, by a shuffle",
+        help="one task per partition (default: fastest, keeps a partition's keys in memory), or many, by a shuffle",
     )
 
 
@@ -179,7 +179,7 @@ def add_incomplete(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--incomplete",
         action="store_true",
-        help="go on where records that the result rests on are gone to retention or compaction; default: refuse",
+        help="continue if retention or compaction removed records that the result depends on; default: refuse",
     )
 
 
@@ -190,13 +190,13 @@ def add_table_output(parser: argparse.ArgumentParser) -> None:
         "--mode",
         choices=("error", "overwrite"),
         default="error",
-        help="where DIR exists: refuse (default), or replace it",
+        help="if DIR exists: refuse (default) or replace it",
     )
     parser.add_argument("--limit", metavar="N", type=int, default=20, help="rows to show without --output; default: 20")
 
 
 def put(frame: DataFrame, args: argparse.Namespace, report: dict[str, Any]) -> None:
-    """Write or show a table as the options of `add_table_output` say, and then the report (JSON with --json)."""
+    """Write or show a table as the options of `add_table_output` say, then print the report (JSON with --json)."""
     if args.output is None:
         for row in frame.limit(args.limit).toLocalIterator():
             shown = {name: readable(value) for name, value in row.asDict(recursive=True).items()}
@@ -218,7 +218,7 @@ def put(frame: DataFrame, args: argparse.Namespace, report: dict[str, Any]) -> N
 
 
 def readable(value: object) -> object:
-    """Return bytes as text where they are UTF-8, as hex with 0x before it where not; anything else as it is."""
+    """Return bytes as text if they are UTF-8, else as hex with 0x; other values unchanged."""
     if isinstance(value, (bytes, bytearray)):
         try:
             return bytes(value).decode()

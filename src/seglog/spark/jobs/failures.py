@@ -1,6 +1,6 @@
-"""What Spark says of an error -> the seglog error behind it.
+"""Recover the seglog error from an error of Spark.
 
-An error of an executor or of the planner reaches the driver as text, inside a trace. Pure: text in, error out.
+An error of an executor or of the planner reaches the driver as text, inside a traceback. Pure: text in, error out.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ import re
 
 from seglog import errors
 
-# The message, and behind it the notes: lines of a trace that are not indented.
+# The message, then the notes: lines of a traceback that are not indented.
 _TOLD = re.compile(
     r"^(?:\w+: )?seglog\.errors\.(\w+): (.+(?:\n(?!Traceback|During|The above|JVM)\S.*)*)$", re.MULTILINE
 )
 _PYTHON = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Interrupt)): (.*)$", re.MULTILINE)
-_SENTENCE = 300  # characters of a text that nobody wrote for people
+_SENTENCE = 300  # characters of an unstructured text
 
 
 def named(name: str, message: str) -> errors.SeglogError:
-    """Return the error of a class of `seglog.errors`, as far as a message of one or more lines tells of it."""
+    """Return an error of a class of `seglog.errors` with a message of one or more lines."""
     kind = getattr(errors, name, errors.SeglogError)
     found: errors.SeglogError = kind.__new__(kind, "; ".join(message.splitlines()))
     return found
 
 
 def behind(error: BaseException) -> BaseException:
-    """Return the seglog error that an error of Spark tells of, or one with its first sentence; others as they are."""
+    """Return the seglog error inside an error of Spark, or one with its first sentence; other errors unchanged."""
     if isinstance(error, errors.SeglogError) or not type(error).__module__.startswith(("pyspark", "py4j")):
         return error
     text = str(error)

@@ -1,8 +1,8 @@
-"""From a path to the logs behind it, each pinned: which log it is, and the offsets a job is about.
+"""Find the logs behind a path and pin each: its identity, and the offsets a job covers.
 
-A job reads a log in several tasks, some of them twice. So that all of them mean the same records, the offsets are
-fixed once, on the driver; a task refuses a log that was cut or replaced since. Looks at logs as the data source does
-and knows nothing of Spark.
+A job reads a log in several tasks, some of them twice. So that all of them see the same records, the driver fixes the
+offsets once; a task refuses a log that was truncated or replaced since. Looks at logs as the data source does; knows
+nothing of Spark.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from seglog.topic.places import Place
 
 Moment = int | datetime | Positions | None
-"""A place in every log: an offset (where there is one log), a time, offsets by topic and partition, or the default."""
+"""A position in every log: an offset (for one log), a time, offsets by topic and partition, or the default."""
 
 EVERY_TOPIC = "(?s).*"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -39,11 +39,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """The offsets of one log that a job is about, as the log was when the job was planned.
+    """The offsets of one log that a job covers, and the log's state at planning.
 
-    missing: why records before the stop are gone for good (retention, compaction), None where none is. as_of_then: the
-    latest record of every key before the stop is still there, whatever compaction has taken. next_file: segments whose
-    file has this number or a greater one were made since.
+    missing: why records before the stop are gone for good (retention, compaction), None if none is. as_of_then: whether
+    the latest record of every key before the stop still exists despite compaction. next_file: files with this number or
+    a greater one were made later.
     """
 
     range: OffsetRange
@@ -56,11 +56,11 @@ class Pin:
 
 
 def pin(path: str | Path, *, start: Moment = None, stop: Moment = None) -> list[Pin]:
-    """Pin every log behind a log, a topic or a broker's directory as it stands now, in order of topic and partition.
+    """Pin every log behind a log, a topic or a broker's directory in its present state, by topic and partition.
 
-    start, stop (exclusive): defaults are the first and the last offset; a time means the first record of that time or
-    later. InvalidArgument or InvalidType where one cannot be, OffsetOutOfRange where a log does not hold it;
-    LogNotFound or NotALog where there is no log.
+    start, stop (exclusive): default to the first and last offset; a time means the first record at or after it. Raises
+    InvalidArgument or InvalidType for an invalid one, OffsetOutOfRange if a log does not hold it; LogNotFound or
+    NotALog if there is no log.
     """
     found = logs_behind(path)
     with Logs() as logs:
@@ -76,7 +76,7 @@ def pin(path: str | Path, *, start: Moment = None, stop: Moment = None) -> list[
 
 
 def logs_behind(path: str | Path) -> list[Place]:
-    """Return the logs behind a log, a topic or a broker's directory; LogNotFound or NotALog where there is none."""
+    """Return the logs behind a log, a topic or a broker's directory. Raises LogNotFound or NotALog."""
     root = local_path({"path": str(path)})
     found = places(root, Selection("subscribePattern", pattern=EVERY_TOPIC))
     if not found:
@@ -85,14 +85,14 @@ def logs_behind(path: str | Path) -> list[Place]:
 
 
 def _moments(moment: Moment, name: str, found: Sequence[Place]) -> Mapping[tuple[str, int], int | datetime]:
-    """Return what is asked for of each log, none for the default; a forgotten log would be left out in silence."""
+    """Return the requested moment of each log, none for the default; all logs must be named: none is skipped."""
     if moment is None:
         return {}
     if isinstance(moment, datetime):
         return {place.key: moment for place in found}
     if isinstance(moment, int) and not isinstance(moment, bool):
         if len(found) > 1:
-            raise InvalidArgument(f"{name} is one offset for {len(found)} logs; name an offset for each partition")
+            raise InvalidArgument(f"{name} is one offset for {len(found)} logs; give an offset for each partition")
         return {found[0].key: moment}
     if not isinstance(moment, Mapping):
         raise InvalidType(f"{name} must be an offset, a datetime or offsets by topic, not {type(moment).__name__}")
@@ -114,24 +114,24 @@ def _offset(logs: Logs, snapshot: LogSnapshot, moment: int | datetime | None, na
     offset = {EARLIEST: lowest, LATEST: end}.get(moment, moment)
     if not lowest <= offset <= end:
         error = OffsetOutOfRange(offset, lowest, end)
-        error.add_note(f"{name} of {snapshot}; it may be {end}, the end, as well")
+        error.add_note(f"{name} of {snapshot}; {end}, the end, is allowed too")
         raise error
     return offset
 
 
 def _microseconds(moment: datetime) -> int:
-    """Return a time as int microseconds since the epoch; one without a zone is UTC."""
+    """Return a time as int microseconds since the epoch; without a zone it is UTC."""
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
 
 
 def _pinned(snapshot: LogSnapshot, manifest: Manifest, start: int, stop: int) -> Pin:
     if start > stop:
-        raise InvalidArgument(f"start {start} lies behind stop {stop} in {snapshot}")
+        raise InvalidArgument(f"start {start} is after stop {stop} in {snapshot}")
     part = OffsetRange(snapshot.topic, snapshot.partition, snapshot.path, start, stop, 0, position_at(snapshot, stop))
     gaps = _has_gaps(snapshot, stop)
     missing = "there are gaps in its offsets" if gaps else None
     if snapshot.lowest_offset > snapshot.initial_offset:
-        missing = f"it begins at offset {snapshot.lowest_offset}, what came before is gone"
+        missing = f"it begins at offset {snapshot.lowest_offset}, earlier records are gone"
     as_of_then = not gaps or stop == snapshot.next_offset or _superseded_to(manifest, stop) <= stop
     next_file = max((extent.file for extent in snapshot.extents), default=0) + 1  # the manifest may be newer
     return Pin(part, missing, as_of_then, next_file)
@@ -150,31 +150,31 @@ def _has_gaps(snapshot: LogSnapshot, stop: int) -> bool:
 
 
 def _superseded_to(manifest: Manifest, stop: int) -> int:
-    """Return the offset before which all stands that superseded records before `stop`; ANYTHING if unknown."""
+    """Return the offset before which all records are that superseded ones before `stop`; ANYTHING if unknown."""
     expected, found = manifest.start, 0
     for entry in manifest.segments:
         if entry.base_offset >= stop:
             break
-        if entry.base_offset > expected:  # between segments: nobody tells of what stood there
+        if entry.base_offset > expected:  # between segments: what was there is unknown
             return ANYTHING
         found, expected = max(found, entry.taken_for), entry.next_offset or stop
     return found if expected >= stop else ANYTHING
 
 
 def check_latest(one: Pin) -> None:
-    """Raise where the latest record of a key before the stop may have gone since the pin was taken.
+    """Raise if the latest record of a key before the stop may have been removed since the pin was taken.
 
-    That is so once a later compaction took records before the stop for ones behind it. To be called when what is
-    pinned has been read. OffsetCompacted, or OffsetOutOfRange where retention took the range's beginning.
+    That can happen once a later compaction replaced records before the stop by later ones. Call it after reading the
+    pinned records. Raises OffsetCompacted, or OffsetOutOfRange if retention deleted the start of the range.
     """
     part = one.range
     for entry in _present(one).segments:
         if entry.file >= one.next_file and entry.base_offset < part.stop < entry.taken_for:
-            raise _compacted(one, "may have given way to newer ones behind it")
+            raise _compacted(one, "may have been superseded by later ones")
 
 
 def check_all(one: Pin) -> None:
-    """Raise as `check_latest` where any record before the stop has gone; for a pin of which none was missing."""
+    """Raise as `check_latest` if any record before the stop is gone; for a pin that misses none."""
     part, expected = one.range, one.range.start
     for entry in _present(one).segments:
         if entry.base_offset >= part.stop or expected >= part.stop:
@@ -185,7 +185,7 @@ def check_all(one: Pin) -> None:
 
 
 def _present(one: Pin) -> Manifest:
-    """Return the manifest of now, of the log that was pinned and with the beginning that it had."""
+    """Return the present manifest, of the pinned log with an unchanged start."""
     part = one.range
     with open_log(part.path, mode="r") as log:
         view = log.view()
@@ -200,19 +200,19 @@ def _compacted(one: Pin, what: str) -> OffsetCompacted:
     part = one.range
     error = OffsetCompacted(part.start, part.stop)
     error.args = (f"{one} was compacted while the job waited: records before offset {part.stop} {what}",)
-    error.add_note("take the snapshot, or the replay, again; it begins with what the log holds then")
+    error.add_note("repeat the snapshot or replay; it starts with the log's present records")
     return error
 
 
 def refuse_overlap(path: str | Path, destination: str) -> None:
-    """Raise InvalidArgument for a destination inside the log or around it: replacing that would remove the log."""
+    """Raise InvalidArgument for a destination inside or around the log: replacing it would delete the log."""
     source, target = (Path(text.removeprefix("file://")).resolve() for text in (str(path), destination))
     if source == target or source in target.parents or target in source.parents:
-        raise InvalidArgument(f"{destination} and {path} lie in one another; write somewhere else")
+        raise InvalidArgument(f"{destination} and {path} are inside one another; write to another directory")
 
 
 def positions(pins: Sequence[Pin], *, start: bool = False) -> dict[str, dict[int, int]]:
-    """Return the stops of the pins (or their starts) by topic and partition."""
+    """Return the stops (or starts) of the pins by topic and partition."""
     found: dict[str, dict[int, int]] = {}
     for one in pins:
         found.setdefault(one.range.topic, {})[one.range.partition] = one.range.start if start else one.range.stop

@@ -1,6 +1,6 @@
-"""How a job reads: by the data source, on pinned offsets, or in tasks of its own that open logs themselves.
+"""How a job reads: by the data source at pinned offsets, or in its own tasks that open logs themselves.
 
-By `spread` no row passes through the JVM on its way in: a task gets its share and runs the engine's kernels on it.
+With `spread` no row passes through the JVM on its way in: a task runs the engine's kernels on its part.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ MARK = -1  # no record has this offset
 
 
 def read(spark: SparkSession, path: str | Path, pins: Sequence[Pin], columns: Sequence[str]) -> DataFrame:
-    """Return columns of the pinned records by the data source, which cuts them into many tasks.
+    """Return columns of the pinned records through the data source, which splits them into many tasks.
 
-    Two reads in one query plan two snapshots: the pins make them the same.
+    Two reads in one query plan two snapshots: the pins make them equal.
     """
     register(spark)
     stops = positions(pins)
     return (
         spark.read.format("seglog")
-        .option("assign", json.dumps({topic: sorted(of) for topic, of in stops.items()}))  # none made since
+        .option("assign", json.dumps({topic: sorted(of) for topic, of in stops.items()}))  # none created since
         .option("columns", ",".join(columns))
         .option("includeHeaders", "headers" in columns)
         .option("startingOffsets", to_json(positions(pins, start=True)))
@@ -47,10 +47,10 @@ def read(spark: SparkSession, path: str | Path, pins: Sequence[Pin], columns: Se
 
 
 def with_marks(frame: DataFrame, pins: Sequence[Pin]) -> DataFrame:
-    """Return a frame of `read` and a row of offset MARK, no key and else nulls for each log.
+    """Return a frame of `read` plus a row for each log with offset MARK, no key and nulls otherwise.
 
-    Behind a shuffle whoever meets a log's mark knows that all of the frame has been read, and can look what became of
-    the log meanwhile; a log without rows has its mark, too.
+    After a shuffle, the task that meets a log's mark knows that the whole frame was read and can check what became of
+    the log; a log without rows has a mark too.
     """
     marks = [(one.range.topic, one.range.partition, MARK) for one in pins]
     made = frame.sparkSession.createDataFrame(marks, "topic string, partition int, offset bigint")
@@ -58,8 +58,8 @@ def with_marks(frame: DataFrame, pins: Sequence[Pin]) -> DataFrame:
 
 
 def records(part: OffsetRange, columns: Sequence[str]) -> RangeScan:
-    """Return columns of the records of one log, as Arrow batches in offset order: what a task of `spread` reads."""
-    from seglog.spark.read.pushdown import EVERYTHING  # noqa: PLC0415 - pyarrow and numba load in the task
+    """Return columns of the records of one log, as Arrow batches in offset order; for a task of `spread`."""
+    from seglog.spark.read.pushdown import EVERYTHING  # noqa: PLC0415 - imports pyarrow and numba in the task
     from seglog.spark.read.scan import RangeScan  # noqa: PLC0415 - as above
 
     return RangeScan(part, columns, EVERYTHING, fail_on_data_loss=True)
@@ -68,10 +68,10 @@ def records(part: OffsetRange, columns: Sequence[str]) -> RangeScan:
 def spread(
     spark: SparkSession, shares: Sequence[T], work: Callable[[T], Iterator[pa.RecordBatch]], schema: StructType | str
 ) -> DataFrame:
-    """Return what `work` yields for every share, each share a task of its own.
+    """Return what `work` yields for every share, each in its own task.
 
-    work: called on an executor, so it and the shares must be picklable and seglog importable there. The batches must
-    have the columns of `schema`.
+    work: runs on an executor, so it and the shares must be picklable and seglog importable there. The batches must have
+    the columns of `schema`.
     """
     if not shares:
         return spark.createDataFrame([], schema)

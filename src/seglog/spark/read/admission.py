@@ -1,8 +1,8 @@
-"""How many records of each partition a micro-batch takes where it may not take all: exactly the limit, shared out.
+"""Divide a limited micro-batch among the partitions: exactly the limit.
 
-Pure. As Kafka's source, each partition gets a share in proportion to what waits there; unlike it, the shares add up to
-the limit. A partition in which little waits is not starved: one record of each goes first, in turn where the limit is
-smaller than their number.
+Pure. As in Kafka's source, each partition gets a share in proportion to its waiting records; unlike there, the shares
+add up to the limit. A partition with few waiting records is not starved: each gets one record first, in turn if the
+limit is smaller than their number.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 
 def shares(waiting: Sequence[int], limit: int, turn: int) -> list[int]:
-    """Return how many records to take of each partition: min(limit, all that wait) together.
+    """Return how many records to take from each partition: min(limit, all that wait) in total.
 
-    turn: a number that moves on from batch to batch; says whose turn it is where there is not one record for each.
+    turn: a number that advances with every batch; decides which partitions come first if there is not one record for
+    each.
     """
     if sum(waiting) <= limit:
         return list(waiting)

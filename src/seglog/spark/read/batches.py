@@ -1,8 +1,8 @@
-"""Arrow batches of a log -> Arrow batches as Spark takes them: its columns, its exact types, the rows that are wanted.
+"""Convert a log's Arrow batches to Spark's: its columns, its exact types, the wanted rows.
 
-Spark compares types exactly, hence no large_*, *_view or non-nullable field. Takes batches whose keys and values are
-views into the store, and copies only what is asked for; plain ones, as a server sends them, are taken as they are.
-Knows no log and no option.
+Spark compares types exactly, hence no large_*, *_view or non-nullable fields. Takes batches whose keys and values are
+views into the store, and copies only requested columns; plain ones, from a server, are used unchanged. Knows no log and
+no option.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from seglog.spark.read.pushdown import Intervals, Restriction
 
-# About what the JVM takes in best: larger batches only cost it memory.
+# About the size that the JVM reads fastest: larger batches only cost it memory.
 BATCH_ROWS = 10_000
 BATCH_BYTES = 8 * 1024 * 1024
 CREATE_TIME = 0
@@ -43,12 +43,12 @@ _TYPES = {
 
 
 def arrow_schema(columns: Sequence[str] | None = None, *, include_headers: bool = False) -> pa.Schema:
-    """Return the schema of the batches that Spark takes for `schema.spark_schema` of the same columns."""
+    """Return the Arrow schema of the batches for `schema.spark_schema` of the same columns."""
     return pa.schema([(name, _TYPES[name]) for name in columns or all_columns(include_headers=include_headers)])
 
 
 class SparkColumns:
-    """Makes the columns of one partition's batches."""
+    """Creates the columns of one partition's batches."""
 
     def __init__(
         self, topic: str, partition: int, columns: Sequence[str], restriction: Restriction = EVERYTHING
@@ -59,14 +59,14 @@ class SparkColumns:
         self._restriction = restriction
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Return the rows of a log's batch that are wanted as Spark takes them; None where none is."""
+        """Return the wanted rows of a log's batch in Spark's form; None if there are none."""
         rows = self._wanted(batch)
         if rows is not None and not rows.any():
             return None
         return self._converted(batch, rows)
 
     def all_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return all rows of a log's batch as Spark takes them."""
+        """Return all rows of a log's batch in Spark's form."""
         return self._converted(batch, None)
 
     def _converted(self, batch: pa.RecordBatch, rows: Array | None) -> pa.RecordBatch:
@@ -75,7 +75,7 @@ class SparkColumns:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _wanted(self, batch: pa.RecordBatch) -> Array | None:
-        """Return a bool a row: whether it is wanted; None where all are."""
+        """Return a bool per row: whether it is wanted; None if all are."""
         rows = None
         if self._restriction.offsets != ALL:
             rows = _inside(batch.column("offset").to_numpy(), self._restriction.offsets)
@@ -96,14 +96,14 @@ class SparkColumns:
         return _headers(column) if name == "headers" else column
 
     def _constant(self, name: str, count: int) -> pa.Array:
-        """Return a column that is the same in every row: made once, for a full batch."""
+        """Return a column that is the same in every row; cached for a full batch."""
         if len(self._made[name]) < count:
             self._made[name] = pa.repeat(pa.scalar(self._constants[name], _TYPES[name]), max(count, BATCH_ROWS))
         return self._made[name].slice(0, count)
 
 
 def _inside(numbers: Array, intervals: Intervals) -> Array:
-    """Return a bool a number: whether it lies in one of the intervals."""
+    """Return a bool per number: whether it lies in one of the intervals."""
     if not intervals:
         return np.zeros(len(numbers), np.bool_)
     lows = np.array([low for low, _ in intervals], np.int64)

@@ -1,8 +1,8 @@
-"""The records of one segment as Arrow batches, read with pread, a block a batch.
+"""The records of one segment as Arrow batches, read with pread, one block per batch.
 
-Not through a memory map: where a shared file system fails, that is an error of one task, not the end of its process. A
-block is about as long as a batch, so that it stays in the processor's cache on its way. Every record is verified; a
-damaged one raises in its place. Knows no Spark.
+No memory map: if a shared file system fails, that must be an error of one task, not a crash of its process. A block is
+about as long as a batch, so that it stays in the processor's cache. Every record is verified; a damaged one raises in
+its place. Knows no Spark.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ LEAST_BYTES = 64 * 1024
 
 
 class Blocks:
-    """Iterates over the batches of start <= offset < stop: keys and values are views into what was read.
+    """Iterates over the batches of start <= offset < stop; keys and values are views into the blocks.
 
-    next_offset: behind the last record that was given out; bytes_read: of the store, so far.
+    next_offset: after the last returned record; bytes_read: of the store, so far.
     """
 
     def __init__(self, reader: SegmentReader, start: int, stop: int) -> None:
@@ -42,7 +42,7 @@ class Blocks:
         self.bytes_read = 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yield the batches; CorruptRecord in place of a record that is not valid."""
+        """Yield the batches. Raises CorruptRecord in place of an invalid record."""
         reader = self._reader
         while self.next_offset < self._stop and self._position < reader.size:
             data = self._read()
@@ -50,7 +50,7 @@ class Blocks:
             batch = next(decoder, None)
             if decoder.position == 0:
                 if decoder.reason is None and data:
-                    return  # with gaps in the offsets: a record behind `stop`
+                    return  # with gaps in the offsets: a record after `stop`
                 self._ask_for_more(data, decoder.reason)
                 continue
             self._position += decoder.position
@@ -62,18 +62,18 @@ class Blocks:
             raise self._damaged(None)
 
     def _reach(self) -> int:
-        """Return where the records before `stop` end, as far as the lookup tells."""
+        """Return where the records before `stop` end, as far as the lookup knows."""
         reader = self._reader
         place = None if self._stop >= reader.next_offset else reader.lookup.exact(self._stop - reader.base_offset)
         return reader.size if place is None else min(place[2], reader.size)
 
     @staticmethod
     def _batch_bytes(length: int, records: int) -> int:
-        """Return about how long a full batch is where so many records take `length` bytes."""
+        """Return the approximate length of a full batch if `records` records take `length` bytes."""
         return min(max(length * BATCH_ROWS // max(records, 1), LEAST_BYTES), BATCH_BYTES)
 
     def _read(self) -> bytes:
-        if self._position >= self._end:  # the lookup did not lead as far as the records do
+        if self._position >= self._end:  # the records extend further than the lookup
             self._end = self._reader.size
         self._asked = min(self._length, self._end - self._position)
         data = self._reader.store.pread(self._asked, self._position)
@@ -99,7 +99,7 @@ class Blocks:
         )
 
     def _ask_for_more(self, data: bytes, reason: str | None) -> None:
-        """Read as much next time as the first record of a block says it takes; raise if it was all there."""
+        """Read as much next time as the first record of a block needs; raise if the block was complete."""
         try:
             wanted = HEAD_BYTES if len(data) < HEAD_BYTES else self._reader.rules.codec.length_at(data, 0)
         except InvalidRecord:

@@ -1,6 +1,6 @@
-"""Where each log's part of a read starts and ends: what the options say, made offsets that fit what the logs hold.
+"""Where each log's part of a read starts and ends: the options, converted to offsets that the logs hold.
 
-Pure but for one question, which offset a timestamp stands at: whoever calls brings the answer.
+Pure, except for one question, the offset of a timestamp, which the caller answers.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ if TYPE_CHECKING:
     from seglog.spark.read.options import Bound, ReadOptions
 
 FirstAt = Callable[[LogSnapshot, int], int | None]
-"""The first offset of a log whose timestamp (us) is this or later; None where every record is older."""
+"""Returns the first offset of a log at or after a timestamp (us), None if all records are older."""
 
 _LOG = logging.getLogger("seglog.spark")
-MICROSECONDS = 1000  # a millisecond, in which the options count
+MICROSECONDS = 1000  # per millisecond, the unit of the options
 
 
 def starts(snapshots: Sequence[LogSnapshot], options: ReadOptions, first_at: FirstAt) -> list[int]:
-    """Return the offset at which to start in each log; InvalidArgument that names the option that does not fit."""
+    """Return the start in each log. Raises InvalidArgument naming the option that does not fit."""
     return [_start(snapshot, options, first_at) for snapshot in _all_named(snapshots, options.start)]
 
 
 def stops(snapshots: Sequence[LogSnapshot], options: ReadOptions, first_at: FirstAt) -> list[int]:
-    """Return the offset before which to stop in each log; InvalidArgument that names the option that does not fit."""
+    """Return the stop (exclusive) in each log. Raises InvalidArgument naming the option that does not fit."""
     return [_stop(snapshot, options, first_at) for snapshot in _all_named(snapshots, options.stop)]
 
 
 def check_order(snapshots: Sequence[LogSnapshot], first: list[int], last: list[int], options: ReadOptions) -> None:
-    """Refuse a start that lies behind the end."""
+    """Raise InvalidArgument for a start after the end."""
     for snapshot, start, stop in zip(snapshots, first, last, strict=True):
         if start > stop:
             raise InvalidArgument(
-                f"option {options.start.option}: {snapshot} starts at {start}, behind its end {stop} "
+                f"option {options.start.option}: {snapshot} starts at {start}, after its end {stop} "
                 f"({options.stop.option})"
             )
 
 
 def _all_named(snapshots: Sequence[LogSnapshot], bound: Bound) -> Sequence[LogSnapshot]:
-    """Demand exactly the partitions that are read, as Kafka's source does: a forgotten one would be lost in silence."""
+    """Require exactly the partitions that are read, as Kafka's source does, so that none is skipped silently."""
     if bound.everywhere is not None:
         return snapshots
     there = {snapshot.key for snapshot in snapshots}
@@ -54,7 +54,7 @@ def _all_named(snapshots: Sequence[LogSnapshot], bound: Bound) -> Sequence[LogSn
     for topic, partition in sorted(named - there):
         raise InvalidArgument(f"option {bound.option}: there is no partition {partition} of topic {topic!r} here")
     for topic, partition in sorted(there - named):
-        hint = "" if bound.by_time else ", -2 stands for earliest and -1 for latest"
+        hint = "" if bound.by_time else ", -2 means earliest and -1 latest"
         raise InvalidArgument(
             f"option {bound.option}: partition {partition} of topic {topic!r} is missing; name all of them{hint}"
         )
@@ -89,7 +89,7 @@ def _stop(snapshot: LogSnapshot, options: ReadOptions, first_at: FirstAt) -> int
 
 
 def _inside(snapshot: LogSnapshot, bound: Bound, options: ReadOptions) -> int:
-    """Return the offset that is asked for; one outside the log is an error, or moved where loss may be."""
+    """Return the requested offset. Outside the log it is an error, or moved if loss is allowed."""
     wanted = _wanted(snapshot, bound)
     lowest, end = snapshot.lowest_offset, snapshot.next_offset
     offset = {EARLIEST: lowest, LATEST: end}.get(wanted, wanted)
@@ -99,5 +99,5 @@ def _inside(snapshot: LogSnapshot, bound: Bound, options: ReadOptions) -> int:
     text = f"option {bound.option}: offset {offset} is outside {snapshot}, which holds {holds}"
     if options.fail_on_data_loss:
         raise InvalidArgument(text)
-    _LOG.warning("%s; going on at the nearest offset there is", text)
+    _LOG.warning("%s; continuing at the nearest offset", text)
     return min(max(offset, lowest), end)

@@ -1,7 +1,7 @@
-"""How many records stand between two offsets, and at which offset so many of them end.
+"""Count the records between two offsets, and find the offset where a number of them ends.
 
-In a segment without gaps that is arithmetic; of one with gaps the manifest tells, if all of it is meant. Only for a
-part of a segment with gaps is the log read, and what was counted is remembered.
+In a segment without gaps this is arithmetic; for a whole segment with gaps the manifest has the count. Only for a part
+of a segment with gaps is the log read, and the counts are cached.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REMEMBERED = 1000
 
 
 class Counter:
-    """Counts records of the logs of a site."""
+    """Counts records in the logs of a site."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -33,7 +33,7 @@ class Counter:
         return sum(self._of_part(snapshot, extent, low, high) for extent, low, high in _parts(snapshot, start, stop))
 
     def end_of(self, snapshot: LogSnapshot, start: int, stop: int, records: int) -> int:
-        """Return the offset behind the first `records` records of start .. stop; `stop` where there are no more."""
+        """Return the offset after the first `records` records of start .. stop; `stop` if there are no more."""
         for extent, low, high in _parts(snapshot, start, stop):
             if records == 0:
                 return low
@@ -58,7 +58,7 @@ class Counter:
         return self._known[part]
 
     def _batches(self, snapshot: LogSnapshot, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        """Yield what the log holds by now of a range: that some has gone since is for others to tell."""
+        """Yield what the log still holds of a range; loss is reported elsewhere."""
         held = self._site.hold(snapshot.place)
         start, stop = max(start, held.snapshot.lowest_offset), min(stop, held.snapshot.next_offset)
         for batch, _ in held.batches(start, stop):
@@ -66,7 +66,7 @@ class Counter:
 
 
 def _parts(snapshot: LogSnapshot, start: int, stop: int) -> Iterator[tuple[Extent, int, int]]:
-    """Yield the segments that hold offsets of start .. stop, and which of them."""
+    """Yield the segments that hold offsets of start .. stop, with the offsets."""
     for extent in snapshot.extents:
         low, high = max(extent.start, start), min(extent.stop, stop)
         if low < high:
@@ -78,7 +78,7 @@ def _is_dense(extent: Extent) -> bool:
 
 
 def _nth(batches: Iterator[pa.RecordBatch], stop: int, records: int) -> int:
-    """Return the offset behind the first `records` records of some batches, `stop` where there are fewer."""
+    """Return the offset after the first `records` records of some batches, `stop` if there are fewer."""
     for batch in batches:
         if records <= batch.num_rows:
             return int(np.asarray(batch.column("offset"))[records - 1]) + 1

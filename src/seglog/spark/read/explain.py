@@ -1,6 +1,6 @@
-"""What a batch read would read, and what it need not: the figures of its plan, without running it.
+"""The figures of a batch read's plan, without running it: what it would read, and what it can skip.
 
-Data sources in Python cannot put metrics on Spark's pages; these figures are also told at level INFO (logger
+Python data sources cannot show metrics on Spark's pages; these figures are also logged at level INFO (logger
 "seglog.spark") whenever a read is planned.
 """
 
@@ -25,9 +25,15 @@ if TYPE_CHECKING:
 def explain_read(path: str | Path | None = None, filters: Sequence[Filter] = (), **options: Any) -> ReadPlan:
     """Return the plan of `spark.read.format("seglog").options(**options).load(path)`: its ranges and `figures`.
 
-    path None: what to read says option url.
-    filters: of pyspark.sql.datasource, such as GreaterThan(("offset",), 1000); InvalidArgument for one that is not
-    pushed down. Raises what the read would raise when it is planned, and MissingExtra.
+    Args:
+        path: What to read; None with option url.
+        filters: Of pyspark.sql.datasource, such as GreaterThan(("offset",), 1000).
+        options: The options of the read.
+
+    Raises:
+        InvalidArgument: a filter is not pushed down, or an option is invalid.
+        MissingExtra: pyspark is not installed.
+        LogNotFound, NotALog: there is no log to read.
     """
     require_pyspark()
     from seglog.spark.read.reader import SeglogReader  # noqa: PLC0415 - needs pyspark, an optional dependency

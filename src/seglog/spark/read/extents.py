@@ -1,4 +1,4 @@
-"""What a log held at one moment, as far as planning wants to know. Values only: who looks is `place`."""
+"""What a log held at one moment, as far as planning needs it. Values only; `place` collects them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Extent:
     """One segment that holds offsets start .. stop (exclusive), and the bytes of its store.
 
-    file: the number of its file, which only grows and is never used again. records: None where nobody has counted them;
-    stop - start where there are no gaps. Timestamps in us, None where they are not known: the active segment's.
+    file: the number of its file, which only grows and is never reused. records: None if not counted; stop - start
+    without gaps. Timestamps in us, None if unknown (the active segment's).
     """
 
     start: int
@@ -37,7 +37,7 @@ class Extent:
 class LogSnapshot:
     """What one partition's log held. next_offset is exclusive; extents are in order. path: a directory, or a URL.
 
-    log: identity of the log, hex; epoch: grows with every truncate; initial_offset: what its first record ever got.
+    log: the log's identity, hex; epoch: grows with every truncate; initial_offset: the first offset ever assigned.
     cuts: where it was truncated.
     """
 
@@ -59,7 +59,7 @@ class LogSnapshot:
 
     @property
     def place(self) -> Place:
-        """Where the log is."""
+        """The location of the log."""
         return Place(self.topic, self.partition, self.path)
 
     @cached_property
@@ -72,9 +72,9 @@ class LogSnapshot:
         return Trace(self.log, self.cuts.epoch_at(offset), file)
 
     def file_of(self, offset: int) -> int | None:
-        """Return the number of the file in whose range an offset stands, None where the log does not reach it.
+        """Return the number of the file whose range contains an offset, None if the log does not reach it.
 
-        In a gap that of the file before it, negated, as `View.file_of` has it.
+        In a gap: that of the file before it, negated, as in `View.file_of`.
         """
         number = bisect_right(self._starts, offset) - 1
         if number < 0 or not self.lowest_offset <= offset < self.next_offset:

@@ -1,12 +1,12 @@
-"""Is what was planned, or read, still there? A position in a log, and what a later look at the log says of it.
+"""Loss: whether records that were planned or read still exist, from a position and a later look at the log.
 
-Pure. Rules, for a position behind which offsets below `offset` count as read (or as planned to be read):
-- another log stands in its place (its id differs): all is lost;
-- it lies below the log's start: what lies between went by retention;
-- it lies behind the log's end: a truncate (or a crash, of what was not synced) took the end away;
-- the epoch of the offset differs: a truncate below it happened, or an opening lost what was not synced there. A
-  truncate above a position changes nothing of that. See `seglog.log.history`, also for logs of earlier versions.
-Gaps that compaction left are never loss.
+Pure. Rules, for a position before which offsets below `offset` count as read (or as planned to be read):
+- another log is in its place (its id differs): everything is lost;
+- it is below the log's start: retention deleted the records in between;
+- it is after the log's end: a truncate (or a crash, for unsynced records) removed the end;
+- the epoch of the offset differs: a truncate below it happened, or an opening lost unsynced records there. A truncate
+  above a position does not matter. See `seglog.log.history`, also for logs of earlier versions.
+Gaps left by compaction are never loss.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from seglog.spark.read.extents import LogSnapshot
 
 _LOG = logging.getLogger("seglog.spark")
-ADVICE = "set failOnDataLoss to false to go on at what is there"
+ADVICE = "set failOnDataLoss to false to continue with what exists"
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in a log: the next offset to read.
+    """A position in a log: the next offset to read.
 
-    log, epoch, file: the trace of what was before it when the position was taken.
+    log, epoch, file: the trace of the records before it, at the time of the position.
     """
 
     offset: int
@@ -39,20 +39,20 @@ class Position:
 
     @property
     def trace(self) -> Trace:
-        """What was before it."""
+        """The trace of the records before it."""
         return Trace(self.log, self.epoch, self.file)
 
 
 def position_at(snapshot: LogSnapshot, offset: int) -> Position:
-    """Return a position in the log as it stands. Also where nothing was read yet what stands below it tells of a
-    truncate: what takes the place of the records behind it must not pass for them.
+    """Return a position in the log's present state. Even if nothing was read yet, the records below it reveal a later
+    truncate: new records at these offsets must not pass for the old ones.
     """
     return Position(offset, *snapshot.trace_of(offset))
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What is lost: the offset that was wanted, why it cannot be had, and where to go on if that is wanted."""
+    """A loss: the wanted offset, why it is unavailable, and where to continue if loss is allowed."""
 
     offset: int
     reason: str
@@ -61,10 +61,10 @@ class Loss:
 
 
 def lost_below(snapshot: LogSnapshot, position: Position) -> Loss | None:
-    """Return what is lost of the records below a position or at it, None where nothing is."""
+    """Return the loss of records below or at a position, None if there is none."""
     lowest, end, offset = snapshot.lowest_offset, snapshot.next_offset, position.offset
     if snapshot.log != position.log:
-        return Loss(offset, "another log stands in its place", lowest)
+        return Loss(offset, "another log is in its place", lowest)
     if offset < lowest:
         return Loss(offset, f"offsets {offset} up to {lowest} expired before they were read", lowest, expired=True)
     if offset > end:
@@ -78,9 +78,9 @@ def lost_below(snapshot: LogSnapshot, position: Position) -> Loss | None:
 
 
 def _cut(snapshot: LogSnapshot, position: Position) -> int:
-    """Return where the log was cut; where that was not noted, where the first newer file below the position begins.
+    """Return where the log was truncated; if that is unknown, where the first newer file below the position starts.
 
-    Files that are not dense are left out then: compaction writes those.
+    Ignores files that are not dense: compaction writes those.
     """
     cut = snapshot.cuts.first_since(position.epoch)
     if cut is not None and cut < position.offset:
@@ -95,9 +95,9 @@ def _cut(snapshot: LogSnapshot, position: Position) -> int:
 
 
 def report(snapshot: LogSnapshot, loss: Loss, *, fail: bool) -> None:
-    """Raise the loss as OffsetOutOfRange (retention) or LogTruncated, or only warn of it."""
+    """Raise the loss as OffsetOutOfRange (retention) or LogTruncated, or only log it."""
     if not fail:
-        _LOG.warning("%s (%s): %s; going on at what is there", snapshot, snapshot.path, loss.reason)
+        _LOG.warning("%s (%s): %s; continuing with what exists", snapshot, snapshot.path, loss.reason)
         return
     text = f"{snapshot} ({snapshot.path}): {loss.reason}; {ADVICE}"
     if not loss.expired:

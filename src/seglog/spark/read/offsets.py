@@ -1,12 +1,12 @@
-"""The offsets of a streaming query, as they stand in its checkpoint: JSON that a person can read.
+"""The offsets of a streaming query in its checkpoint: JSON that a person can read.
 
     {"orders": {"0": {"offset": 17, "from": 3, "log": "5f0c9a61be27d804", "epoch": 0, "file": 2}, "1": ...}}
 
-offset: the next one to read. from: where the micro-batch that ends here began: with it a batch is read again from its
-end alone, also the first one, whose start Spark does not keep. log, epoch, file: what tells later whether the records
-below are still the same (see `loss`); file is null where nothing was read yet.
+offset: the next one to read. from: where the micro-batch that ends here started: so a batch can be read again from its
+end alone, also the first one, whose start Spark does not keep. log, epoch, file: identify the records below, to detect
+later that they changed (see `loss`); file is null if nothing was read yet.
 
-Pure. Equal offsets have equal text: topics and partitions are ordered.
+Pure. Equal offsets have equal text: topics and partitions are sorted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Json = dict[str, dict[str, dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One partition's part of a stream's offsets: where it stands, and where the micro-batch that led there began."""
+    """One partition's part of a stream's offsets: its position, and where the micro-batch before it started."""
 
     position: Position
     start: int
@@ -49,7 +49,7 @@ def encode(progress: Mapping[Partition, Progress]) -> Json:
 
 
 def decode(topics: Mapping[str, Any]) -> dict[Partition, Progress]:
-    """Read what `encode` gave; InvalidArgument where it is something else."""
+    """Parse `encode`'s text. Raises InvalidArgument for anything else."""
     try:
         return {
             (topic, int(partition)): Progress(
@@ -59,4 +59,4 @@ def decode(topics: Mapping[str, Any]) -> dict[Partition, Progress]:
             for partition, part in partitions.items()
         }
     except UNREADABLE as error:
-        raise InvalidArgument(f"the checkpoint holds offsets that are none of format seglog's: {topics}") from error
+        raise InvalidArgument(f"the checkpoint holds offsets that are not of format seglog: {topics}") from error

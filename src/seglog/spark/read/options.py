@@ -1,39 +1,39 @@
-"""The options of reading format "seglog", from strings to frozen values: names and meaning follow Spark's Kafka source.
+"""The options of reading format "seglog", from strings to frozen values; names and meaning follow Spark's Kafka source.
 
-Pure: no file is looked at here, so that one mistake gives one error that names the option, before anything runs.
-Names are understood in any case.
+Pure: reads no file, so that a mistake gives one error that names the option, before anything runs. Names are accepted
+in any case.
 
 | option | value | default |
 |---|---|---|
-| path | a log, a topic or a broker directory; `file:` is understood | one of path |
+| path | a log, a topic or a broker directory; `file:` is accepted | one of path |
 | url | a server (`seglog serve`): http://127.0.0.1:3000 | and url |
-| token | what the server asks for; with url only | the environment's SEGLOG_TOKEN |
+| token | the server's token; with url only | the environment's SEGLOG_TOKEN |
 | assign | JSON {"topic": [0, 1]} | exactly one of these three |
-| subscribe | topics, with commas between them | on a broker directory; |
+| subscribe | topics, separated by commas | on a broker directory; |
 | subscribePattern | a regular expression for whole topic names | none needed elsewhere |
 | includeHeaders | true, false | false |
-| columns | columns, with commas between them: the others are not even read out | all |
+| columns | columns, separated by commas: the others are not even decoded | all |
 | startingTimestamp | ms since the epoch, for every partition | |
 | startingOffsetsByTimestamp | JSON {"topic": {"0": 1700000000000}}, ms | |
 | startingOffsets | earliest, latest (stream), JSON {"topic": {"0": 23, "1": -2}} | batch earliest, stream latest |
-| startingOffsetsByTimestampStrategy | where no record is so late: error, latest | error |
-| endingTimestamp, endingOffsetsByTimestamp | as for the start; where no record is so late: the end; batch only | |
+| startingOffsetsByTimestampStrategy | if no record is that late: error, latest | error |
+| endingTimestamp, endingOffsetsByTimestamp | as for the start; if no record is that late: the end; batch only | |
 | endingOffsets | latest, JSON {"topic": {"0": 50, "1": -1}}; exclusive; batch only | latest |
-| pushFilters | true: take filters of a query that uses this frame once (see below); batch only | false |
-| failOnDataLoss | true; false warns and goes on at what is there | true |
-| expose | durable: only records that survive power loss; appended: all that are there | appended |
-| minPartitions | at least so many input partitions | one a segment |
-| maxRecordsPerPartition | at most so many offsets an input partition | no limit |
-| maxOffsetsPerTrigger | at most so many records a micro-batch, exactly; stream only | no limit |
+| pushFilters | true: apply the filters of a query that uses this frame once (see below); batch only | false |
+| failOnDataLoss | true; false logs a warning and continues with what exists | true |
+| expose | durable: only records that survive power loss; appended: all records | appended |
+| minPartitions | at least this many input partitions | one per segment |
+| maxRecordsPerPartition | at most this many offsets per input partition | no limit |
+| maxOffsetsPerTrigger | at most this many records per micro-batch, exactly; stream only | no limit |
 | minOffsetsPerTrigger | no micro-batch of fewer records, until maxTriggerDelay has passed; stream only | no limit |
 | maxTriggerDelay | 500ms, 30s, 15m, 1h; stream only | 15m |
 
 -2 is earliest and -1 latest. Of several starts the first in this table counts, and likewise of several ends. As in
-Kafka's source an end is refused in a stream, and the three limits on a trigger are ignored in batch, with a warning.
-pushFilters needs Spark's spark.sql.python.filterPushdown.enabled as well. Spark 4.3 hands filters to a Python source
-per `load`, not per query: what one query of a frame pushes narrows every later query of the same frame, in silence. So
-it is off unless the reader of a frame says that it is used by one query only.
-Of a server all topics are read that the token has a right on, unless one of the three says which.
+Kafka's source an end is rejected in a stream, and the three trigger limits are ignored in batch, with a warning.
+pushFilters also needs Spark's spark.sql.python.filterPushdown.enabled. Spark 4.3 passes filters to a Python source per
+`load`, not per query: the filters of one query of a frame silently narrow every later query of the same frame. So it is
+off unless the user of a frame declares that only one query uses it.
+On a server all topics are read that the token has a right on, unless one of the three selects some.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ NAMES = (
     "maxRecordsPerPartition",
     *_TRIGGERS,
 )
-# Understood so that the error can say more than "unknown".
+# Recognised so that the error can say more than "unknown".
 _REFUSED = ("paths",)
 _LOG = logging.getLogger("seglog.spark")
 
 
 def all_columns(*, include_headers: bool) -> tuple[str, ...]:
-    """Return the columns of a read that asks for no others."""
+    """Return the columns of a read that does not select any."""
     return COLUMNS if include_headers else COLUMNS[:-1]
 
 
@@ -103,7 +103,7 @@ def all_columns(*, include_headers: bool) -> tuple[str, ...]:
 class Bound:
     """Where reading starts or ends: one value for every partition, or (everywhere is None) those of `by_topic`.
 
-    option: the name to blame in an error. by_time: the values are ms since the epoch; else offsets, EARLIEST or LATEST.
+    option: the name for errors. by_time: the values are ms since the epoch; else offsets, EARLIEST or LATEST.
     """
 
     option: str
@@ -114,7 +114,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which topics, and of them which partitions, are read. option: the one that says so, None for all there are.
+    """The topics, and their partitions, to read. option: the option that selects them, None for all.
 
     topics: names for assign (with their partitions) and subscribe; pattern for subscribePattern.
     """
@@ -133,11 +133,10 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The options of one read or one streaming query. None means not asked for; max_trigger_delay in seconds.
+    """The options of one read or one streaming query. None means not given; max_trigger_delay in seconds.
 
-    durable: whether only what the writer has synced is read.
-
-    path is empty where the logs are those of a server, at url. What is shown of the options has no token in it.
+    durable: whether to read only what the writer has synced. path is empty if the logs are a server's, at url. The
+    representation omits the token.
     """
 
     path: str
@@ -160,17 +159,17 @@ class ReadOptions:
 
     @property
     def where(self) -> str:
-        """What says where the logs are: the path, or the URL."""
+        """The location of the logs: the path, or the URL."""
         return self.path if self.url is None else self.url
 
     @classmethod
     def parse(
         cls, options: Mapping[str, str], mode: Mode = "batch", environment: Mapping[str, str] | None = None
     ) -> ReadOptions:
-        """Read option strings; InvalidArgument that names the option that cannot be.
+        """Parse option strings. Raises InvalidArgument with the option's name.
 
-        mode "any": where it is not known yet whether batch or stream is asked for, only what holds for both is checked.
-        environment: where a token may be that no option gives.
+        mode "any": if batch or stream is not known yet, check only what holds for both. environment: may contain a
+        token.
         """
         given = canonical(options, (*NAMES, *_REFUSED))
         include_headers = boolean(given, "includeHeaders", default=False)
@@ -212,11 +211,11 @@ def _check_mode(given: Mapping[str, str], mode: Mode) -> None:
 
 
 def _url(given: Mapping[str, str]) -> str | None:
-    """Return the server's address, None where a path says what to read."""
+    """Return the server's address, None if a path is given."""
     if "url" in given and "path" in given:
-        raise InvalidArgument("options path and url are both given; one of them says what to read")
+        raise InvalidArgument("options path and url are both given; give only one")
     if "token" in given and "url" not in given:
-        raise InvalidArgument("option token is for a server; it goes with url")
+        raise InvalidArgument("option token needs option url: it is for a server")
     return server_url(given) if "url" in given else None
 
 
@@ -233,7 +232,7 @@ def _path(given: Mapping[str, str]) -> str:
 def _selection(given: Mapping[str, str]) -> Selection:
     named = [name for name in _SELECTIONS if name in given]
     if len(named) > 1:
-        raise InvalidArgument(f"options {' and '.join(named)} are given; only one of them may say what to read")
+        raise InvalidArgument(f"options {' and '.join(named)} are given; only one of them may select topics")
     if not named:
         return Selection()
     if named == ["subscribePattern"]:
@@ -250,7 +249,7 @@ def _pattern(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise InvalidArgument(f"option subscribePattern is no regular expression: {error}") from error
+        raise InvalidArgument(f"option subscribePattern is not a regular expression: {error}") from error
     if not text:
         raise InvalidArgument("option subscribePattern is empty; `.*` matches every topic")
     return text
@@ -259,7 +258,7 @@ def _pattern(text: str) -> str:
 def _numbers(topic: str, numbers: Any) -> tuple[int, ...]:
     sound = isinstance(numbers, list) and all(type(number) is int and number >= 0 for number in numbers)
     if not sound or not numbers or len(set(numbers)) < len(numbers):
-        raise InvalidArgument(f"option assign: topic {topic!r} has {numbers!r}; it wants a list of partitions, [0, 1]")
+        raise InvalidArgument(f"option assign: topic {topic!r} has {numbers!r}; it must be a list such as [0, 1]")
     return tuple(sorted(numbers))
 
 
@@ -280,14 +279,14 @@ def _columns(given: Mapping[str, str], *, include_headers: bool) -> tuple[str, .
 
 
 def _start_words(mode: Mode) -> dict[str, int]:
-    """Return what a start may be called, the default first."""
+    """Return the words for a start, the default first."""
     if mode == "stream":
         return {"latest": LATEST, "earliest": EARLIEST}
     return {"earliest": EARLIEST} if mode == "batch" else {"earliest": EARLIEST, "latest": LATEST}
 
 
 def _bound(given: Mapping[str, str], names: tuple[str, str, str], words: Mapping[str, int]) -> Bound:
-    """Return the bound that counts; names: by time for all, by time, by offset. All that are given must be sound."""
+    """Return the bound that counts; names: by time for all, by time, by offset. All given ones must be valid."""
     overall, by_time, by_offset = names
     moment = count(given, overall, least=0)
     times = None if by_time not in given else _by_topic(given, by_time, {})
@@ -312,7 +311,7 @@ def _by_topic(given: Mapping[str, str], name: str, words: Mapping[str, int]) -> 
     values: dict[str, dict[int, int]] = {}
     for topic, partitions in (json_object(given, name) or {}).items():
         if not isinstance(partitions, dict):
-            raise InvalidArgument(f'option {name}: topic {topic!r} wants an object, {{"partition": number}}')
+            raise InvalidArgument(f'option {name}: topic {topic!r} must have an object, {{"partition": number}}')
         values[topic] = {
             partition_number(name, partition): _value(name, partition, value, words)
             for partition, value in partitions.items()
@@ -321,7 +320,7 @@ def _by_topic(given: Mapping[str, str], name: str, words: Mapping[str, int]) -> 
 
 
 def _value(name: str, partition: str, value: Any, words: Mapping[str, int]) -> int:
-    """Return an offset or a time that makes sense here: -2 never ends a read and -1 never starts one in batch."""
+    """Return a valid offset or time: -2 never ends a read and -1 never starts one in batch."""
     if type(value) is not int or (value < 0 and value not in words.values()):
         special = "".join(f", or {number} ({word})" for word, number in words.items())
         raise InvalidArgument(

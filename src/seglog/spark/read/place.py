@@ -1,6 +1,6 @@
-"""From a path to the logs that are read: which partitions there are, and what each of them holds now.
+"""Find the logs behind a path: which partitions there are, and what each of them holds now.
 
-This is where planning and tasks look at the disk. It decides nothing but what option path and the selection say.
+The access of planning and tasks to the file system. Decides nothing except by option path and the selection.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from seglog.log.view import View
     from seglog.spark.read.options import Selection
 
-OPEN_LOGS = 200  # a follower holds three files; more partitions than this are opened anew for every look
+OPEN_LOGS = 200  # a follower holds three files; beyond this number logs are reopened for every look
 
 
 def places(path: str, selection: Selection) -> list[Place]:
-    """Return the partitions behind `path` that are selected, in order of topic and partition.
+    """Return the selected partitions behind `path`, by topic and partition.
 
-    A log alone is partition 0 of a topic named like its directory. Raises LogNotFound or NotALog that names option
-    path, InvalidArgument that names the option of the selection, and what reading a topic.json raises.
+    A standalone log is partition 0 of a topic with its directory's name. Raises LogNotFound or NotALog naming option
+    path, InvalidArgument naming the option of the selection, and the errors of reading a topic.json.
     """
     root = Path(path).absolute()
     return selected(_topics(root, selection), selection, str(root))
 
 
 def selected(topics: Mapping[str, list[Place]], selection: Selection, where: str) -> list[Place]:
-    """Return the partitions of topics that are selected, in order; InvalidArgument for one that is not there."""
+    """Return the selected partitions of topics, in order. Raises InvalidArgument for a missing one."""
     for name in selection.topics:
         if name not in topics:
             raise InvalidArgument(f"option {selection.option}: there is no topic {name!r} at {where}")
@@ -51,7 +51,7 @@ def selected(topics: Mapping[str, list[Place]], selection: Selection, where: str
 
 
 def _topics(root: Path, selection: Selection) -> dict[str, list[Place]]:
-    """Return every topic's partitions: of a topic, a log or a broker directory."""
+    """Return every topic's partitions, of a topic, a log or a broker directory."""
     if not (description.is_topic(root) or is_log(root)):
         _refuse_unless_broker(root, selection)
     try:
@@ -61,7 +61,7 @@ def _topics(root: Path, selection: Selection) -> dict[str, list[Place]]:
 
 
 def _refuse_unless_broker(root: Path, selection: Selection) -> None:
-    """Let a broker directory pass; where there is no topic yet a selection says that one is meant."""
+    """Accept a broker directory; if there is no topic yet, a selection shows that one is intended."""
     if root.is_file():
         raise NotALog(f"option path: {root} is a file, not the directory of a log, a topic or a broker")
     if not root.is_dir():
@@ -70,7 +70,7 @@ def _refuse_unless_broker(root: Path, selection: Selection) -> None:
         return
     if description.below(root):
         raise InvalidArgument(
-            f"option path: {root} is a broker; say which topics by one of assign, subscribe and subscribePattern"
+            f"option path: {root} is a broker; select topics with assign, subscribe or subscribePattern"
         )
     if any(root.iterdir()):
         raise NotALog(f"option path: {root} is neither a log, a topic nor a broker")
@@ -90,7 +90,7 @@ def _selected(partitions: list[Place], selection: Selection) -> list[Place]:
 
 
 class Logs:
-    """The logs that somebody looks at, open for reading; a context manager. Keeps those that were used last open."""
+    """Open logs for reading; a context manager. Keeps the most recently used ones open."""
 
     def __init__(self, *, durable: bool = False) -> None:
         """durable: show only what survives power loss."""
@@ -98,7 +98,7 @@ class Logs:
         self._open: OrderedDict[str, Log] = OrderedDict()
 
     def get(self, path: str) -> Log:
-        """Return the log at a path, opened where needed; good until OPEN_LOGS others were asked for."""
+        """Return the log at a path, opened if necessary; valid until OPEN_LOGS others were requested."""
         if path not in self._open:
             self._open[path] = open_log(path, mode="r", expose=self._expose)
             if len(self._open) > OPEN_LOGS:
@@ -107,7 +107,7 @@ class Logs:
         return self._open[path]
 
     def view(self, path: str) -> View:
-        """Return the present view of the log at a path; another log than before is one as well."""
+        """Return the present view of the log at a path, also if it is another log than before."""
         try:
             return self.get(path).view()
         except LogReplaced:
@@ -115,7 +115,7 @@ class Logs:
             return self.get(path).view()
 
     def look(self, place: Place) -> LogSnapshot:
-        """Return what a partition's log holds now; what opening it raises."""
+        """Return the present state of a partition's log. Raises the errors of opening it."""
         try:
             return snapshot_of(self.view(place.path), place)
         except BaseException:
@@ -143,7 +143,7 @@ class Logs:
 
 
 def snapshot_of(view: View, place: Place) -> LogSnapshot:
-    """Return what a view of a partition's log holds. The active segment's records are not read for it."""
+    """Return the content of a view of a partition's log; does not read the active segment's records."""
     manifest, end = view.manifest, view.next_offset
     extents = [_sealed(entry) for entry in manifest.segments[:-1]]
     active = manifest.active
@@ -185,9 +185,9 @@ def _sealed(entry: SegmentEntry) -> Extent:
 
 
 def look_at_all(logs: Logs, wanted: Sequence[Place]) -> list[LogSnapshot]:
-    """Return what every partition holds now, looked at in one go, so that a read ends at one moment.
+    """Return the present state of every partition, taken in one pass, so that a read ends at one moment.
 
-    LogNotFound or NotALog, naming option path, where a log is not there.
+    Raises LogNotFound or NotALog, naming option path, if a log is missing.
     """
     found = []
     for place in wanted:
@@ -196,12 +196,12 @@ def look_at_all(logs: Logs, wanted: Sequence[Place]) -> list[LogSnapshot]:
         except LogNotFound as error:
             raise LogNotFound(f"option path: there is no log at {place.path}") from error
         except NotALog as error:
-            raise NotALog(f"option path: {place.path} is no log: {error}") from error
+            raise NotALog(f"option path: {place.path} is not a log: {error}") from error
     return found
 
 
 def look_at_those_left(logs: Logs, wanted: Sequence[Place]) -> list[LogSnapshot]:
-    """Return what every partition that is there holds now; one that has gone is left out."""
+    """Return the present state of every existing partition; missing ones are omitted."""
     found = []
     for place in wanted:
         with suppress(LogNotFound, NotALog):
@@ -210,30 +210,30 @@ def look_at_those_left(logs: Logs, wanted: Sequence[Place]) -> list[LogSnapshot]
 
 
 class LocalSite:
-    """The logs at a path, as `site.Site` has it."""
+    """The logs at a path, as a `site.Site`."""
 
     def __init__(self, path: str, *, durable: bool = False) -> None:
         self.where = path
         self._logs = Logs(durable=durable)
 
     def places(self, selection: Selection) -> list[Place]:
-        """Return the partitions that are selected; see the function."""
+        """Return the selected partitions; see the function."""
         return places(self.where, selection)
 
     def look_at_all(self, wanted: Sequence[Place]) -> list[LogSnapshot]:
-        """Return what every partition holds now; see the function."""
+        """Return the present state of every partition; see the function."""
         return look_at_all(self._logs, wanted)
 
     def look_at_those_left(self, wanted: Sequence[Place]) -> list[LogSnapshot]:
-        """Return what every partition that is there holds now."""
+        """Return the present state of every existing partition."""
         return look_at_those_left(self._logs, wanted)
 
     def offset_at(self, snapshot: LogSnapshot, timestamp: int) -> int | None:
-        """Return a log's first offset whose timestamp (us) is this or later, None where every record is older."""
+        """Return a log's first offset at or after a timestamp (us), None if all records are older."""
         return self._logs.get(snapshot.path).offset_at(timestamp)
 
     def hold(self, place: Place) -> LocalHeld:
-        """Return what a log holds now, for reading; what opening it raises."""
+        """Return the present state of a log, for reading. Raises the errors of opening it."""
         return LocalHeld(self._logs.view(place.path), place)
 
     def close(self) -> None:
@@ -250,7 +250,7 @@ class LocalSite:
 
 
 class LocalHeld:
-    """One view of a log, for reading: its files stay as long as it is held. bytes_read: of stores."""
+    """One view of a log, for reading, which keeps the log's files. bytes_read: of stores."""
 
     def __init__(self, view: View, place: Place) -> None:
         self.snapshot = snapshot_of(view, place)
@@ -258,7 +258,7 @@ class LocalHeld:
         self._view = view
 
     def batches(self, start: int, stop: int) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield the records of a range as `site.Held` says, a block of the store a batch."""
+        """Yield the records of a range as `site.Held` specifies, one block of the store per batch."""
         from seglog.spark.read.blocks import Blocks  # noqa: PLC0415 - Arrow and the kernels: planning needs neither
 
         for reader in self._view.readers(start, stop):

@@ -1,10 +1,10 @@
-"""Which input partitions a read has: the segments of snapshots cut and joined into ranges of offsets.
+"""The input partitions of a read: the segments of snapshots, split and joined into ranges of offsets.
 
-Pure: what is to be read in, ranges out. Rules, in this order:
-1. each log is read from its start to its stop, without what a pushed filter rules out;
-2. ranges follow segments; neighbours are joined while that leaves about TASKS tasks, each up to TASK_BYTES;
-3. a range above TASK_BYTES or maxRecordsPerPartition is cut into equal parts;
-4. if there are fewer ranges than minPartitions, the longest are cut further.
+Pure: what to read in, ranges out. Rules, in this order:
+1. each log is read from its start to its stop, without what a pushed filter excludes;
+2. ranges follow segments; neighbours are joined while at least about TASKS tasks remain, each up to TASK_BYTES;
+3. a range above TASK_BYTES or maxRecordsPerPartition is split into equal parts;
+4. if there are fewer ranges than minPartitions, the longest are split further.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from seglog.spark.read.options import ReadOptions
     from seglog.spark.read.pushdown import Restriction
 
-TASK_BYTES = 128 * 1024 * 1024  # as Spark's own files: large enough that a task's fixed cost vanishes
-# A Python task costs Spark some 60 ms of a core before it reads a byte (84 empty ones: 2.6 s on two cores), so
-# many small segments are read together; but joining them into fewer tasks than this would idle cores. minPartitions
-# asks for more.
+TASK_BYTES = 128 * 1024 * 1024  # as for Spark's own files: large enough to hide a task's fixed cost
+# A Python task costs Spark about 60 ms of a core before it reads a byte (84 empty ones: 2.6 s on two cores), so many
+# small segments are read together; but fewer tasks than this would leave cores idle. minPartitions asks for more.
 TASKS = 16
 
 
@@ -34,8 +33,8 @@ TASKS = 16
 class Share:
     """What is read of one log: offsets start .. stop (exclusive).
 
-    position: where the reading ends, by which a task can tell that what it reads is what was planned. first: a filter
-    wants no record before it.
+    position: the end of the read, by which a task can check that it reads what was planned. first: a filter wants no
+    record before it.
     """
 
     snapshot: LogSnapshot
@@ -60,9 +59,9 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a plan reads and what it need not: logs, segments, bytes of stores (of a part in proportion), tasks.
+    """What a plan reads and what it skips: logs, segments, bytes of stores (parts in proportion), tasks.
 
-    records: offsets in the ranges, an upper bound of the records where compaction left gaps.
+    records: offsets in the ranges, an upper bound of the records after compaction.
     """
 
     logs: int
@@ -77,7 +76,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """The ranges to read, in order of partition and offset, none empty; and figures of them."""
+    """The ranges to read, by partition and offset, none empty; and their figures."""
 
     ranges: list[OffsetRange]
     figures: Figures
@@ -86,7 +85,7 @@ class ReadPlan:
 def plan_read(
     shares: Sequence[Share], options: ReadOptions, restriction: Restriction = EVERYTHING, *, least_bytes: int = 0
 ) -> ReadPlan:
-    """Divide what is to be read; neighbours below `least_bytes` together are always joined."""
+    """Divide what is to be read; neighbours below `least_bytes` in total are always joined."""
     pieces = [piece for share in shares for piece in _pieces(share, restriction)]
     target = min(TASK_BYTES, max(sum(piece.bytes for piece in pieces) // TASKS, least_bytes))
     ranges = _cut_to_count(
@@ -134,7 +133,7 @@ def _cut_to_size(whole: OffsetRange, max_records: int | None) -> list[OffsetRang
 
 
 def _cut_to_count(ranges: list[OffsetRange], least: int) -> list[OffsetRange]:
-    """Cut ranges in proportion to their length so that there are at least `least`, if there are offsets enough."""
+    """Split ranges in proportion to their length into at least `least`, if there are enough offsets."""
     if not ranges or len(ranges) >= least:
         return ranges
     total = sum(part.stop - part.start for part in ranges)
@@ -142,9 +141,9 @@ def _cut_to_count(ranges: list[OffsetRange], least: int) -> list[OffsetRange]:
 
 
 def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
-    """Cut a range into `parts` of equal length (+-1), fewer if it has fewer offsets; none is empty.
+    """Split a range into `parts` of equal length (+-1), fewer if it has fewer offsets; none is empty.
 
-    All keep the position of the whole: as long as its end is still there, so are they.
+    All keep the position of the whole: they exist as long as its end does.
     """
     length = whole.stop - whole.start
     parts = max(1, min(parts, length))
@@ -169,6 +168,6 @@ def _figures(shares: Sequence[Share], pieces: list[OffsetRange], tasks: int) -> 
 
 
 def _considered(shares: Sequence[Share]) -> tuple[int, int]:
-    """Return (segments, bytes) of what the options ask for, before any filter."""
+    """Return (segments, bytes) of what the options select, before any filter."""
     parts = [piece for share in shares for piece in _pieces(replace(share, first=0), EVERYTHING)]
     return len(parts), sum(piece.bytes for piece in parts)

@@ -1,11 +1,11 @@
-"""Filters that Spark hands down, as ranges: what they rule out is not read, what remains is filtered exactly.
+"""Filters that Spark pushes down, as ranges: excluded records are not read, the rest is filtered exactly.
 
-A filter that is accepted is not checked again by Spark. So a filter is accepted only if `Restriction` stands for it
-exactly: =, <=>, <, <=, >, >=, IN and IS NOT NULL on offset, timestamp and partition, =, <=>, IN and IS NOT NULL on
-topic. Pure; knows filters by the names of their classes, so that no Spark is needed here.
+Spark does not check an accepted filter again. So a filter is accepted only if `Restriction` represents it exactly:
+=, <=>, <, <=, >, >=, IN and IS NOT NULL on offset, timestamp and partition, =, <=>, IN and IS NOT NULL on topic. Pure;
+knows filters by their class names, so it needs no Spark.
 
-Timestamps need not grow with offsets. So a timestamp filter leaves out segments by their least and greatest timestamp,
-and what is read is filtered row by row.
+Timestamps need not grow with offsets. So a timestamp filter skips segments by their least and greatest timestamp, and
+filters the others row by row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seglog.spark.read.extents import Extent
 
 Intervals = tuple[tuple[int, int], ...]
-"""Ranges of whole numbers, first .. last (exclusive), ordered and apart."""
+"""Ranges of whole numbers, first .. last (exclusive), sorted and disjoint."""
 
 LOWEST, HIGHEST = -(2**63), 2**63
 ALL: Intervals = ((LOWEST, HIGHEST),)
@@ -30,7 +30,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Restriction:
-    """The rows that are wanted: those inside all of these. timestamps in us; topics None: all."""
+    """The wanted rows: those inside all of these. timestamps in us; topics None: all."""
 
     offsets: Intervals = ALL
     timestamps: Intervals = ALL
@@ -38,18 +38,18 @@ class Restriction:
     topics: frozenset[str] | None = None
 
     def admits(self, topic: str, partition: int) -> bool:
-        """Whether any row of a partition can be wanted."""
+        """Whether a partition can have wanted rows."""
         named = self.topics is None or topic in self.topics
         return named and any(low <= partition < high for low, high in self.partitions)
 
     def may_be_in(self, extent: Extent) -> bool:
-        """Whether a segment can hold a row that is wanted, by its timestamps."""
+        """Whether a segment can hold wanted rows, judging by its timestamps."""
         if extent.min_timestamp is None or extent.max_timestamp is None:
             return bool(self.timestamps)
         return any(low <= extent.max_timestamp and extent.min_timestamp < high for low, high in self.timestamps)
 
     def hull(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the least range of offsets that holds all that are wanted of start .. stop; empty: (start, start)."""
+        """Return the smallest range that contains all wanted offsets of start .. stop; empty: (start, start)."""
         first = bisect_right(self.offsets, start, key=lambda interval: interval[1])
         last = bisect_left(self.offsets, stop, key=lambda interval: interval[0]) - 1
         if first > last or start >= stop:
@@ -57,7 +57,7 @@ class Restriction:
         return max(self.offsets[first][0], start), min(self.offsets[last][1], stop)
 
     def and_filter(self, pushed: Any) -> Restriction | None:
-        """Return the rows that a filter wants as well; None where that cannot be said exactly."""
+        """Return the restriction with a filter added; None if it cannot be represented exactly."""
         column, kind = ".".join(getattr(pushed, "attribute", ())), type(pushed).__name__
         if column not in ("topic", "offset", "timestamp", "partition"):
             return None
@@ -88,7 +88,7 @@ EVERYTHING = Restriction()
 
 
 def push(filters: Iterable[Any]) -> tuple[Restriction, list[Any]]:
-    """Return what the filters want together, and the filters that Spark has to check itself."""
+    """Return the restriction of the filters, and the filters that Spark must check itself."""
     restriction, left = EVERYTHING, []
     for one in filters:
         narrower = restriction.and_filter(one)
@@ -100,14 +100,14 @@ def push(filters: Iterable[Any]) -> tuple[Restriction, list[Any]]:
 
 
 def _values(kind: str, value: Any) -> list[Any]:
-    """Return what a filter compares with. A null in an IN list never makes a row wanted."""
+    """Return the values a filter compares with. A null in an IN list never makes a row wanted."""
     if kind != "In":
         return [value]
     return [one for one in value if one is not None]
 
 
 def _number(column: str, value: Any) -> int | None:
-    """Return a value as the column counts: a timestamp in us; None where it is of another kind."""
+    """Return a value in the column's unit: a timestamp in us; None for another type."""
     if column == "timestamp":
         aware = isinstance(value, datetime) and value.tzinfo is not None
         return (value - _EPOCH) // timedelta(microseconds=1) if aware else None
@@ -115,7 +115,7 @@ def _number(column: str, value: Any) -> int | None:
 
 
 def _intervals(kind: str, values: list[int]) -> Intervals | None:
-    """Return the numbers that compare so; None for a filter of another kind."""
+    """Return the numbers that satisfy the comparison; None for a filter of another kind."""
     if kind in ("EqualTo", "EqualNullSafe", "In"):
         return _joined((value, value + 1) for value in sorted(values))
     low, high = {
@@ -128,7 +128,7 @@ def _intervals(kind: str, values: list[int]) -> Intervals | None:
 
 
 def _joined(intervals: Iterable[tuple[int, int]]) -> Intervals:
-    """Return ordered intervals with those that touch made one."""
+    """Return sorted intervals with adjacent ones joined."""
     result: list[tuple[int, int]] = []
     for low, high in intervals:
         if result and low <= result[-1][1]:
@@ -139,6 +139,6 @@ def _joined(intervals: Iterable[tuple[int, int]]) -> Intervals:
 
 
 def _both(left: Intervals, right: Intervals) -> Intervals:
-    """Return what lies in both."""
+    """Return the intersection."""
     parts = [(max(a, c), min(b, d)) for a, b in left for c, d in right]
     return tuple(sorted((low, high) for low, high in parts if low < high))

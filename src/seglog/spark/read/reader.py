@@ -1,11 +1,11 @@
-"""The batch reader: planned on the driver on one snapshot, read on executors as Arrow batches.
+"""The batch reader: planned on the driver from one snapshot, read on executors as Arrow batches.
 
-Spark pickles these classes by reference and calls them in processes of its own, so they hold options and nothing else.
-How a read is divided is in `plan`, what a task does in `scan`.
+Spark pickles these classes by reference and calls them in other processes, so they hold only options. `plan` divides a
+read, `scan` is the work of a task.
 
-A plan reads the log as it stood when Spark planned it. A query that names the same path twice (a union, a join with
-itself) plans two reads, one after the other, and each has a moment of its own: what is appended between the two is in
-one of them only. Where they must agree give both the same endingOffsets.
+A plan reads the log's state at planning. A query that names the same path twice (a union, a self-join) plans two reads,
+one after the other, each at its own moment: records appended in between are in one of them only. If they must agree,
+give both the same endingOffsets.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LOG = logging.getLogger("seglog.spark")
 
 
 class RangePartition(InputPartition):
-    """One task's share: `value` is an OffsetRange."""
+    """One task's input: `value` is an OffsetRange."""
 
     value: OffsetRange
 
@@ -48,11 +48,11 @@ class SeglogReader(DataSourceReader):
         self.restriction = EVERYTHING
 
     def partitions(self) -> list[InputPartition]:
-        """Return the ranges of one snapshot, taken now; what is appended later is not read."""
+        """Return the ranges of one snapshot, taken now; later appends are not read."""
         return [RangePartition(part) for part in self.plan().ranges]
 
     def plan(self) -> ReadPlan:
-        """Look at the logs and divide what is to be read; tells its figures at level INFO."""
+        """Look at the logs and divide what is to be read; log its figures at level INFO."""
         with site_of(self.options) as site:
             shares = shares_of(site, self.options, self.restriction)
         plan = plan_read(shares, self.options, self.restriction)
@@ -65,13 +65,13 @@ class SeglogReader(DataSourceReader):
 
 
 class PushdownReader(SeglogReader):
-    """As SeglogReader, where Spark hands filters down.
+    """A SeglogReader for when Spark pushes filters down.
 
-    Spark refuses a reader with this method where the setting spark.sql.python.filterPushdown.enabled is off.
+    Spark rejects a reader with this method if the setting spark.sql.python.filterPushdown.enabled is off.
     """
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
-        """Take the filters that can be kept exactly; return the others, which Spark checks."""
+        """Take the filters that can be applied exactly; return the others, which Spark checks."""
         self.restriction, left = push(filters)
         return left
 
@@ -79,17 +79,17 @@ class PushdownReader(SeglogReader):
 def read_range(
     partition: InputPartition, options: ReadOptions, restriction: Restriction = EVERYTHING
 ) -> Iterator[pa.RecordBatch]:
-    """Return the Arrow batches of one input partition, none for Spark's stand-in where a plan has no range at all."""
+    """Return the Arrow batches of one input partition; none for Spark's placeholder if a plan has no ranges."""
     if partition.value is None:
         return iter(())
-    from seglog.spark.read.scan import RangeScan  # noqa: PLC0415 - Arrow and the kernels: tasks need them, planning not
+    from seglog.spark.read.scan import RangeScan  # noqa: PLC0415 - imports Arrow and the kernels, which only tasks need
 
     fail, site = options.fail_on_data_loss, site_of(options)
     return iter(RangeScan(partition.value, options.columns, restriction, fail_on_data_loss=fail, site=site))
 
 
 def shares_of(site: Site, options: ReadOptions, restriction: Restriction) -> list[Share]:
-    """Return what a batch read takes of every log as it stands now. InvalidArgument that names a bad option."""
+    """Return what a batch read takes of every log in its present state. Raises InvalidArgument for a bad option."""
     snapshots = site.look_at_all(site.places(options.selection))
     starts = bounds.starts(snapshots, options, site.offset_at)
     stops = bounds.stops(snapshots, options, site.offset_at)
@@ -102,7 +102,7 @@ def shares_of(site: Site, options: ReadOptions, restriction: Restriction) -> lis
 
 
 def _from_first_wanted(share: Share, restriction: Restriction, first_at: bounds.FirstAt) -> Share:
-    """Start where the first record stands that is as late as the filters ask: all before it are older."""
+    """Start at the first record that is late enough for the filters: all before it are older."""
     snapshot, times = share.snapshot, restriction.timestamps
     if not times or times[0][0] == LOWEST or not restriction.admits(snapshot.topic, snapshot.partition):
         return share

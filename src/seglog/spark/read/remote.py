@@ -1,10 +1,10 @@
-"""The logs of a server: snapshots made of what it tells of a partition, ranges read page by page.
+"""The logs of a server: snapshots from the partition states it reports, ranges read page by page.
 
-The only module of Spark's side that takes the client. Needs httpx, so it is loaded where option url is given. What the
-client tries again is not known here: a server that restarts is waited for, one that is gone is its ConnectionFailed.
+The only module of Spark's side that uses the client. Needs httpx, so it is imported only with option url. The client
+retries: it waits for a restarting server, and raises ConnectionFailed for one that is gone.
 
-The server reads each page by the log's state of that moment: no lease holds it back from letting go of files. Every
-page says of which log and which epoch it is; where that is not what the snapshot says, the log must be looked at again.
+The server reads each page from the log's present state: no lease keeps it from deleting files. Every page names its log
+and epoch; if they differ from the snapshot's, the log must be looked at again.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from seglog.spark.read.options import Selection
     from seglog.topic.places import Partition
 
-RETRIES = 8  # about 10 s in all: a server that is started anew is back by then
-# Spark asks a hundred times a second whether there is anything new; a server is asked ten times.
+RETRIES = 8  # about 10 s in total: a restarted server is back by then
+# Spark asks a hundred times a second whether there is anything new; ask a server ten times.
 QUIET_SECONDS = 0.1
 
 States = dict[str, dict[int, "PartitionState"]]
 
 
 class RemoteSite:
-    """The logs of one server. Nothing is sent before the first question."""
+    """The logs of one server. Sends nothing before the first call."""
 
     def __init__(self, url: str, token: str | None, *, durable: bool = False) -> None:
         """durable: show only what survives power loss."""
@@ -52,9 +52,9 @@ class RemoteSite:
         self._quiet_until = 0.0
 
     def places(self, selection: Selection) -> list[Place]:
-        """Return the partitions that are selected; InvalidArgument that names the option of the selection.
+        """Return the selected partitions. Raises InvalidArgument naming the option of the selection.
 
-        CorruptLog where the server cannot open one that may be meant: it is not left out in silence.
+        Raises CorruptLog if the server cannot open a topic that may be selected: it is not skipped silently.
         """
         for name, why in self._client.failed_topics().items():
             if selection.wants(name):
@@ -66,13 +66,13 @@ class RemoteSite:
         return selected(topics, selection, self.where)
 
     def look_at_all(self, wanted: Sequence[Place]) -> list[LogSnapshot]:
-        """Return what every partition holds now; LogNotFound where one has gone since it was found."""
+        """Return the present state of every partition. Raises LogNotFound if one has disappeared since it was found."""
         self._offsets.clear()
         states = self._states(wanted)
         return [self._snapshot(place, states) for place in wanted]
 
     def look_at_those_left(self, wanted: Sequence[Place]) -> list[LogSnapshot]:
-        """Return what every partition that is there holds now. Waits a moment where the last two looks were alike."""
+        """Return the present state of every existing partition. Waits briefly if the last two looks were equal."""
         time.sleep(max(self._quiet_until - time.monotonic(), 0.0))
         states, found = self._states(wanted), []
         for place in wanted:
@@ -83,29 +83,29 @@ class RemoteSite:
         return found
 
     def offset_at(self, snapshot: LogSnapshot, timestamp: int) -> int | None:
-        """Return a log's first offset whose timestamp (us) is this or later, None where every record is older."""
+        """Return a log's first offset at or after a timestamp (us), None if all records are older."""
         asked = snapshot.topic, timestamp
-        if asked not in self._offsets:  # one answer tells of all partitions
+        if asked not in self._offsets:  # one answer covers all partitions
             self._offsets[asked] = self._client.topic(snapshot.topic).offset_at(timestamp)
         found = self._offsets[asked].get(snapshot.partition)
         return None if found is not None and self._durable and found >= snapshot.next_offset else found
 
     def hold(self, place: Place) -> RemoteHeld:
-        """Return what a log holds now, for reading; LogNotFound where it is gone."""
+        """Return the present state of a log, for reading. Raises LogNotFound if it is gone."""
         topic = self._client.topic(place.topic)
         with _gone(place):
             info = topic.partition(place.partition)
         return RemoteHeld(topic, _snapshot_of(place, info.segments, info.state, durable=self._durable))
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         self._client.close()
 
     def _place(self, topic: str, number: int) -> Place:
         return Place(topic, number, f"{self.where}/topics/{topic}/partitions/{number}")
 
     def _states(self, wanted: Sequence[Place]) -> States:
-        """Return where the partitions of all topics stand, one request a topic; a topic that has gone is left out."""
+        """Return the states of all topics' partitions, one request per topic; missing topics are omitted."""
         states: States = {}
         for name in dict.fromkeys(place.topic for place in wanted):
             with suppress(TopicNotFound):
@@ -113,7 +113,7 @@ class RemoteSite:
         return states
 
     def _snapshot(self, place: Place, states: States) -> LogSnapshot:
-        """Return what a partition holds. Its segments are asked for where they are not those of the last look."""
+        """Return the state of a partition. Its segments are requested only if they have changed since the last look."""
         state = states.get(place.topic, {}).get(place.partition)
         if state is None:
             raise LogNotFound(f"option url: there is no log any more at {place.path}")
@@ -122,7 +122,7 @@ class RemoteSite:
             with _gone(place):
                 known = self._client.topic(place.topic).partition(place.partition)
             self._known[place.key] = known
-            state = known.state  # of one moment with the segments
+            state = known.state  # from the same moment as the segments
         return _snapshot_of(place, known.segments, state, durable=self._durable)
 
     def __enter__(self) -> Self:
@@ -135,7 +135,7 @@ class RemoteSite:
 
 
 class RemoteHeld:
-    """What a log of a server held at one moment, for reading. bytes_read: of answers."""
+    """The state of a server's log at one moment, for reading. bytes_read: of answers."""
 
     def __init__(self, topic: RemoteTopic, snapshot: LogSnapshot) -> None:
         self.snapshot = snapshot
@@ -143,7 +143,7 @@ class RemoteHeld:
         self._topic = topic
 
     def batches(self, start: int, stop: int) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield the records of a range as the protocol says; each page is checked before anything of it is given."""
+        """Yield the records of a range as the protocol specifies; each page is checked before any of it is yielded."""
         snapshot = self.snapshot
         with _gone(snapshot.place):
             for page in self._topic.pages(snapshot.partition, start, stop):
@@ -159,7 +159,7 @@ class RemoteHeld:
 
 
 def _pieces(page: Page) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Yield the batches of a page in pieces that Spark takes well."""
+    """Yield the batches of a page in pieces that suit Spark."""
     for batch in page.batches:
         for first in range(0, batch.num_rows, BATCH_ROWS):
             piece = batch.slice(first, BATCH_ROWS)
@@ -167,14 +167,14 @@ def _pieces(page: Page) -> Iterator[tuple[pa.RecordBatch, int]]:
 
 
 def _segments_of(state: PartitionState) -> tuple[str, int, int]:
-    """Return what is the same as long as the segments are, but for the end of the active one."""
+    """Return a value that changes only with the segments, except for the end of the active one."""
     return state.log, state.epoch, state.version
 
 
 def _snapshot_of(
     place: Place, segments: Sequence[SegmentState], state: PartitionState, *, durable: bool
 ) -> LogSnapshot:
-    """Return a snapshot of a partition; `state` may be later than the segments, by appends to the active one.
+    """Return a snapshot of a partition; `state` may be newer than the segments, by appends to the active one.
 
     durable: it ends where the synced records end. Sealed segments are synced.
     """
@@ -212,7 +212,7 @@ def _snapshot_of(
 
 @contextmanager
 def _gone(place: Place) -> Iterator[None]:
-    """Tell of a topic that was deleted, or made anew with fewer partitions, as of a log that is gone."""
+    """Report a topic that was deleted, or created again with fewer partitions, as a missing log."""
     try:
         yield
     except (TopicNotFound, InvalidArgument) as error:

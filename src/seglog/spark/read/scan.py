@@ -1,6 +1,6 @@
-"""Reading one range of one log, as a task does: first whether it is still what was planned, then its records.
+"""Read one range of one log in a task: check that it is still what was planned, then yield its records.
 
-Where the records come from is the site's affair (`site`), what Spark gets of them that of `batches`.
+`site` provides the records, `batches` converts them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from seglog.spark.read.site import Held, Site
 
 _LOG = logging.getLogger("seglog.spark")
-LOOKS = 10  # without a record between them; more would mean that looks and reads contradict each other
+LOOKS = 10  # without a record in between; more would mean that looks and reads contradict each other
 
 
 class RangeScan:
@@ -41,7 +41,7 @@ class RangeScan:
         fail_on_data_loss: bool,
         site: Site | None = None,
     ) -> None:
-        """site: where the log is, closed when it is read; None: on a file system, at the range's path."""
+        """site: the log's site, closed after reading; None: a file system, at the range's path."""
         self._part = part
         self._site = LocalSite(part.path) if site is None else site
         self._place = Place(part.topic, part.partition, part.path)
@@ -53,8 +53,8 @@ class RangeScan:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the records in offset order.
 
-        Raises LogTruncated or OffsetOutOfRange where the log has let go of some since the plan was made, LogNotFound
-        where it is gone, CorruptRecord for a damaged one. With fail_on_data_loss=False what is gone is only warned of.
+        Raises LogTruncated or OffsetOutOfRange if the log has lost some since planning, LogNotFound if it is gone,
+        CorruptRecord for a damaged one. With fail_on_data_loss=False loss is only logged.
         """
         try:
             with self._site:
@@ -62,11 +62,11 @@ class RangeScan:
         except LogNotFound:
             if self._fail:
                 raise
-            _LOG.warning("%s: the log is gone; going on without it", self._place.path)
+            _LOG.warning("%s: the log is gone; continuing without it", self._place.path)
         keep_loaded()
 
     def _read(self) -> Iterator[pa.RecordBatch]:
-        """Read by one look at the log, and by the next where the log has changed under it meanwhile."""
+        """Read from one look at the log, and from the next if the log has changed meanwhile."""
         looks = 0
         while True:
             held = self._site.hold(self._place)
@@ -77,11 +77,11 @@ class RangeScan:
                 looks = looks + 1 if self._next <= start else 0
                 if looks == LOOKS:
                     raise
-                continue  # the next look tells what is lost
+                continue  # the next look shows what is lost
             return
 
     def _still_there(self, snapshot: LogSnapshot) -> tuple[int, int]:
-        """Return what there is of the rest of the range; what is not there any more is reported."""
+        """Return what is left of the rest of the range; report what is gone."""
         part, start, stop = self._part, self._next, self._part.stop
         loss = lost_below(snapshot, part.position)
         if loss is not None:

@@ -1,7 +1,7 @@
-"""Where the logs of a read are, on a file system or a server: what planning and tasks ask of either, and which it is.
+"""The location of a read's logs, a file system or a server, behind one interface for planning and tasks.
 
-Planning looks at partitions and gets snapshots, whichever kind of site they come from; a task holds one log and reads a
-range. All that is known of directories is in `place`, all of servers in `remote`.
+Planning looks at partitions and takes snapshots, whichever kind of site they come from; a task holds one log and reads
+a range. `place` knows directories, `remote` knows servers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Held(Protocol):
-    """What a log held at one moment, for reading. bytes_read: of stores, or of a server's answers, so far."""
+    """A log's state at one moment, for reading. bytes_read: of stores, or of a server's answers, so far."""
 
     bytes_read: int
 
@@ -31,36 +31,36 @@ class Held(Protocol):
         """What it held."""
 
     def batches(self, start: int, stop: int) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield the records start <= offset < stop of the snapshot, each batch with the offset at which to go on.
+        """Yield the records start <= offset < stop of the snapshot, each batch with the offset to continue at.
 
-        Columns are those of `Log.batches`, rows about as many as Spark likes best. LogTruncated or OffsetOutOfRange
-        where the log has changed since so that it must be looked at again: what was yielded before is good.
-        LogNotFound where it is gone, CorruptRecord for a damaged record.
+        Columns are those of `Log.batches`, batches of a size that suits Spark. Raises LogTruncated or OffsetOutOfRange
+        if the log has changed so that it must be looked at again: what was yielded before is valid. LogNotFound if it
+        is gone, CorruptRecord for a damaged record.
         """
 
 
 class Site(Protocol):
-    """Logs that can be looked at and read; a context manager. where: a path or URL, for people."""
+    """Logs that can be looked at and read; a context manager. where: a path or URL, for messages."""
 
     where: str
 
     def places(self, selection: Selection) -> list[Place]:
-        """Return the partitions that are selected, in order of topic and partition; errors name the option."""
+        """Return the selected partitions, by topic and partition; errors name the option."""
 
     def look_at_all(self, wanted: Sequence[Place]) -> list[LogSnapshot]:
-        """Return what every partition holds now, looked at in one go; LogNotFound or NotALog where one is gone."""
+        """Return the present state of every partition, taken in one pass. Raises LogNotFound or NotALog."""
 
     def look_at_those_left(self, wanted: Sequence[Place]) -> list[LogSnapshot]:
-        """Return what every partition that is there holds now; one that has gone is left out."""
+        """Return the present state of every existing partition; missing ones are omitted."""
 
     def offset_at(self, snapshot: LogSnapshot, timestamp: int) -> int | None:
-        """Return a log's first offset whose timestamp (us) is this or later, None where every record is older."""
+        """Return a log's first offset at or after a timestamp (us), None if all records are older."""
 
     def hold(self, place: Place) -> Held:
-        """Return what a log holds now, for reading; LogNotFound where it is gone."""
+        """Return the present state of a log, for reading. Raises LogNotFound if it is gone."""
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Release files and connections."""
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -72,7 +72,7 @@ class Site(Protocol):
 
 
 def site_of(options: ReadOptions) -> Site:
-    """Return where the options say the logs are. Nothing is opened or sent yet; MissingExtra without the client."""
+    """Return the site that the options name. Opens and sends nothing yet. Raises MissingExtra without the client."""
     if options.url is None:
         return LocalSite(options.path, durable=options.durable)
     from seglog.spark.read.remote import RemoteSite  # noqa: PLC0415 - needs httpx, an optional dependency

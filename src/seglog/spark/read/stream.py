@@ -1,17 +1,17 @@
-"""The streaming reader: says how far each micro-batch goes, and what of each log belongs to it.
+"""The streaming reader: decides where each micro-batch ends, and what of each log belongs to it.
 
-Spark keeps one instance on the driver as long as a query runs, and makes others for the tasks. All that a query must
-remember stands in the offsets (`offsets` tells their form), so a restart, or a kill at any moment, goes on where the
-checkpoint says: nothing is lost and nothing read twice.
+Spark keeps one instance on the driver while a query runs, and creates others for the tasks. The offsets (`offsets`
+defines their form) contain everything a query must remember, so a restart, or a kill at any moment, continues from the
+checkpoint: nothing is lost and nothing read twice.
 
-A partition or a topic that appears while the query runs, or while it was down, is read from its first record. One that
-goes is loss. What counts as loss says `loss`; with failOnDataLoss=false what is lost is warned of, and records that
+A partition or topic that appears while the query runs, or while it was down, is read from its first record. One that
+disappears is loss. `loss` defines what counts as loss; with failOnDataLoss=false it is only logged, and records that
 were read before may be read again.
 
-With startingOffsets latest (the default) "latest" is when Spark plans the query's first micro-batch, which it does at
-once, with or without records. Trigger.AvailableNow reads up to where the logs end when it starts, and heeds
-maxOffsetsPerTrigger but not minOffsetsPerTrigger; Trigger.Once heeds neither. The wait of maxTriggerDelay begins with
-the last micro-batch, or with the query: a restart neither ends the wait at once nor forgets the least.
+With startingOffsets latest (the default) "latest" is the moment when Spark plans the query's first micro-batch, which
+it does immediately, with or without records. Trigger.AvailableNow reads up to the logs' ends at its start, and respects
+maxOffsetsPerTrigger but not minOffsetsPerTrigger; Trigger.Once ignores both. The wait of maxTriggerDelay starts with
+the last micro-batch, or with the query: a restart neither ends the wait at once nor forgets the minimum.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ if TYPE_CHECKING:
     from seglog.topic.places import Partition
 
 _LOG = logging.getLogger("seglog.spark")
-# A task costs more than reading this: a micro-batch of a few records is one task a partition.
+# A task costs more than reading this: a micro-batch of a few records is one task per partition.
 LEAST_TASK_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """What waits in one partition: records with offsets begin .. end (exclusive)."""
+    """Unread records of one partition: offsets begin .. end (exclusive)."""
 
     snapshot: LogSnapshot
     begin: int
@@ -65,7 +65,7 @@ class _Pending:
 
 
 class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans micro-batches on the driver, reads them on executors. Path or URL must mean the same on both."""
+    """Plans micro-batches on the driver, reads them on executors. The path or URL must mean the same on both."""
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
@@ -76,7 +76,7 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._triggered = time.monotonic()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a task needs: the options. The rest is the driver's."""
+        """Return what a task needs: the options. The rest belongs to the driver."""
         return {"options": self.options}
 
     # --- how far ----------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return what the options say; of two limits the upper one, since Spark takes one."""
+        """Return the options' limit; of two limits the upper one, since Spark takes one."""
         if self.options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self.options.max_offsets_per_trigger)
         if self.options.min_offsets_per_trigger is not None:
@@ -105,7 +105,7 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._targets = {snapshot.key: snapshot.next_offset for snapshot in self._look()}
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
-        """Return where the next micro-batch ends: `start` itself where it is not time for one."""
+        """Return where the next micro-batch ends: `start` itself if none is due."""
         known = decode(start)
         pending = self._pending(known)
         waiting = [self._counter.count(part.snapshot, part.begin, part.end) for part in pending]
@@ -119,7 +119,7 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return encode(after)
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:  # noqa: N802
-        """Return the ends of the logs when they were looked at last, for the query's progress report."""
+        """Return the ends of the logs at the last look, for the query's progress report."""
         topics: dict[str, dict[str, int]] = {}
         for (topic, partition), snapshot in sorted(self._seen.items()):
             topics.setdefault(topic, {})[str(partition)] = snapshot.next_offset
@@ -136,7 +136,7 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         pending = []
         for snapshot in snapshots:
             if self._targets is not None and snapshot.key not in {*self._targets, *known}:
-                continue  # it came after the query began
+                continue  # it appeared after the query started
             begin, end = self._begin(snapshot, known.get(snapshot.key)), snapshot.next_offset
             if self._targets is not None:
                 end = min(end, self._targets.get(snapshot.key, begin))
@@ -148,10 +148,10 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             text = f"partition {partition} of topic {topic!r} is gone"
             if self.options.fail_on_data_loss:
                 raise LogTruncated(f"{text}; {ADVICE}")
-            _LOG.warning("%s; going on without it", text)
+            _LOG.warning("%s; continuing without it", text)
 
     def _begin(self, snapshot: LogSnapshot, progress: Progress | None) -> int:
-        """Return where to go on in a log; what was lost of it is reported."""
+        """Return where to continue in a log; report what was lost."""
         loss = _lost_of_new(snapshot) if progress is None else lost_below(snapshot, progress.position)
         if loss is None:
             return snapshot.initial_offset if progress is None else progress.position.offset
@@ -159,7 +159,7 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return loss.resume
 
     def _is_due(self, waiting: int, limit: ReadLimit) -> bool:
-        """Whether there are records enough, or the wait for them has been long enough."""
+        """Whether there are enough records, or the wait for them was long enough."""
         least = self.options.min_offsets_per_trigger
         if least is None or self._targets is not None or isinstance(limit, ReadAllAvailable) or waiting >= least:
             return True
@@ -177,7 +177,7 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- what belongs to a micro-batch ------------------------------------------------------------------------------
 
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
-        """Return the ranges of a micro-batch, whose start the end tells as well: the same after a restart too."""
+        """Return the ranges of a micro-batch; the end contains its start, so they are the same after a restart."""
         if start == end:
             return []
         wanted = decode(end)
@@ -195,7 +195,7 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [RangePartition(part) for part in plan.ranges]
 
     def _check(self, share: Share) -> None:
-        """Report what a micro-batch wants that the log does not hold: no task would meet it."""
+        """Report what a micro-batch wants but the log does not hold: no task would notice."""
         loss = lost_below(share.snapshot, share.position)
         lowest = share.snapshot.lowest_offset
         if loss is None and share.start < lowest:
@@ -208,15 +208,15 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(partition, self.options)
 
     def commit(self, end: Json) -> None:
-        """Nothing to do: the checkpoint remembers, and retention is the log's own affair."""
+        """Do nothing: the checkpoint keeps the offsets, and the log its own retention."""
 
     def stop(self) -> None:
-        """Let go of the logs."""
+        """Release the logs."""
         self._site.close()
 
 
 def _lost_of_new(snapshot: LogSnapshot) -> Loss | None:
-    """Return what a partition that the query has not seen before has lost already."""
+    """Return what a partition that is new to the query has already lost."""
     first, lowest = snapshot.initial_offset, snapshot.lowest_offset
     if lowest <= first:
         return None
@@ -226,7 +226,7 @@ def _lost_of_new(snapshot: LogSnapshot) -> Loss | None:
 def _moved(part: _Pending, end: int) -> Progress:
     """Return the progress of a partition.
 
-    Where nothing of it is taken, its position is still taken anew: a truncate above it, or a compaction, that was found
-    harmless now could not be told from loss any more after the next one.
+    Its position is refreshed even if nothing of it is taken: a truncate above it, or a compaction, that was harmless so
+    far could not be told from loss after the next one.
     """
     return Progress(position_at(part.snapshot, end), part.begin)

@@ -1,14 +1,14 @@
-"""A state machine for every key, brought forward record by record in offset order, up to now or to any offset.
+"""Replay a state machine for every key, record by record in offset order, up to now or to any offset.
 
     states = replay(spark, "lesson", Classroom())                       # topic, partition, key, offset, state
     states = replay(spark, "lesson", Classroom(), stop=1000)            # the states as of then
 
-Each key of each partition has a machine of its own; the records without a key share one, so a log without keys is one
-state machine. per="partition" gives every partition one machine, whatever its keys.
+Each key of each partition has its own machine; records without a key share one, so a log without keys is one state
+machine. per="partition" uses one machine per partition, whatever its keys.
 
-A key never leaves its partition, and a partition's log is in order: one task for each partition keeps the states of all
-its keys. Where they are too many for a worker's memory, or one task takes too long, plan="shuffle" sorts the records
-by key and offset instead, so that a task holds one state at a time and a partition is spread over many tasks.
+A key never leaves its partition, and a partition's log is in order: one task per partition keeps the states of all its
+keys. If they exceed a worker's memory, or one task takes too long, plan="shuffle" sorts the records by key and offset
+instead, so that a task holds one state at a time and a partition is spread over many tasks.
 """
 
 from __future__ import annotations
@@ -49,15 +49,27 @@ def replay(
     include_headers: bool = False,
     incomplete: bool = False,
 ) -> DataFrame:
-    """Return the state of every machine: topic, partition, key, offset (of the record applied last), state (encoded).
+    """Return the state of every machine: topic, partition, key, offset (of the last applied record), state (encoded).
 
-    stop: the states before this offset (one log), these offsets (topic -> partition -> offset) or the first record of
-    this time or later; default: all that is there now. include_headers: give records with their headers. incomplete:
-    accept a log whose first records, or some between, are gone to retention or compaction: a machine that needs them
-    all ends in another state then. The DataFrame is lazy. A record that the machine refuses ends it with an error that
-    names partition and offset.
+    The DataFrame is lazy. A record that the machine rejects ends it with an error that names partition and offset.
 
-    Raises InvalidArgument, OffsetOutOfRange, and what opening a log raises.
+    Args:
+        spark: The session.
+        path: A log, a topic or a broker's directory.
+        machine: The state machine; see `Machine`.
+        stop: The states before this offset (one log), these offsets (topic -> partition -> offset) or the first record
+        at
+            or after this time; default: everything present now.
+        per: "key" or "partition".
+        plan: "partition" or "shuffle"; see the module.
+        include_headers: Pass records with their headers.
+        incomplete: Accept a log from which retention or compaction removed records; a machine that needs all of them
+        then
+            ends in another state.
+
+    Raises:
+        InvalidArgument, OffsetOutOfRange: an argument is invalid, or the log is incomplete.
+        LogNotFound, NotALog: there is no log at the path.
     """
     _check_choice("per", per, ("key", "partition"))
     _check_choice("plan", plan, ("partition", "shuffle"))
@@ -68,7 +80,7 @@ def replay(
     columns = [*COLUMNS, "headers"] if include_headers else COLUMNS
     if plan == "shuffle":
         return _by_shuffle(spark, path, pins, machine, columns, per=per, complete=not incomplete)
-    from seglog.spark.replay.tasks import states_of_log  # noqa: PLC0415 - pyarrow loads when a job runs
+    from seglog.spark.replay.tasks import states_of_log  # noqa: PLC0415 - imports pyarrow when a job runs
 
     work = partial(states_of_log, machine=machine, columns=columns, per_key=per == "key", complete=not incomplete)
     return spread(spark, [one.range for one in pins], work, SCHEMA)
@@ -84,7 +96,7 @@ def _by_shuffle(
     per: Per,
     complete: bool,
 ) -> DataFrame:
-    from seglog.spark.replay.tasks import states_of_runs  # noqa: PLC0415 - pyarrow loads when a job runs
+    from seglog.spark.replay.tasks import states_of_runs  # noqa: PLC0415 - imports pyarrow when a job runs
 
     records = read(spark, path, pins, ["topic", "partition", *columns])
     marked = pins if complete else ()
@@ -103,6 +115,5 @@ def _check_complete(pins: Sequence[Pin]) -> None:
     for one in pins:
         if one.missing is not None:
             raise InvalidArgument(
-                f"{one} does not hold all its records: {one.missing}; replay it as incomplete if the machine "
-                "does not need them"
+                f"{one} does not hold all its records: {one.missing}; use incomplete if the machine does not need them"
             )

@@ -24,11 +24,11 @@ def build_parser() -> Parser:
     parser = command.job_parser(
         "seglog.spark.replay",
         __file__,
-        summary="Apply the records of every key, in offset order, to a state machine of yours.",
+        summary="Apply the records of every key, in offset order, to your state machine.",
         story=(
             "A machine has initial() -> state, apply(state, record) -> state and encode(state) -> bytes. Records\n"
-            "without a key share one machine in each partition. Where executors do not have its module,\n"
-            "spark-submit --py-files brings it to them."
+            "without a key share one machine in each partition. If executors do not have its module,\n"
+            "spark-submit --py-files sends it to them."
         ),
         examples=[
             "lesson --machine seglog.spark.replay.classroom:Classroom",
@@ -38,9 +38,9 @@ def build_parser() -> Parser:
     parser.add_argument("--machine", metavar="MODULE:NAME", required=True, help="the machine: an object, or its class")
     command.add_moment(parser, "stop", "the states before this")
     parser.add_argument(
-        "--per", choices=("key", "partition"), default="key", help="a machine for each key (default) or each partition"
+        "--per", choices=("key", "partition"), default="key", help="one machine per key (default) or per partition"
     )
-    parser.add_argument("--headers", action="store_true", help="give the machine the headers of each record")
+    parser.add_argument("--headers", action="store_true", help="pass the headers of each record to the machine")
     command.add_plan(parser)
     command.add_incomplete(parser)
     command.add_table_output(parser)

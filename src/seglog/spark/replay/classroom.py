@@ -1,7 +1,7 @@
-"""An example of a state machine: the classroom of arindas' article on segmented logs.
+"""An example state machine: the classroom of arindas' article on segmented logs.
 
 The teacher gives instructions, `Add x`, `Sub x`, `Mul x`, `Div x`; every student starts from 42 and applies them in
-their order. Whoever reads the same sheets ends at the same number, however late.
+order. All who read the same sheets get the same number, however late.
 
     python -m seglog.spark.replay lesson --machine seglog.spark.replay.classroom:Classroom
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Classroom:
-    """A student: `start` is the number on the board. States are exact fractions: no rounding tells them apart."""
+    """A student: `start` is the number on the board. States are exact fractions, free of rounding."""
 
     start: int = 42
 
@@ -27,7 +27,7 @@ class Classroom:
         return Fraction(self.start)
 
     def apply(self, state: Fraction, record: Record) -> Fraction:
-        """Return the number after an instruction; ValueError for one that nobody understands."""
+        """Return the number after an instruction. Raises ValueError for an unknown one."""
         word, _, operand = (record.value or b"").decode().partition(" ")
         number = Fraction(operand)
         if word == "Add":

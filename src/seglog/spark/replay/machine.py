@@ -1,4 +1,4 @@
-"""What a state machine is to `replay`, and how one is named on the command line. Knows no Spark.
+"""The interface of state machines for `replay`, and how the command line names one. Knows no Spark.
 
 Replicas that start from the same state and apply the same records in the same order end in the same state, if the
 machine is deterministic: `apply` must depend on nothing but its arguments.
@@ -19,26 +19,26 @@ S = TypeVar("S")
 
 
 class Machine(Protocol[S]):
-    """A state machine: where it starts, what a record does to it, and how its state is stored.
+    """A state machine: its initial state, the effect of a record, and the encoding of its state.
 
-    It is pickled to the executors, so its class must be importable there (spark-submit --py-files) or be defined where
-    the job is started.
+    It is pickled to the executors, so its class must be importable there (spark-submit --py-files) or be defined in the
+    job's main program.
     """
 
     def initial(self) -> S:
-        """Return the state before the first record; a new one at each call, if states are changed in place."""
+        """Return the state before the first record; a new object at each call if states are modified in place."""
 
     def apply(self, state: S, record: Record) -> S:
-        """Return the state after a record. It may change and return `state` itself. An error ends the replay."""
+        """Return the state after a record; may modify and return `state` itself. An error ends the replay."""
 
     def encode(self, state: S) -> bytes:
-        """Return a state as bytes: text, JSON, pickle, whatever its readers want."""
+        """Return a state as bytes in any encoding: text, JSON, pickle."""
 
 
 def named_machine(name: str) -> Machine[Any]:
     """Return the machine that `module:attribute` names; a class is called without arguments.
 
-    Modules are looked for in the working directory, too. InvalidArgument where there is no machine of that name.
+    Modules are also searched in the working directory. Raises InvalidArgument if there is no such machine.
     """
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
@@ -55,8 +55,8 @@ def named_machine(name: str) -> Machine[Any]:
 
 
 def checked_machine(machine: object) -> Machine[Any]:
-    """Return `machine` if it has the methods of one; InvalidArgument, naming what it lacks, if not."""
+    """Return `machine` if it has the methods of one. Raises InvalidArgument, naming the missing ones."""
     lacking = [method for method in ("initial", "apply", "encode") if not callable(getattr(machine, method, None))]
     if lacking:
-        raise InvalidArgument(f"{type(machine).__name__} is no state machine: it has no {', no '.join(lacking)}")
+        raise InvalidArgument(f"{type(machine).__name__} is not a state machine: it has no {', no '.join(lacking)}")
     return cast("Machine[Any]", machine)

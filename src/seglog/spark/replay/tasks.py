@@ -1,4 +1,4 @@
-"""Machines at work in a task: Arrow batches of records in, Arrow batches of states out. Knows no Spark session."""
+"""Run machines in a task: Arrow batches of records in, Arrow batches of states out. Knows no Spark session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from seglog.spark.replay.machine import Machine
 
 ROWS = 10_000
-STATES_BYTES = 8 * 1024 * 1024  # of one batch on its way out
+STATES_BYTES = 8 * 1024 * 1024  # of one batch of states
 _NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 _SCHEMA = pa.schema(
     {
@@ -33,7 +33,7 @@ _SCHEMA = pa.schema(
 
 
 class _State(NamedTuple):
-    """One machine's end: where it stands and its state, encoded."""
+    """One machine's final position and encoded state."""
 
     topic: str
     partition: int
@@ -45,9 +45,9 @@ class _State(NamedTuple):
 def states_of_log(
     part: OffsetRange, *, machine: Machine[Any], columns: Sequence[str], per_key: bool, complete: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Apply the records of a range of one log, in their order, and yield the states of all its machines at the end.
+    """Apply the records of a range of one log in order, and yield the final states of all its machines.
 
-    complete: there must be a record at every offset; OffsetCompacted where there is none any more.
+    complete: there must be a record at every offset; otherwise OffsetCompacted is raised.
     """
     states: dict[bytes | None, tuple[int, Any]] = {}
     expected = part.start
@@ -68,7 +68,7 @@ def states_of_log(
 
 
 def _behind(batch: pa.RecordBatch, expected: int, *, complete: bool) -> int:
-    """Return the offset behind a batch that should begin at `expected` and have no gaps if `complete`."""
+    """Return the offset after a batch that should start at `expected` and have no gaps if `complete`."""
     first, last = batch.column("offset")[0].as_py(), batch.column("offset")[-1].as_py()
     if complete and (first, last) != (expected, expected + batch.num_rows - 1):
         raise _gap(expected, first)
@@ -77,17 +77,17 @@ def _behind(batch: pa.RecordBatch, expected: int, *, complete: bool) -> int:
 
 def _gap(offset: int, next_offset: int) -> OffsetCompacted:
     error = OffsetCompacted(offset, next_offset)
-    error.add_note("compaction took records since the job was planned")
+    error.add_note("compaction removed records since the job was planned")
     return error
 
 
 def states_of_runs(
     batches: Iterable[pa.RecordBatch], *, machine: Machine[Any], per_key: bool, pins: Sequence[Pin] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """Apply records that come sorted by topic, partition, key and offset; a state lives as long as its key's run.
+    """Apply records sorted by topic, partition, key and offset; a state lives as long as its key's run.
 
-    pins: of the logs that have a mark among the records (see `with_marks`); there must be a record at every offset of
-    theirs, OffsetCompacted where there is none any more.
+    pins: of the logs that have a mark among the records (see `with_marks`); they must have a record at every offset,
+    otherwise OffsetCompacted is raised.
     """
     marked = {(one.range.topic, one.range.partition): one for one in pins}
     yield from _batches(_ends_of_runs(batches, machine, marked, per_key=per_key))
@@ -120,7 +120,7 @@ def _ends_of_runs(
 
 def _refusal(machine: Machine[Any], topic: str, partition: int, record: Record, error: Exception) -> InvalidArgument:
     return InvalidArgument(
-        f"{type(machine).__name__} refused offset {record.offset} of partition {partition} of topic {topic!r}: "
+        f"{type(machine).__name__} rejected offset {record.offset} of partition {partition} of topic {topic!r}: "
         f"{type(error).__name__}: {error}"
     )
 
@@ -142,7 +142,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[Record]:
 
 
 def _batches(rows: Iterable[_State]) -> Iterator[pa.RecordBatch]:
-    """Pack rows into batches that the JVM can take."""
+    """Pack rows into batches of a size that suits the JVM."""
     waiting: list[_State] = []
     size = 0
     for row in rows:

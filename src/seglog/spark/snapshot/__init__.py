@@ -1,16 +1,15 @@
-"""The latest value of every key, as of now or as of any offset or time, and where to go on streaming behind it.
+"""The latest value of every key, as of now or of any offset or time, and where to continue streaming.
 
     states = snapshot(spark, "orders")                     # DataFrame, columns of the source
-    first = bootstrap(spark, "orders")                     # first.state, then a stream from exactly behind it:
+    first = bootstrap(spark, "orders")                     # first.state, then a stream exactly after it:
     spark.readStream.format("seglog").option("startingOffsets", first.starting_offsets).load("orders")
 
-Records without a key belong to no state and are left out. A tombstone takes its key away, unless asked for.
+Records without a key belong to no state and are omitted. A tombstone removes its key, unless tombstones are requested.
 
-A key never leaves its partition, so the latest record of each is found log by log, one task each, without a shuffle:
-a first pass keeps the greatest offset of every key, a second one reads only the stretches that hold one. The task
-remembers keys and offsets, never values; where one partition has more keys than a worker's memory, or is so large
-that one task takes too long, plan="shuffle" spreads it over many (5 M records of 100 B, 100,000 keys, 4 partitions,
-2 cores: 1.0 s against 7.1).
+A key never leaves its partition, so the latest record of each is found log by log, one task each, without a shuffle: a
+first pass keeps the greatest offset of every key, a second one reads only the ranges that contain one. The task holds
+keys and offsets, never values. If a partition has more keys than a worker's memory, or is too large for one task,
+plan="shuffle" spreads it over many (5 M records of 100 B, 100,000 keys, 4 partitions, 2 cores: 1.0 s against 7.1).
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ if TYPE_CHECKING:
 
     from seglog.spark.jobs.pins import Moment, Pin
 
-GONE = "compaction took a record of the state since it was planned; run the job again"
+GONE = "compaction removed a record of the state since it was planned; run the job again"
 
 Plan = Literal["partition", "shuffle"]
 
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """A snapshot and what comes behind it.
+    """A snapshot and where to continue.
 
     state: the latest record of every key, with the source's columns; next_offsets: topic -> partition -> the first
-    offset that `state` does not tell of.
+    offset that `state` does not cover.
     """
 
     state: DataFrame
@@ -51,7 +50,7 @@ class Bootstrap:
 
     @property
     def starting_offsets(self) -> str:
-        """The value of startingOffsets with which a stream starts exactly behind the state."""
+        """The value of startingOffsets for a stream that starts exactly after the state."""
         return to_json(self.next_offsets)
 
 
@@ -65,7 +64,14 @@ def snapshot(
     plan: Plan = "partition",
     incomplete: bool = False,
 ) -> DataFrame:
-    """Return the latest record of every key of a log, a topic or a broker's topics: `bootstrap` without the offsets."""
+    """Return the latest record of every key of a log, a topic or a broker's topics; as `bootstrap`, without offsets.
+
+    Args:
+        spark, path, as_of, tombstones, include_headers, plan, incomplete: As in `bootstrap`.
+
+    Raises:
+        InvalidArgument, OffsetOutOfRange, LogNotFound, NotALog: as `bootstrap`.
+    """
     return bootstrap(
         spark,
         path,
@@ -87,13 +93,24 @@ def bootstrap(
     plan: Plan = "partition",
     incomplete: bool = False,
 ) -> Bootstrap:
-    """Return the latest record of every key, and the offsets behind it; lazy, but the offsets are fixed now.
+    """Return the latest record of every key and the next offsets. The DataFrame is lazy; the offsets are fixed now.
 
-    as_of: the state before this offset (one log), these offsets (topic -> partition -> offset) or the first record of
-    this time or later; default: all that is there now. tombstones: keep a key whose latest record is one, with a null
-    value. incomplete: accept an `as_of` inside a compacted log, where older values of keys updated since are gone; else
-    the DataFrame ends with OffsetCompacted where a compaction took some before it was evaluated: take it again.
-    Raises InvalidArgument, OffsetOutOfRange, and what opening a log raises.
+    Args:
+        spark: The session.
+        path: A log, a topic or a broker's directory.
+        as_of: The state before this offset (one log), these offsets (topic -> partition -> offset) or the first record
+        at
+            or after this time; default: everything present now.
+        tombstones: Keep a key whose latest record is a tombstone, with a null value.
+        include_headers: Add the column headers.
+        plan: "partition" or "shuffle"; see the module.
+        incomplete: Accept an `as_of` inside a compacted log, where older values of later updated keys are gone.
+        Otherwise
+            the DataFrame fails with OffsetCompacted if a compaction removed records before its evaluation: repeat it.
+
+    Raises:
+        InvalidArgument, OffsetOutOfRange: as_of or plan is invalid.
+        LogNotFound, NotALog: there is no log at the path.
     """
     if plan not in ("partition", "shuffle"):
         raise InvalidArgument(f'plan is {plan!r}; it must be "partition" or "shuffle"')
@@ -109,18 +126,18 @@ def bootstrap(
 
 
 def _check_complete(pins: Sequence[Pin]) -> None:
-    """Refuse what would be wrong in silence: a key's value as of then may have been compacted away since."""
+    """Refuse a silently wrong result: a key's value at that time may have been compacted away."""
     for one in pins:
         if not one.as_of_then:
             raise InvalidArgument(
-                f"the state of {one} as of offset {one.range.stop} can no longer be told: compaction has removed "
-                "records before it for newer ones behind it; take the state as of now, or accept it incomplete"
+                f"the state of {one} as of offset {one.range.stop} is no longer known: compaction has replaced "
+                "records before it by later ones; take the state as of now, or accept it incomplete"
             )
 
 
 def _by_partition(spark: SparkSession, pins: Sequence[Pin], columns: Sequence[str], *, complete: bool) -> DataFrame:
     from seglog.spark.schema import spark_schema  # noqa: PLC0415 - pyspark is an optional dependency
-    from seglog.spark.snapshot.latest import latest_records  # noqa: PLC0415 - pyarrow loads when a job runs
+    from seglog.spark.snapshot.latest import latest_records  # noqa: PLC0415 - imports pyarrow when a job runs
 
     return spread(spark, pins, partial(latest_records, columns=columns, complete=complete), spark_schema(columns))
 
@@ -129,7 +146,7 @@ def _by_shuffle(
     spark: SparkSession, path: str | Path, pins: Sequence[Pin], columns: Sequence[str], wanted: str, *, complete: bool
 ) -> DataFrame:
     """Find the offsets first and then their records, by a join that notices one that compaction took in between."""
-    from seglog.spark.snapshot.latest import without_marks  # noqa: PLC0415 - pyarrow loads when a job runs
+    from seglog.spark.snapshot.latest import without_marks  # noqa: PLC0415 - imports pyarrow when a job runs
 
     places = ["topic", "partition", "offset"]
     keys = with_marks(read(spark, path, pins, ["key", *places]).where("key IS NOT NULL"), pins)

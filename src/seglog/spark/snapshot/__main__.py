@@ -24,12 +24,12 @@ def build_parser() -> Parser:
         "seglog.spark.snapshot",
         __file__,
         summary="The latest value of every key, as of now or as of any offset or time.",
-        story="Its report tells startingOffsets, with which a stream goes on exactly behind it.",
+        story="The report contains startingOffsets, with which a stream continues exactly after it.",
         examples=["orders", "orders --output state", "orders --as-of-time 2024-05-01T12:00Z --output state --json"],
     )
     command.add_moment(parser, "as-of", "the state before this")
     parser.add_argument("--tombstones", action="store_true", help="keep keys whose latest record is a tombstone")
-    parser.add_argument("--headers", action="store_true", help="with the headers of each record")
+    parser.add_argument("--headers", action="store_true", help="add the headers of each record")
     command.add_plan(parser)
     command.add_incomplete(parser)
     command.add_table_output(parser)

@@ -1,4 +1,4 @@
-"""The latest record of every key of one log, in two passes over its Arrow batches. Runs in a task; knows no Spark."""
+"""The latest record of every key of one log, by two passes over its Arrow batches. Runs in a task; knows no Spark."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ if TYPE_CHECKING:
     from seglog.spark.jobs.pins import Pin
     from seglog.spark.read.plan import OffsetRange
 
-SKIP_OFFSETS = 100_000  # a shorter stretch is read through: finding a place costs more
-MERGE_ROWS = 1_000_000  # so many candidates beside the merged ones before they are merged: it bounds the memory
+SKIP_OFFSETS = 100_000  # a shorter gap is read through: seeking costs more
+MERGE_ROWS = 1_000_000  # candidates collected before they are merged, which limits the memory
 
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def latest_records(one: Pin, *, columns: Sequence[str], complete: bool = True) -> Iterator[pa.RecordBatch]:
-    """Yield the last record of every key in the range of one log, in offset order; `columns` must have offset.
+    """Yield the last record of every key in the range of one log, by offset; `columns` must include offset.
 
-    complete: OffsetCompacted where one may have gone since the pin was taken; where it goes behind that, in any case.
+    complete: raise OffsetCompacted if a record may have been removed since the pin was taken; a removal after that
+    check always raises.
     """
     part = one.range
     last, passed = latest_offsets(part), 0
     if complete:
-        check_latest(one)  # here, before the first row: what goes from now on is missed below
+        check_latest(one)  # before the first row: later removals are noticed below
     for start, stop in _stretches(last):
         for batch in records(replace(part, start=start, stop=stop), columns):
             offsets = batch.column("offset").to_numpy()
@@ -49,7 +50,7 @@ def latest_records(one: Pin, *, columns: Sequence[str], complete: bool = True) -
 def without_marks(
     batches: Iterator[pa.RecordBatch], *, pins: Sequence[Pin], complete: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows of topic, partition, offset without the marks among them; a mark is when its log is checked."""
+    """Yield rows of topic, partition, offset without the marks; at a mark its log is checked."""
     logs = {(one.range.topic, one.range.partition): one for one in pins}
     for batch in batches:
         marks = pc.equal(batch.column("offset"), MARK)
@@ -60,11 +61,11 @@ def without_marks(
 
 
 def _check_there(wanted: Offsets, found: Offsets) -> None:
-    """Refuse to leave out a record: compaction may have taken it since its offset was found."""
+    """Raise if a record is missing: compaction may have removed it since its offset was found."""
     if not np.array_equal(wanted, found):
         gone = next(int(offset) for offset in wanted if offset not in found)
         error = OffsetCompacted(gone, gone + 1)
-        error.add_note("compaction took it since the job was planned; run the job again")
+        error.add_note("compaction removed it since the job was planned; run the job again")
         raise error
 
 
@@ -90,7 +91,7 @@ def _greatest(table: pa.Table) -> pa.Table:
 
 
 def _stretches(last: Offsets) -> Iterator[tuple[int, int]]:
-    """Yield the ranges that hold the offsets, leaving out long stretches that hold none."""
+    """Yield the ranges that contain the offsets, without long gaps that contain none."""
     if last.size:
         ends = np.flatnonzero(np.diff(last) > SKIP_OFFSETS)
         for low, high in zip([0, *(ends + 1)], [*ends, last.size - 1], strict=True):

@@ -1,7 +1,7 @@
-"""Where rows are written to: the logs behind a path, and how a batch joins them. Used by executors and the driver.
+"""The logs behind a path that rows are written to, and how a batch is added. Used by executors and the driver.
 
-Executors stage (`stage`), the driver publishes (`publish`); what both agree on is the directory's name of the batch.
-Knows no Spark.
+Executors stage (`stage`), the driver publishes (`publish`); both use the same directory name for the batch. Knows no
+Spark.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from seglog.log.log import Log
     from seglog.log.staging import StagedSegment
 
-LOCK_PATIENCE = 60.0  # seconds; another query's publishing takes a fraction of one
+LOCK_PATIENCE = 60.0  # seconds; another query's publication takes a fraction of one
 _RETRY_EVERY = 0.02
 
 Share = dict[int, list["StagedSegment"]]
@@ -38,7 +38,7 @@ Held = TypeVar("Held", "Log", Topic)
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """One topic, or one log alone (which is partition 0 of a topic named like its directory)."""
+    """One topic, or one standalone log (partition 0 of a topic with its directory's name)."""
 
     name: str
     root: Path
@@ -50,12 +50,12 @@ class Destination:
         return LocalStorage(self.root if self.alone else self.root / str(partition))
 
     def stage(self, partition: int, batch: str) -> Stage:
-        """Begin a stage in one partition."""
+        """Start a stage in one partition."""
         return Stage(self.storage(partition), batch)
 
     @contextmanager
     def held(self) -> Iterator[Publication]:
-        """Hold the lock, so that a batch can join. Whoever else is publishing is waited for; LogLocked after that."""
+        """Hold the lock, so that a batch can be added. Waits for other publishers. Raises LogLocked after that."""
         with ExitStack() as resources:
             if self.alone:
                 target: Log | Topic = resources.enter_context(patiently(lambda: open_log(self.root)))
@@ -64,23 +64,23 @@ class Destination:
             yield Publication(self, target)
 
     def forget(self, *, query: str, batch: int) -> None:
-        """Remove every stage of a batch that failed, also of tasks that died; one that was committed all the same is
-        left as it is, and so is one of a log that another process holds: then the stages age out.
+        """Remove every stage of a failed batch, including those of dead tasks. A batch that was committed nevertheless
+        is left alone, and so is one in a log that another process holds: its stages expire.
         """
-        with suppress(LogLocked), self.held() as publication:  # so that nobody commits it between look and removal
+        with suppress(LogLocked), self.held() as publication:  # no commit between check and removal
             if not publication.holds(query, batch):
                 for partition in range(self.partitions):
                     remove_stages(self.storage(partition), batch_name(query, batch))
 
     def is_committed(self, query: str, batch: int) -> bool:
-        """Whether a batch is here, or will be: its transaction is written."""
+        """Whether a batch is stored, or will be: its transaction is written."""
         waiting = Transaction(query=query, batch=batch, staged={}).file
         if not self.alone and LocalStorage(self.root).identity(waiting) is not None:
             return True
         return any(_last_batch(self.storage(number), query) >= batch for number in range(self.partitions))
 
     def clean(self, query: str, batch: int) -> None:
-        """Remove what this batch and earlier ones of its query staged: also tasks whose result nobody took."""
+        """Remove what this batch and earlier ones of its query staged, including results that were not used."""
         for number in range(self.partitions):
             storage = self.storage(number)
             for name in storage.names(filename.STAGING):
@@ -93,18 +93,18 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A destination whose lock is held."""
+    """A destination with its lock held."""
 
     destination: Destination
     target: Log | Topic
 
     def holds(self, query: str, batch: int) -> bool:
-        """Whether a batch is here: a transaction that was written was finished when the topic was opened."""
+        """Whether a batch is stored: opening the topic has completed any written transaction."""
         last = self.target.published(query)
         return last is not None and last >= batch
 
     def check(self, staged: Share, *, query: str, batch: int) -> None:
-        """Raise, without any change, what `publish` would refuse."""
+        """Raise, without any change, the errors that `publish` would raise."""
         if self.holds(query, batch):
             return
         if isinstance(self.target, Topic):
@@ -113,7 +113,7 @@ class Publication:
             self.target.check_staged(staged.get(0, []))
 
     def publish(self, staged: Share, *, query: str, batch: int) -> bool:
-        """Add a batch, and remove its stages; False if it was here already."""
+        """Add a batch and remove its stages; return False if it was stored already."""
         if isinstance(self.target, Topic):
             added = self.target.publish(staged, query=query, batch=batch) is not None
         else:
@@ -123,15 +123,15 @@ class Publication:
 
 
 def batch_name(query: str, batch: int) -> str:
-    """Return the name of the directory that a batch's stages stand in."""
+    """Return the name of the directory of a batch's stages."""
     return f"{query}-{batch}"
 
 
 def find(path: str, topic: str | None) -> Destination:
-    """Return what rows with this topic (None: no topic named) are written to.
+    """Return the destination of rows with this topic (None: no topic named).
 
-    path: a log, a topic or a directory of topics. LogNotFound or NotALog where there is nothing to write to,
-    InvalidArgument where another topic is at `path`.
+    path: a log, a topic or a directory of topics. Raises LogNotFound or NotALog if there is no destination,
+    InvalidArgument if another topic is at `path`.
     """
     root = Path(path).absolute()
     if description.is_topic(root):
@@ -149,9 +149,9 @@ def find(path: str, topic: str | None) -> Destination:
 
 
 def check_place(path: str, topic: str | None, *, by_column: bool) -> None:
-    """Raise, on the driver and before any task runs, what `find` would raise for every row.
+    """Raise, on the driver and before any task runs, the error that `find` would raise for every row.
 
-    by_column: the rows say their topics, so only that there is something to write to can be known before.
+    by_column: the rows name their topics, so only the existence of a destination can be checked now.
     """
     if topic is None and by_column:
         if not everywhere(path):
@@ -161,26 +161,26 @@ def check_place(path: str, topic: str | None, *, by_column: bool) -> None:
 
 
 def create_topic(path: str, topic: str | None, partitions: int | None) -> None:
-    """Create a topic, at `path` or (topic named) in the directory `path`, unless it is there; 1 partition by default.
+    """Create a topic, at `path` or (topic named) in the directory `path`, unless it exists; default: 1 partition.
 
-    InvalidArgument if it is there with another number of partitions than asked for, or for a bad name. NotALog.
+    Raises InvalidArgument if it exists with another number of partitions, or for an invalid name. NotALog.
     """
     try:
         found = find(path, topic)
     except LogNotFound:
         root = Path(path).absolute() if topic is None else Path(path).absolute() / checked_name(topic, "topic")
         checked_name(root.name, "topic")
-        with suppress(TopicExists):  # another job has created it in the meantime
+        with suppress(TopicExists):  # another job has created it meanwhile
             Topic.create(root, partitions=partitions or 1).close()
         found = find(path, topic)
     if partitions is not None and found.partitions != partitions:
         raise InvalidArgument(
-            f"option partitions is {partitions}, but {found.root} has {found.partitions} already; leave the option out"
+            f"option partitions is {partitions}, but {found.root} already has {found.partitions}; omit the option"
         )
 
 
 def everywhere(path: str) -> list[Destination]:
-    """Return all that rows may have been staged for; nothing where there is neither a log nor a topic."""
+    """Return all destinations that rows may have been staged for; none if there is neither a log nor a topic."""
     root = Path(path).absolute()
     if description.is_topic(root):
         return [_topic_at(root)]
@@ -225,16 +225,16 @@ def _last_batch(storage: Storage, query: str) -> int:
 
 @contextmanager
 def patiently(opened: Callable[[], Held]) -> Iterator[Held]:
-    """Open for writing as soon as no other process does; LogLocked after LOCK_PATIENCE seconds."""
+    """Open for writing as soon as no other process holds it. Raises LogLocked after LOCK_PATIENCE seconds."""
     deadline = time.monotonic() + LOCK_PATIENCE
     while True:
         try:
             held = opened()
         except LogLocked as error:
             if time.monotonic() > deadline:
-                error.add_note("a batch is published under the log's lock: close the other writer, or write through it")
+                error.add_note("publishing a batch needs the log's lock: close the other writer, or write through it")
                 raise
-            time.sleep(_RETRY_EVERY)  # flock cannot wait for a limited time
+            time.sleep(_RETRY_EVERY)  # flock has no timeout
         else:
             break
     with held:

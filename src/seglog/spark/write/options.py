@@ -1,18 +1,18 @@
 """The options and columns of writing with format "seglog": names and meaning follow Spark's Kafka sink.
 
-Pure: nothing on disk is looked at here.
+Pure: reads nothing from disk.
 
 | option | value | default |
 |---|---|---|
 | path | a log, a topic, or a directory of topics | (required) |
-| topic | where every row goes; wins over the column | the column `topic`, or the topic at `path` |
+| topic | the topic of every row; overrides the column | the column `topic`, or the topic at `path` |
 | createTopic | true: create the topic first if it does not exist | false |
 | partitions | with createTopic: how many the new topic has | 1 |
-| queryId, batchId | batch only: a write that names both is stored once, however often it is run | every write is new |
+| queryId, batchId | batch only: a write with both is stored once, however often it is repeated | every write is new |
 
 Columns: value (binary or string; null: a tombstone), and optionally key (binary or string), headers
 (array<struct<key string, value binary>>), topic (string), partition (int), timestamp. `offset` and `timestampType`,
-which the source gives, are ignored: a log gives offsets of its own.
+which the source returns, are ignored: a log assigns its own offsets.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TABLE_NAMES = ("path", "topic")  # the options of a table that apply to writing
 CREATE_NAMES = ("createTopic", "partitions")
 _NAMES = (*TABLE_NAMES, *CREATE_NAMES, "queryId", "batchId")
 _BATCH_ONLY = ("queryId", "batchId")  # a stream has its own
-_SPARKS_OWN = ("checkpointlocation",)  # given along with a streaming query's own options
+_SPARKS_OWN = ("checkpointlocation",)  # passed along with a streaming query's options
 _BYTES = (BinaryType, StringType)
 _TYPES: Mapping[str, tuple[type[DataType], ...]] = {
     "value": _BYTES,
@@ -62,9 +62,8 @@ _IGNORED = ("offset", "timestampType")
 class WriteOptions:
     """The options of one write.
 
-    path: absolute, since executors have working directories of their own. topic: None: the column or the path says it.
-    query, batch: None: not named. create: whether the topic is created first if need be, with so many partitions (None:
-    not said).
+    path: absolute, since executors have other working directories. topic: None: from the column or the path. query,
+    batch: None: not named. create: whether to create a missing topic, with this many partitions (None: default).
     """
 
     path: str
@@ -76,11 +75,10 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool = False) -> WriteOptions:
-        """Read option strings; names in any case. InvalidArgument that names the option that cannot be."""
+        """Parse option strings; names in any case. Raises InvalidArgument with the option's name."""
         if any(name.lower() == "url" for name in options):
             raise InvalidArgument(
-                "option url: writing to a server is not part of this version; write with path, "
-                "or produce with seglog.Client"
+                "option url: writing to a server is not supported; write with path, or produce with seglog.Client"
             )
         own = {name: value for name, value in options.items() if name.lower() not in _SPARKS_OWN}
         given = canonical(own, [name for name in _NAMES if not streaming or name not in _BATCH_ONLY], "writing")
@@ -97,23 +95,23 @@ class WriteOptions:
 def _created(given: Mapping[str, str]) -> tuple[bool, int | None]:
     create, partitions = boolean(given, "createTopic", default=False), count(given, "partitions")
     if partitions is not None and not create:
-        raise InvalidArgument("option partitions is for a new topic; it goes with createTopic=true")
+        raise InvalidArgument("option partitions needs createTopic=true: it is for a new topic")
     return create, partitions
 
 
 def _named_batch(given: Mapping[str, str]) -> tuple[str | None, int | None]:
     query, number = given.get("queryId"), given.get("batchId")
     if (query is None) != (number is None):
-        raise InvalidArgument("options queryId and batchId belong together: name both or none")
+        raise InvalidArgument("options queryId and batchId belong together: give both or none")
     if query is None or number is None:
         return None, None
     if not query or "/" in query or query.startswith((".", JOB)):
-        raise InvalidArgument(f"option queryId is {query!r}; it names a file: no '/', no '.' or {JOB!r} in front")
+        raise InvalidArgument(f"option queryId is {query!r}; it names a file: no '/', no leading '.' or {JOB!r}")
     return query, count(given, "batchId", least=0)
 
 
 def check_columns(schema: StructType) -> None:
-    """Raise InvalidArgument for a column that is missing, unknown or of a type that it cannot have."""
+    """Raise InvalidArgument for a column that is missing, unknown or of a wrong type."""
     if "value" not in schema.names:
         raise InvalidArgument(f"column value is missing; there are {', '.join(schema.names) or 'none'}")
     for field in schema.fields:

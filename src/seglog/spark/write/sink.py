@@ -1,9 +1,9 @@
 """Writing from Spark: tasks stage whole segments, the driver publishes them in one transaction.
 
-Exactly once: a streaming batch is known by (query id, batch id), which tasks read from Spark's local properties and
-send along; one that Spark replays is recognised and not stored again. What failed or came twice (a speculative task)
-stays in a stage that nobody publishes, and goes with the next batch. Spark pickles these classes by reference: they
-hold options and nothing else, and `commit` runs in another process than `write`.
+Exactly once: (query id, batch id) identifies a streaming batch; tasks read them from Spark's local properties and
+return them. A replayed batch is recognised and not stored again. The stage of a failed or repeated (speculative) task
+is never published, and the next batch deletes it. Spark pickles these classes by reference: they hold only options, and
+`commit` runs in another process than `write`.
 Source: format.md "publish"; what Spark does after a failed commit: design notes in docs/spark.md.
 """
 
@@ -37,7 +37,7 @@ BATCH_ID = "streaming.sql.batchId"
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What one task staged: topic -> partition -> segments, for which batch of which query."""
+    """What one task staged: topic -> partition -> segments, with the query and batch."""
 
     query: str
     batch: int
@@ -45,7 +45,7 @@ class Staged(WriterCommitMessage):
 
 
 class BatchSink(DataSourceArrowWriter):
-    """`df.write.format("seglog")`: every write is stored once, whichever of its tasks are run again."""
+    """`df.write.format("seglog")`: every write is stored once, whichever of its tasks are repeated."""
 
     def __init__(self, options: WriteOptions) -> None:
         self.options = options
@@ -61,15 +61,15 @@ class BatchSink(DataSourceArrowWriter):
         _publish(self.options, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - tasks that died sent none
-        """Remove what the tasks staged, unless it was published all the same."""
+        """Remove what the tasks staged, unless it was published nevertheless."""
         for found in everywhere(self.options.path):
             found.forget(query=self.query, batch=self.batch)
 
 
 class StreamSink(DataSourceStreamArrowWriter):
-    """`df.writeStream.format("seglog")`: exactly once, over restarts of the query from its checkpoint.
+    """`df.writeStream.format("seglog")`: exactly once, across restarts of the query from its checkpoint.
 
-    Spark refuses output mode update for every sink in Python: let foreachBatch write with `queryId` and `batchId`.
+    Spark refuses output mode update for every Python sink: use foreachBatch and write with `queryId` and `batchId`.
     """
 
     def __init__(self, options: WriteOptions) -> None:
@@ -81,15 +81,15 @@ class StreamSink(DataSourceStreamArrowWriter):
         query = context.getLocalProperty(QUERY_ID) if context else None
         batch = context.getLocalProperty(BATCH_ID) if context else None
         if query is None or batch is None:
-            raise InvalidArgument("Spark names no query and batch here; a batch written without them might come twice")
+            raise InvalidArgument("Spark passed no query and batch id; a batch without them might be stored twice")
         return _stage(self.options, iterator, query, int(batch))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's
-        """Publish what the tasks staged; a batch that is there already is recognised."""
+        """Publish what the tasks staged; a batch already stored is recognised."""
         _publish(self.options, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's
-        """Remove what the tasks staged. Spark calls this also after a commit that failed half-way: that one stays."""
+        """Remove what the tasks staged. Spark calls this also after a commit that failed half-way: that batch stays."""
         for name, _, first in _by_topic(messages):
             find(self.options.path, name).forget(query=first.query, batch=first.batch)
 
@@ -106,7 +106,7 @@ def _stage(options: WriteOptions, batches: Iterator[pa.RecordBatch], query: str,
 
 
 def _publish(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Publish to every topic; none gets its share before all of them are held and have nothing against it."""
+    """Publish to every topic, after all of them are locked and have accepted their part."""
     with ExitStack() as locks:
         publications = [
             (locks.enter_context(find(options.path, name).held()), share, first)
@@ -117,11 +117,11 @@ def _publish(options: WriteOptions, messages: Sequence[WriterCommitMessage | Non
         for publication, share, first in publications:
             if not publication.publish(share, query=first.query, batch=first.batch):
                 where = publication.destination.root
-                _LOG.warning("batch %d of query %r is in %s already: not stored again", first.batch, first.query, where)
+                _LOG.warning("batch %d of query %r is already in %s: not stored again", first.batch, first.query, where)
 
 
 def _by_topic(messages: Sequence[WriterCommitMessage | None]) -> Iterator[tuple[str, Share, Staged]]:
-    """Yield each topic's name and segments, and a message that names the batch. A task that failed left None."""
+    """Yield each topic's name and segments, and a message with the batch. A failed task left None."""
     staged = [message for message in messages if isinstance(message, Staged)]
     for name, share in sorted(merged([message.staged for message in staged]).items()):
         yield name, share, staged[0]

@@ -1,6 +1,6 @@
-"""One task's rows -> stages: Arrow batches as Spark gives them, dealt out to topics and partitions.
+"""Stage the rows of one task: Spark's Arrow batches, split by topic and partition.
 
-Rows are gathered to GATHER_BYTES first, since Spark hands over some 10,000 at a time and a write per partition of each
+Rows are collected up to GATHER_BYTES first, since Spark passes about 10,000 at a time and a write per partition of each
 would be small. Knows no Spark.
 """
 
@@ -26,7 +26,7 @@ _TAKEN = ("value", "key", "headers", "timestamp", "partition")
 
 
 class StagingTask:
-    """Stages rows until `finish`; without it nothing stays. topic: where all rows go, None: as the column says."""
+    """Stages rows until `finish`; without it nothing stays. topic: of all rows, None: as the column says."""
 
     def __init__(self, path: str, topic: str | None, batch: str) -> None:
         self._path = path
@@ -39,14 +39,14 @@ class StagingTask:
         self._turns: dict[str, int] = {}
 
     def take(self, rows: pa.RecordBatch) -> None:
-        """Take some rows; they are on the medium after `finish` at the latest."""
+        """Take some rows; they are on disk after `finish` at the latest."""
         self._waiting.append(rows)
         self._waiting_bytes += rows.nbytes
         if self._waiting_bytes >= GATHER_BYTES:
             self._write()
 
     def finish(self) -> dict[str, Share]:
-        """Return topic -> partition -> segments, all on the medium."""
+        """Return topic -> partition -> segments, all on disk."""
         self._write()
         staged: dict[str, Share] = {}
         for (topic, partition), stage in self._stages.items():
