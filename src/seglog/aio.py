@@ -1,11 +1,10 @@
-"""The same log for asyncio: `async with await seglog.aio.open(path) as log`.
+"""Logs for asyncio: `async with await seglog.aio.open(path) as log`.
 
-Appends of many tasks are written together by one thread, and under a flush policy share one sync, so that a task
-waits about as long as the disk takes, not as long as all the others. Reading runs on threads; the event loop is
-never held.
+One thread writes the appends of many tasks together, and under a flush policy they share one sync, so that a task waits
+about as long as the disk takes, not as long as all the others. Reads run on threads; the event loop never blocks.
 
-What writes and what closes are callbacks, no tasks: a program that cancels all tasks, as asyncio.run does at its end,
-does not cancel them.
+Writing and closing use callbacks, not tasks: a program that cancels all tasks, as asyncio.run does at its end, does not
+cancel them.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 Waiting = tuple[Draft, asyncio.Future[int]]
-"""What is to be appended, and the future of the task that waits for its offset."""
+"""A record to append, and the future of the task that waits for its offset."""
 
 SPOOL_BYTES = 1024 * 1024
 SCAN_RECORDS = 256
@@ -51,18 +50,18 @@ async def open(  # noqa: A001 - seglog.aio.open reads as seglog.open
     mode: Mode = "a",
     expose: Expose = "appended",
 ) -> AsyncLog:
-    """Open a log as `seglog.open` does."""
+    """Open a log; arguments and errors as in `seglog.open`."""
     return AsyncLog(await asyncio.to_thread(open_log, place, config, mode=mode, expose=expose))
 
 
 class AsyncLog(Uncopied):
-    """A log whose calls are awaited. `log` is the log underneath."""
+    """A log with awaited calls. `log` is the underlying log."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="seglog-append")
         self._waiting: list[Waiting] = []
-        self._loop: asyncio.AbstractEventLoop | None = None  # the one in which writing is under way
+        self._loop: asyncio.AbstractEventLoop | None = None  # the loop in which a write is running
         self._closed = False
         self._closing: asyncio.Future[None] | None = None
 
@@ -85,7 +84,7 @@ class AsyncLog(Uncopied):
         headers: Iterable[Header] = (),
         expected_offset: int | None = None,
     ) -> int:
-        """Append one record; as Log.append."""
+        """Append one record and return its offset; arguments and errors as in Log.append."""
         self._check_open()
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append((Draft(value, key, timestamp, headers, expected_offset), future))
@@ -102,7 +101,7 @@ class AsyncLog(Uncopied):
         return self._loop is not None and not self._loop.is_closed()
 
     def _write_waiting(self) -> None:
-        """Give everything that waits to the writing thread; called again when that is written, until nothing waits."""
+        """Pass the waiting records to the writing thread; called again after each write until none waits."""
         waiting, self._waiting, self._loop = self._waiting, [], None
         batch = [one for one in waiting if not one[1].done() and not one[1].get_loop().is_closed()]
         if batch:
@@ -126,7 +125,7 @@ class AsyncLog(Uncopied):
     def _append_each(self, drafts: list[Draft]) -> Sequence[Appended | BaseException]:
         try:
             return self.log.append_each(drafts)
-        except BaseException as error:  # noqa: BLE001 - each task hears it: none of them is acknowledged
+        except BaseException as error:  # noqa: BLE001 - every task gets the error: none is acknowledged
             return [error] * len(drafts)
 
     async def append_stream(
@@ -139,9 +138,10 @@ class AsyncLog(Uncopied):
         limit: int | None = None,
         length: int | None = None,
     ) -> int:
-        """Append one record whose value comes in pieces; as Log.append_stream.
+        """Append one record whose value comes in chunks, also from async sources; as Log.append_stream.
 
-        The pieces are spooled (in memory up to 1 MiB, then in a temporary file), so that a slow sender holds up nobody.
+        The chunks are spooled (in memory up to 1 MiB, then in a temporary file), so that a slow sender never blocks
+        others.
         """
         with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as spool:
             spooled = await self._spool(chunks, spool, limit)
@@ -162,7 +162,7 @@ class AsyncLog(Uncopied):
         return length
 
     async def append_batch(self, data: Any) -> range:
-        """Append an Arrow table; as Log.append_batch."""
+        """Append Arrow data and return its offsets; as Log.append_batch."""
         return await self._run(self.log.append_batch, data)
 
     async def sync(self) -> None:
@@ -174,7 +174,7 @@ class AsyncLog(Uncopied):
         await self._run(self.log.truncate, offset)
 
     async def expire(self) -> int:
-        """Let go of what retention no longer keeps; as Log.expire."""
+        """Delete what retention no longer keeps; as Log.expire."""
         return await self._run(self.log.expire)
 
     async def _run(
@@ -197,7 +197,7 @@ class AsyncLog(Uncopied):
 
     @property
     def durable_offset(self) -> int:
-        """Every record before it survives power loss."""
+        """The offset before which every record survives power loss."""
         return self.log.durable_offset
 
     async def read(self, offset: int) -> Record:
@@ -205,7 +205,7 @@ class AsyncLog(Uncopied):
         return await asyncio.to_thread(self.log.read, offset)
 
     async def offset_at(self, timestamp: int) -> int | None:
-        """Return the first offset of that time or later; as Log.offset_at."""
+        """Return the first offset at or after a time; as Log.offset_at."""
         return await asyncio.to_thread(self.log.offset_at, timestamp)
 
     async def to_arrow(self, start: int | None = None, stop: int | None = None) -> pa.Table:
@@ -220,7 +220,7 @@ class AsyncLog(Uncopied):
                 yield record
 
     async def follow(self, start: int | None = None) -> AsyncIterator[Record]:
-        """Iterate over the records from `start` (default: the present end) on, and wait for more, for ever."""
+        """Iterate over the records from `start` (default: the present end) on, and wait for more, forever."""
         tail, wait = self.log.tail(start), FIRST_WAIT
         while True:
             piece = await asyncio.to_thread(tail.poll, SCAN_RECORDS)
@@ -233,9 +233,9 @@ class AsyncLog(Uncopied):
                 wait = min(wait * 2, LONGEST_WAIT)
 
     async def close(self) -> None:
-        """Write what tasks wait for, sync, and let go of lock and files. Further calls wait for the same.
+        """Write the waiting records, sync, and release lock and files. Further calls wait for the same.
 
-        A cancelled call stops waiting; the log is closed all the same.
+        A cancelled call stops waiting; the log is closed nevertheless.
         """
         self._closed = True
         if self._closing is None or self._closing.get_loop().is_closed():

@@ -1,42 +1,42 @@
-"""Every error seglog raises: one root, each with the builtin a Python user would expect as second base.
+"""Every error that seglog raises: one root, each with the matching builtin as second base.
 
     SeglogError
     ├── InvalidArgument (ValueError)       a value the call does not accept
     ├── InvalidType (TypeError)            a type the call does not accept
-    ├── ConfigError (ValueError)           a configuration that cannot be
+    ├── ConfigError (ValueError)           an invalid configuration
     ├── MissingExtra (ImportError)         an optional dependency is not installed
     ├── OffsetError (IndexError)           OffsetOutOfRange, OffsetCompacted, OffsetConflict, NotDurableYet
     ├── RecordTooLarge (ValueError)        refused before a byte was written
-    ├── KeyRequired (ValueError)           a log compacted by key takes no record without one
+    ├── KeyRequired (ValueError)           a log compacted by key rejects records without a key
     ├── StreamOverflow (ValueError)        rolled back
     ├── CorruptRecord (ValueError)         one record is damaged: path, offset, position
     ├── CorruptLog (ValueError)            the structure is damaged
-    ├── LogTruncated (ValueError)          a reader was after a cut, or LogReplaced: another log is at its path
-    ├── CompactionAborted (RuntimeError)   stopped, or PlanStale: the log moved on; nothing was changed; retriable
+    ├── LogTruncated (ValueError)          records that a reader read are gone; LogReplaced: another log is at its path
+    ├── CompactionAborted (RuntimeError)   stopped, or PlanStale: the log changed; nothing was compacted; retriable
     ├── FormatVersionError (ValueError)    written by a newer version
     ├── LogNotFound (FileNotFoundError)
     ├── NotALog (OSError)
     ├── LogLocked (OSError)                another writer; retriable
     ├── LogPoisoned (OSError)              a sync failed
     ├── LogClosed (ValueError)
-    ├── ReentrantCall (RuntimeError)       a signal handler or callback changes the log that it has interrupted
+    ├── ReentrantCall (RuntimeError)       a signal handler or callback changes the log that it interrupted
     ├── LogReadOnly (OSError)
-    ├── StorageError (OSError)             the operating system said no; retriable
+    ├── StorageError (OSError)             an I/O error of the operating system; retriable
     ├── TopicNotFound (LookupError)
     ├── TopicExists (ValueError)
-    ├── OnceConflict (ValueError)          an idempotency key came again with another payload
+    ├── OnceConflict (ValueError)          an idempotency key was reused for another payload
     ├── GroupNotFound (LookupError)
     ├── GroupConflict (ValueError)         members and static sharing, or a seek, in one group
-    ├── UnknownMember (RuntimeError)       silent for too long, or gone: join again
-    ├── NotAssigned (RuntimeError)         a commit for a partition that is another member's
-    ├── ConnectionFailed (ConnectionError) a server could not be reached, or went away before it had answered; retriable
-    ├── ServerError (RuntimeError)         a server failed, or answered what none of ours answers
-    ├── Unauthorized (PermissionError)     no token, or one that the server does not know
+    ├── UnknownMember (RuntimeError)       the session expired, or the member left: join again
+    ├── NotAssigned (RuntimeError)         a commit for a partition of another member
+    ├── ConnectionFailed (ConnectionError) no connection, or it ended before the answer; retriable
+    ├── ServerError (RuntimeError)         a server failed, or its answer is not seglog's
+    ├── Unauthorized (PermissionError)     no token, or an unknown one
     ├── Forbidden (PermissionError)        the token lacks the right
-    └── Busy (RuntimeError)                no room at present; retriable
+    └── Busy (RuntimeError)                the server is at a limit; retriable
 
-An error says where (path, offset, position) and what to do next. `retriable` tells whether the same call may
-succeed later without anybody's help. This module knows nothing else of the project.
+An error reports where (path, offset, position) and what to do next. `retriable`: whether the same call may succeed
+later without any intervention. This module knows nothing else of the project.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SeglogError(Exception):
     retriable: ClassVar[bool] = False
 
     def __reduce__(self) -> Any:
-        """Let the error travel between processes as it is, whatever its constructor takes."""
+        """Pickle the error unchanged, whatever its constructor takes."""
         if isinstance(self, OSError):
             return super().__reduce__()  # knows errno and file names
         return _restored, (type(self), self.args), self.__dict__
@@ -75,11 +75,11 @@ class ConfigError(SeglogError, ValueError):
 
 
 class MissingExtra(SeglogError, ImportError):
-    """An optional dependency is not installed; the message says what to install."""
+    """An optional dependency is not installed; the message names it."""
 
 
 class OffsetError(SeglogError, IndexError):
-    """Any refusal that is about an offset."""
+    """The base of errors about an offset."""
 
     def __init__(self, message: str, *, offset: int, lowest_offset: int, next_offset: int) -> None:
         super().__init__(message)
@@ -89,7 +89,7 @@ class OffsetError(SeglogError, IndexError):
 
 
 class OffsetOutOfRange(OffsetError):
-    """The offset lies outside `lowest_offset <= offset < next_offset`."""
+    """The offset is outside `lowest_offset <= offset < next_offset`."""
 
     def __init__(self, offset: int, lowest_offset: int, next_offset: int) -> None:
         super().__init__(
@@ -101,11 +101,11 @@ class OffsetOutOfRange(OffsetError):
 
 
 class OffsetCompacted(OffsetError):
-    """The offset was assigned, but no record stands there any more; `next_offset` is the next one that does."""
+    """A compaction removed the record at the offset; `next_offset` is the offset of the next record."""
 
     def __init__(self, offset: int, next_offset: int) -> None:
         super().__init__(
-            f"offset {offset} holds no record any more; the next record is at {next_offset}",
+            f"offset {offset} no longer holds a record; the next record is at {next_offset}",
             offset=offset,
             lowest_offset=offset,
             next_offset=next_offset,
@@ -113,11 +113,11 @@ class OffsetCompacted(OffsetError):
 
 
 class OffsetConflict(OffsetError):
-    """The log has moved on: an append expected another offset than the next one."""
+    """An append expected another offset than the next one: other records were appended."""
 
     def __init__(self, offset: int, next_offset: int) -> None:
         super().__init__(
-            f"the append expected offset {offset}, the log's next offset is {next_offset}; read on and try again",
+            f"the append expected offset {offset}, but the log's next is {next_offset}; read the new records and retry",
             offset=offset,
             lowest_offset=0,
             next_offset=next_offset,
@@ -125,7 +125,7 @@ class OffsetConflict(OffsetError):
 
 
 class RecordTooLarge(SeglogError, ValueError):
-    """A record larger than one segment may ever hold; nothing was written."""
+    """The record is larger than a segment can hold; nothing was written."""
 
     def __init__(self, size: int, limit: int, *, row: int | None = None) -> None:
         where = "" if row is None else f" (row {row} of the batch)"
@@ -139,7 +139,7 @@ class RecordTooLarge(SeglogError, ValueError):
 
 
 class KeyRequired(SeglogError, ValueError):
-    """The log keeps the latest record per key, so a record without key has no place in it; nothing was written."""
+    """The log is compacted by key and rejects records without a key; nothing was written."""
 
     def __init__(self, *, row: int | None = None) -> None:
         where = "the record" if row is None else f"row {row} of the batch"
@@ -150,18 +150,18 @@ class KeyRequired(SeglogError, ValueError):
 
 
 class StreamOverflow(SeglogError, ValueError):
-    """A streamed record passed its limit; it was rolled back and nothing of it is visible."""
+    """A streamed record exceeded its limit; it was rolled back and nothing of it is visible."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(
-            f"the stream passed its limit of {limit} bytes and was rolled back; a record may take what its segment "
-            "has left and segment_overflow_bytes more, or the limit you gave: raise segment_bytes or the limit"
+            f"the stream exceeded its limit of {limit} bytes and was rolled back; a record may take what its segment "
+            "has left plus segment_overflow_bytes, or the given limit: raise segment_bytes or the limit"
         )
         self.limit = limit
 
 
 class NotDurableYet(OffsetError):
-    """The record was appended, but not synced yet, and this reader shows only what survives power loss.
+    """The record was appended but is not synced yet, and this reader shows only what survives power loss.
 
     `next_offset` is one past the last durable record. The same read succeeds once the writer has synced.
     """
@@ -170,7 +170,7 @@ class NotDurableYet(OffsetError):
 
     def __init__(self, offset: int, lowest_offset: int, next_offset: int) -> None:
         super().__init__(
-            f"offset {offset} was appended but is not synced yet: what survives power loss ends before {next_offset}; "
+            f"offset {offset} was appended but is not synced yet: the durable records end before {next_offset}; "
             'wait for the writer to sync, or read with expose="appended"',
             offset=offset,
             lowest_offset=lowest_offset,
@@ -179,11 +179,11 @@ class NotDurableYet(OffsetError):
 
 
 class CorruptRecord(SeglogError, ValueError):
-    """Bytes that were once acknowledged no longer verify; neighbours stay readable."""
+    """A stored record fails its checks; other records stay readable."""
 
     def __init__(self, path: str, offset: int | None, position: int, reason: str, *, advice: str | None = None) -> None:
         which = "a record" if offset is None else f"offset {offset}"
-        advice = advice or "run `seglog verify` to see all damage, `seglog repair` to set it aside"
+        advice = advice or "run `seglog verify` to see all damage, `seglog repair` to move it aside"
         super().__init__(f"{path}: {which} at position {position} is damaged: {reason}; {advice}")
         self.path = path
         self.offset = offset
@@ -196,25 +196,25 @@ class CorruptLog(SeglogError, ValueError):
 
 
 class LogTruncated(SeglogError, ValueError):
-    """A reader stood behind the cut of a truncate: what it would read next never belonged to the log."""
+    """The log was truncated below a reader's position: what it would read next does not continue what it read."""
 
 
 class LogReplaced(LogTruncated):
-    """The log that a reader has open was removed, and another one was created at its path; open that one."""
+    """A reader's log was removed, and another one was created at its path; open that one."""
 
 
 class CompactionAborted(SeglogError, RuntimeError):
-    """A compaction ended before its end; the log is as it was."""
+    """A compaction was stopped; the log is unchanged."""
 
     retriable = True
 
 
 class PlanStale(CompactionAborted):
-    """What a compaction was planned for holds no longer: truncated, expired, compacted, repaired or kept otherwise."""
+    """The log changed after a compaction was planned: truncate, expiry, compaction, repair or another retention."""
 
 
 class FormatVersionError(SeglogError, ValueError):
-    """Written by a newer version of seglog; not damaged."""
+    """A newer version of seglog wrote it; it is not damaged."""
 
 
 class LogNotFound(SeglogError, FileNotFoundError):
@@ -222,7 +222,7 @@ class LogNotFound(SeglogError, FileNotFoundError):
 
 
 class NotALog(SeglogError, OSError):
-    """The path is a file, or a directory that holds something else than a log; it was left alone."""
+    """The path is a file, or a directory that is not a log; it was not changed."""
 
 
 class LogLocked(SeglogError, OSError):
@@ -232,7 +232,7 @@ class LogLocked(SeglogError, OSError):
 
 
 class LogPoisoned(SeglogError, OSError):
-    """A sync failed, so the writer can promise nothing more; reads up to the durable offset go on. Open again."""
+    """A sync failed, so the writer stopped; reads up to the durable offset still work. Open the log again."""
 
 
 class LogClosed(SeglogError, ValueError):
@@ -240,9 +240,9 @@ class LogClosed(SeglogError, ValueError):
 
 
 class ReentrantCall(SeglogError, RuntimeError):
-    """A signal handler, callback or iterable tried to change a log in the middle of a call of the same thread.
+    """A signal handler, callback or iterable tried to change a log during a call of the same thread.
 
-    Nothing was changed. Reading works there, and so does `close`, which takes effect as the interrupted call ends.
+    Nothing was changed. Reading works there, and so does `close`, which takes effect when the interrupted call ends.
     """
 
     def __init__(self, path: str) -> None:
@@ -257,7 +257,7 @@ class LogReadOnly(SeglogError, OSError):
 
 
 class StorageError(SeglogError, OSError):
-    """The operating system refused an I/O call; carries its errno and path."""
+    """The operating system reported an I/O error; has its errno and path."""
 
     retriable = True
 
@@ -266,12 +266,12 @@ class TopicNotFound(SeglogError, LookupError):
     """There is no topic of this name; `topic` is the name."""
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"there is no topic {topic!r}; create_topic makes one")
+        super().__init__(f"there is no topic {topic!r}; create it with create_topic")
         self.topic = topic
 
 
 class TopicExists(SeglogError, ValueError):
-    """A topic of this name is here already; nothing was changed. `topic` is the name."""
+    """A topic of this name exists already; nothing was changed. `topic` is the name."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(f"there already is a topic {topic!r}; choose another name, or delete it first")
@@ -279,11 +279,11 @@ class TopicExists(SeglogError, ValueError):
 
 
 class OnceConflict(SeglogError, ValueError):
-    """The idempotency key was used before for another payload; nothing was stored. A key stands for one append."""
+    """The idempotency key was used before for another payload; nothing was stored. A key identifies one append."""
 
 
 class GroupNotFound(SeglogError, LookupError):
-    """There is no consumer group of this name: nobody joined it, and nothing was committed. `group` is the name."""
+    """There is no consumer group of this name: it has no members and no committed offsets. `group` is the name."""
 
     def __init__(self, group: str) -> None:
         super().__init__(f"there is no consumer group {group!r}: it has neither members nor committed offsets")
@@ -291,15 +291,15 @@ class GroupNotFound(SeglogError, LookupError):
 
 
 class GroupConflict(SeglogError, ValueError):
-    """The group has members, and what was asked is for groups without (static sharing, seeking, deleting)."""
+    """The group has members, but the call needs a group without (static sharing, seeking, deleting)."""
 
 
 class UnknownMember(SeglogError, RuntimeError):
-    """The group has no such member: it was silent for longer than its session, or it left. Join again."""
+    """The group has no such member: its session expired, or it left. Join again."""
 
 
 class NotAssigned(SeglogError, RuntimeError):
-    """A commit for a partition that the member does not own, or no longer; nothing was committed."""
+    """A commit for a partition that the member does not, or no longer, own; nothing was committed."""
 
 
 class ConnectionFailed(SeglogError, ConnectionError):
@@ -313,7 +313,7 @@ class ConnectionFailed(SeglogError, ConnectionError):
 
 
 class ServerError(SeglogError, RuntimeError):
-    """The server failed, or answered what no server of ours answers; `status` is that of HTTP."""
+    """The server failed, or its answer is not one of seglog's; `status`: the HTTP status."""
 
     def __init__(self, message: str, *, status: int) -> None:
         super().__init__(message)
@@ -321,17 +321,17 @@ class ServerError(SeglogError, RuntimeError):
 
 
 class Unauthorized(SeglogError, PermissionError):
-    """The server wants a token, and got none or one that it does not know."""
+    """The server requires a token, and got none or an unknown one."""
 
 
 class Forbidden(SeglogError, PermissionError):
-    """The token is known, but does not carry the right for this; or the request comes from a foreign page."""
+    """The token lacks the right for this, or the request comes from a foreign page."""
 
 
 class Busy(SeglogError, RuntimeError):
-    """The server has no room for this at present, or is stopping, or the client has no free connection.
+    """The server is at a limit or stopping, or the client has no free connection.
 
-    Try again, after `retry_after` seconds if the server named them.
+    Retry, after `retry_after` seconds if the server sent that.
     """
 
     retriable = True

@@ -61,7 +61,7 @@ def test_a_wrong_query_ends_the_demo_with_1_and_says_what_differs(
     monkeypatch.setattr(queries, "delay_statistics", wrong)
     assert demo.run(tmp_path / "out", limit=2000) == 1
     message = capsys.readouterr().err
-    assert "NOT what the CSV says" in message
+    assert "DIFFER from the CSV" in message
     assert message.count("delays:") == 1
     assert not (tmp_path / "out" / output.REPORT).exists()
 
@@ -110,6 +110,6 @@ def test_every_kind_of_tampering_is_found() -> None:
 
 def test_the_demo_refuses_a_directory_it_did_not_make(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(InvalidArgument, match="left alone"):
+    with pytest.raises(InvalidArgument, match="not changed"):
         demo.run(tmp_path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]

@@ -170,7 +170,7 @@ def test_a_second_run_replaces_its_own_files_and_no_others(tmp_path: Path) -> No
 
 def test_somebody_elses_directory_or_file_is_refused_untouched(tmp_path: Path) -> None:
     (tmp_path / output.REPORT).write_text("mine")
-    with pytest.raises(InvalidArgument, match="not made by the demo"):
+    with pytest.raises(InvalidArgument, match="not created by the demo"):
         output.prepare(tmp_path)
     with pytest.raises(InvalidArgument, match="is a file"):
         output.prepare(tmp_path / output.REPORT)

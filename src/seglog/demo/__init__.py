@@ -1,14 +1,14 @@
-"""The main job on real data: a year of flights into a topic, through Spark, checked against the CSV, compacted by
-key, and a report.
+"""The demo on real data: a year of flights into a topic, through Spark, checked against the CSV, compacted by key, with
+a report.
 
     flights    CSV -> events                  expected   the results from the CSV alone (no seglog)
     ingest     events -> topic                compare    two results row by row
     stream     topic -> table, with Spark     queries    table -> results, with Spark
     compaction the topic by key, at the end
-    report, charts, report.html               what people look at
-    output     which files are replaced       progress   what is seen meanwhile
+    report, charts, report.html               the report
+    output     which files are replaced       progress   what is shown meanwhile
 
-`run` is the whole of it, told step by step in `story`. Importing this package loads none of them.
+`run` runs all of it; `story` contains the steps. Importing this package imports none of them.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ __all__ = ["run"]
 
 
 def run(output: Path, *, limit: int | None = None) -> int:
-    """Run the demo into the directory `output` and return the exit code: 0, or 1 if a result is not as it
-    must be.
+    """Run the demo into the directory `output` and return the exit code: 0, or 1 if a result is wrong.
 
-    limit: only so many flights of the file. What an earlier run left in `output` is replaced; anything else
-    there is left alone. Raises InvalidArgument (the directory is somebody else's) and MissingExtra.
+    limit: only this many flights of the file. Replaces what an earlier run left in `output` and nothing else. Raises
+    InvalidArgument if the directory was not created by the demo, and MissingExtra.
     """
     require_pyspark()
-    use_java()  # here already: better before a minute's work than after it
-    from seglog.demo.story import tell  # noqa: PLC0415 - loads Spark, Arrow and numba
+    use_java()  # fail before a minute's work, not after it
+    from seglog.demo.story import tell  # noqa: PLC0415 - imports Spark, Arrow and numba
 
     return tell(output, limit=limit)

@@ -1,8 +1,7 @@
-"""The report's figures as HTML and SVG, by hand: no script, no image, colours from the page's style alone.
+"""The report's figures as HTML and SVG without a library: no script, no image, colours from the page's style.
 
-Shapes are placed in percent and text in pixels, so a figure is readable on a phone and fills a wide screen.
-Every figure takes plain values; none knows of logs or Spark. Each mark has a title, which browsers show when
-pointed at.
+Shapes are placed in percent and text in pixels, so a figure is readable on a phone and fills a wide screen. Every
+figure takes plain values; none knows of logs or Spark. Each mark has a title, which browsers show as a tooltip.
 """
 
 from __future__ import annotations
@@ -14,21 +13,21 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-HOT_MINUTES = 40  # the heat map's scale ends here: single hours far beyond would wash out the rest
-FEW_DEPARTURES = 20  # below, a mean says little, so its cell is drawn faint
+HOT_MINUTES = 40  # the heat map's scale ends here: single hours far beyond would hide the differences
+FEW_DEPARTURES = 20  # below this a mean means little, so its cell is drawn faint
 _NUMBER = ' class="number"'
 _LANE, _LANE_GAP, _AXIS = 44, 20, 26
 
 
 class Cell(NamedTuple):
-    """One cell of the heat map. mean: minutes; departed: departures behind it."""
+    """One cell of the heat map. mean: minutes; departed: departures in it."""
 
     mean: float
     departed: int
 
 
 class Bar(NamedTuple):
-    """One bar: what stands under it, its height, how the height reads, and more words for the tooltip."""
+    """One bar: its label, its height, the height as text, and more text for the tooltip."""
 
     label: str
     value: float
@@ -93,7 +92,7 @@ def bars(series: Sequence[Bar], *, label: str, every: int = 1) -> str:
 
 
 def lanes(partitions: Sequence[Sequence[Block]]) -> str:
-    """Return one lane a partition: each segment as wide as the time of its records, as high as its bytes."""
+    """Return one lane per partition: each segment as wide as the time of its records, as high as its bytes."""
     blocks = [block for lane in partitions for block in lane]
     low, high = min(block.start for block in blocks), max(block.end for block in blocks)
     span, largest = max(high - low, 1), max(block.size for block in blocks)
@@ -138,7 +137,7 @@ def _text(x: float, y: float, text: str, kind: str) -> str:
 
 
 def durations(seconds: Mapping[str, float]) -> str:
-    """Return one line a step: its title, a bar to scale and its seconds."""
+    """Return one line per step: its title, a bar to scale and its seconds."""
     longest = max(seconds.values()) or 1.0
     return shares({title: (taken / longest, f"{taken:.1f} s") for title, taken in seconds.items()})
 
@@ -153,7 +152,7 @@ def shares(lines: Mapping[str, tuple[float, str]]) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a plain table that scrolls by itself if the screen is narrow; numbers are set to the right."""
+    """Return a plain table that scrolls on its own on a narrow screen; numbers are right-aligned."""
     numeric = [isinstance(value, (int, float)) for value in rows[0]] if rows else [False] * len(head)
     titles = "".join(
         f"<th{_NUMBER if is_number else ''}>{escape(title)}</th>"

@@ -1,5 +1,5 @@
-"""The topic compacted by key: what stays is the latest record of every aircraft. Whether its state is still the same is
-asked of Spark and judged elsewhere.
+"""The topic compacted by key: the latest record of every aircraft remains. Other steps check with Spark that the states
+are the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Holdings(NamedTuple):
 
     @property
     def records(self) -> int:
-        """How many records there are."""
+        """The number of records."""
         return sum(info.records for lane in self.segments for info in lane)
 
 
@@ -32,7 +32,7 @@ def holdings(topic: Topic) -> Holdings:
 
 
 def compact(topic: Topic, progress: Callable[[int], object]) -> list[CompactionReport]:
-    """Compact every partition; progress gets the steps (hundredths of a partition) as they are done."""
+    """Compact every partition; progress gets the finished steps (hundredths of a partition)."""
     reports = []
     for number in range(topic.partitions):
         shown = 0

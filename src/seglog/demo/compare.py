@@ -1,6 +1,4 @@
-"""Two results row by row, exactly: what is missing, what is too much, what differs. Knows nothing of where
-they came from.
-"""
+"""Compare two results row by row, exactly: missing, superfluous and different rows. Knows nothing of their origin."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ SHOWN = 10
 
 
 class Comparison(NamedTuple):
-    """rows: how many were expected; differing: how many rows are not as expected; lines: the first of them in
-    words.
-    """
+    """rows: expected rows; differing: how many rows are not as expected; lines: the first of them as text."""
 
     rows: int
     differing: int
@@ -24,9 +20,7 @@ class Comparison(NamedTuple):
 
 
 def compare(name: str, expected: Mapping[K, tuple[object, ...]], actual: Mapping[K, tuple[object, ...]]) -> Comparison:
-    """Compare two results by key; `name` says in the lines which result is meant. Floats must be equal to the
-    bit.
-    """
+    """Compare two results by key; `name` names the result in the lines. Floats must be equal bit by bit."""
     keys = sorted((key for key in expected.keys() | actual.keys() if expected.get(key) != actual.get(key)), key=str)
     lines = [_line(name, key, expected.get(key), actual.get(key)) for key in keys[:SHOWN]]
     if len(keys) > SHOWN:

@@ -1,8 +1,7 @@
-"""What the demo's results must be, worked out from the CSV alone: standard library only, no seglog, no Arrow,
-no Spark.
+"""The demo's expected results, computed from the CSV alone: standard library only, no seglog, no Arrow, no Spark.
 
-Independent on purpose, down to the clock: UTC comes from the data's own `time_hour` column, while the events
-that went through the log were converted from New York's local time.
+Deliberately independent, down to the clock: UTC comes from the data's own `time_hour` column, while the events in the
+log were converted from New York's local time.
 """
 
 from __future__ import annotations

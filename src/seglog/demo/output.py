@@ -1,4 +1,4 @@
-"""The demo's output directory: what is replaced, and what is left alone. Knows no flights and no log."""
+"""The demo's output directory: what is replaced, and what is kept. Knows no flights and no log."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _OWN = (REPORT, DELAYS, AIRCRAFT, AIRCRAFT_COMPACTED, CHECKPOINT, TABLE, TOPIC)
 
 
 def prepare(output: Path) -> None:
-    """Make `output` ready for a run, removing what an earlier one wrote there and nothing else.
+    """Prepare `output` for a run; remove what an earlier run wrote there and nothing else.
 
-    Raises InvalidArgument for a file, or for a directory that holds something and was not made by the demo.
+    Raises InvalidArgument for a file, or for a non-empty directory that the demo did not create.
     """
     if output.exists() and not output.is_dir():
         raise InvalidArgument(f"{output} is a file; name a directory for the demo's output")
     marker = output / MARKER
     if output.is_dir() and any(output.iterdir()) and not marker.is_file():
         raise InvalidArgument(
-            f"{output} holds files and was not made by the demo, so it was left alone; name another directory"
+            f"{output} holds files and was not created by the demo, so it was not changed; name another directory"
         )
     output.mkdir(parents=True, exist_ok=True)
     marker.write_text("seglog demo made this directory and replaces its own files here when it runs again.\n", "utf-8")

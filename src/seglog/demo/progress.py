@@ -1,4 +1,4 @@
-"""What a person sees while the demo runs: a numbered line a step, its seconds, and a bar in long ones."""
+"""The demo's output while it runs: a numbered line per step, its seconds, and a bar for long steps."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class Steps:
-    """Counts `total` steps. seconds: step title -> how long it took, in the order they ran."""
+    """Counts `total` steps. seconds: step title -> how long it took, in order."""
 
     total: int
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def step(self, title: str) -> Iterator[None]:
-        """Announce a step, then tell its seconds; the line stays open while it runs."""
+        """Announce a step, then print its seconds; the line stays open while it runs."""
         sys.stdout.write(f"[{len(self.seconds) + 1}/{self.total}] {title} ...\n")
         sys.stdout.flush()
         started = time.perf_counter()
@@ -40,5 +40,5 @@ class Steps:
 
     @staticmethod
     def bar(total: int, unit: str) -> tqdm[None]:
-        """Return a progress bar on stderr; none where stderr is no terminal."""
+        """Return a progress bar on stderr; none if stderr is not a terminal."""
         return tqdm(total=total, unit=f" {unit}", unit_scale=True, disable=None, leave=False)

@@ -1,6 +1,6 @@
-"""What Spark works out from the table of events: the latest state of every aircraft, and delays by carrier and hour.
+"""Spark's queries on the table of events: the latest state of every aircraft, and delays by carrier and hour.
 
-They know the events' fields, and nothing of the CSV. How the table came to be is in `stream`.
+They know the events' fields, but not the CSV. `stream` creates the table.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def read_table(spark: SparkSession, table: Path) -> DataFrame:
 
 
 def read_topic(spark: SparkSession, topic: Path) -> DataFrame:
-    """Return the same columns of all records in the topic itself, as it stands now."""
+    """Return the same columns of all records in the topic, in its present state."""
     return in_columns(spark.read.format("seglog").load(str(topic)))
 
 
 def in_columns(records: DataFrame) -> DataFrame:
-    """Return key, partition, offset, timestamp of records, and the fields of the event in each."""
+    """Return key, partition, offset and timestamp of records, and the fields of their events."""
     return records.select("key", "partition", "offset", "timestamp", event()).select(
         "key", "partition", "offset", "timestamp", "event.*"
     )
@@ -50,8 +50,7 @@ def event() -> Column:
 
 
 def latest_states(events: DataFrame) -> DataFrame:
-    """Return the last event of every key. A key never leaves its partition, so its greatest offset is its
-    latest.
+    """Return the last event of every key. A key never leaves its partition, so its greatest offset is its latest.
 
     Finding the offsets first and the rest by a semi-join moves only keys and offsets through the shuffle.
     """
@@ -82,22 +81,20 @@ def write_parquet(frame: DataFrame, path: Path, order: list[str]) -> None:
 
 
 def read_states(path: Path) -> dict[str, AircraftState]:
-    """Return what `latest_states` wrote: tail number -> state. ValueError if an aircraft is there twice."""
+    """Return what `latest_states` wrote: tail number -> state. Raises ValueError if an aircraft occurs twice."""
     rows = pq.read_table(path).to_pylist()
     states = {row["aircraft"]: AircraftState(*(_utc(row[name]) for name in AircraftState._fields)) for row in rows}
     return _unique(states, rows)
 
 
 def read_places(path: Path) -> dict[str, tuple[int, int]]:
-    """Return where those records stand: tail number -> (partition, offset)."""
+    """Return the positions of those records: tail number -> (partition, offset)."""
     rows = pq.read_table(path, columns=["aircraft", "partition", "offset"]).to_pylist()
     return {row["aircraft"]: (row["partition"], row["offset"]) for row in rows}
 
 
 def read_delays(path: Path) -> dict[tuple[str, int], DelayStatistics]:
-    """Return what `delay_statistics` wrote: (carrier, hour) -> statistics. ValueError if a pair is there
-    twice.
-    """
+    """Return what `delay_statistics` wrote: (carrier, hour) -> statistics. Raises ValueError if a pair occurs twice."""
     rows = pq.read_table(path).to_pylist()
     delays = {
         (row["carrier"], row["hour"]): DelayStatistics(*(row[name] for name in DelayStatistics._fields)) for row in rows
@@ -111,5 +108,5 @@ def _utc(value: Any) -> Any:
 
 def _unique(by_key: dict[K, V], rows: list[dict[str, Any]]) -> dict[K, V]:
     if len(by_key) != len(rows):
-        raise ValueError(f"{len(rows)} rows for {len(by_key)} keys: a key is there twice")
+        raise ValueError(f"{len(rows)} rows for {len(by_key)} keys: a key occurs twice")
     return by_key

@@ -1,6 +1,4 @@
-"""The report: one HTML file with everything in it. Chooses what is shown; `charts` draws it, `report.html`
-styles it.
-"""
+"""The report: one self-contained HTML file. Selects what to show; `charts` draws it, `report.html` styles it."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ _LAST_SEEN = 10
 
 
 class Run(NamedTuple):
-    """Everything a report tells of.
+    """The content of a report.
 
     places: tail number -> (partition, offset) of its latest record; before, after: what the topic held before and
     after its compaction; streamed: micro-batches before and after the restart; seconds: step title -> seconds;
@@ -108,7 +106,7 @@ def _blocks(held: Holdings) -> list[list[charts.Block]]:
 
 
 def _shares(run: Run) -> str:
-    """Return two bars: what the log took, and what it takes."""
+    """Return two bars: what the log took before, and what it takes now."""
     sizes = {"before": run.before.bytes, "after": run.after.bytes}
     return charts.shares({name: (bytes_ / run.before.bytes, size(bytes_)) for name, bytes_ in sizes.items()})
 

@@ -1,6 +1,4 @@
-"""The demo step by step: the one module that knows all the others. Steps are counted, timed and shown as they
-run.
-"""
+"""The demo step by step: the one module that knows all others. Steps are counted, timed and shown."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ class Compacted(NamedTuple):
 
 class Results(NamedTuple):
     """What Spark wrote, read back. places: tail number -> (partition, offset) of its latest record; streamed: the
-    micro-batches that it came in.
+    micro-batches.
     """
 
     states: dict[str, AircraftState]
@@ -51,7 +49,7 @@ class Results(NamedTuple):
 
 
 def tell(directory: Path, *, limit: int | None = None) -> int:
-    """Do what `seglog.demo.run` promises."""
+    """Run the demo as `seglog.demo.run` promises."""
     directory = Path(directory)
     source = flights.data_directory()
     archive = source / "flights.csv.zip"
@@ -73,7 +71,7 @@ def tell(directory: Path, *, limit: int | None = None) -> int:
             results = _ask_spark(steps, spark, topic, directory)
             differences = _check(steps, archive, limit, results)
             if differences:
-                return _fail("The results are NOT what the CSV says", differences)
+                return _fail("The results DIFFER from the CSV", differences)
             compacted = _compact(steps, spark, topic, results, directory / output.AIRCRAFT_COMPACTED)
             if compacted.lines:
                 return _fail("Compaction has CHANGED the latest state", compacted.lines)
@@ -122,9 +120,9 @@ def _check(steps: Steps, archive: Path, limit: int | None, results: Results) -> 
 
 
 def _compact(steps: Steps, spark: SparkSession, topic: Topic, results: Results, path: Path) -> Compacted:
-    """Compact the topic, ask it for the latest states again, and compare them and their places with those before."""
+    """Compact the topic, query the latest states again, and compare them and their positions with those before."""
     before = compaction.holdings(topic)
-    with steps.step("Compact the topic: the latest record of every aircraft stays"):
+    with steps.step("Compact the topic: keep the latest record of every aircraft"):
         with steps.bar(100 * topic.partitions, "%") as bar:
             compaction.compact(topic, bar.update)
         after = compaction.holdings(topic)

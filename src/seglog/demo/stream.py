@@ -1,7 +1,7 @@
-"""The topic into a table by a streaming query, which is stopped once in the middle, on purpose, and started again.
+"""The topic into a table by a streaming query, which is deliberately stopped once in the middle and restarted.
 
-The table is what Spark's Parquet sink keeps: every micro-batch is in it once or not at all. Whether the restart lost or
-repeated anything is not judged here; the results from the table are compared with the CSV later.
+The table is written by Spark's Parquet sink: every micro-batch is in it once or not at all. Other steps compare the
+results from the table with the CSV, and so check that the restart lost and repeated nothing.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
     from seglog.topic import Topic
 
-BATCHES = 12  # in about so many micro-batches the topic is read
+BATCHES = 12  # about how many micro-batches read the topic
 STOP_AFTER = 3
 _POLL_SECONDS = 0.02
 
 
 class Streamed(NamedTuple):
-    """How many micro-batches each run of the query finished. `second` counts what was left for it."""
+    """How many micro-batches each run of the query finished. `second`: after the restart."""
 
     first: int
     second: int
 
 
 def into_table(spark: SparkSession, topic: Topic, table: Path, checkpoint: Path) -> Streamed:
-    """Stream the whole topic into `table`; the query is stopped after STOP_AFTER micro-batches and started again."""
+    """Stream the whole topic into `table`; stop the query after STOP_AFTER micro-batches and restart it."""
     interrupted = _start(spark, topic, table, checkpoint)
     while not interrupted.awaitTermination(_POLL_SECONDS) and _finished(interrupted) < STOP_AFTER:
         pass
@@ -61,5 +61,5 @@ def _start(spark: SparkSession, topic: Topic, table: Path, checkpoint: Path) -> 
 
 
 def _finished(query: StreamingQuery) -> int:
-    """Return how many micro-batches a run has finished with records in them."""
+    """Return how many micro-batches with records a run has finished."""
     return len({progress["batchId"] for progress in query.recentProgress if progress["numInputRows"]})
