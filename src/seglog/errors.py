@@ -125,7 +125,7 @@ class OffsetConflict(OffsetError):
 
 
 class RecordTooLarge(SeglogError, ValueError):
-    """The record is larger than a segment can hold; nothing was written."""
+    """The record is larger than a segment can hold (nothing was written), or than an Arrow answer of a server."""
 
     def __init__(self, size: int, limit: int, *, row: int | None = None) -> None:
         where = "" if row is None else f" (row {row} of the batch)"

@@ -11,7 +11,7 @@ import pytest
 import seglog
 from seglog import LogConfig, Retention
 from seglog.client.consuming import Reading
-from seglog.client.flows import Retries
+from seglog.client.retrying import Retries
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import pytest
 import seglog
 from seglog.client import calls
 from seglog.client.call import Answer, Call, Pause, advance
-from seglog.client.flows import Retries, fetch, once_keys, retrying
+from seglog.client.flows import fetch
+from seglog.client.retrying import Retries, once_keys, retrying
 
 GET: Call[Any] = Call("GET", "/topics", lambda answer: answer.body)
 POST: Call[Any] = Call("POST", "/topics", lambda answer: answer.body, repeatable=False)

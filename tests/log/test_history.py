@@ -6,14 +6,17 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import seglog
-from seglog import LogConfig, LogReplaced, LogTruncated, MemoryStorage, Retention
+from seglog import LogConfig, LogReplaced, LogTruncated, MemoryStorage, Record, Retention
+from seglog.errors import StorageError
 from seglog.format.cuts import MOST, Cuts
 from seglog.log import catalog
+from seglog.log.group import Draft
 from seglog.log.history import was_cut
 from seglog.testing.faulty import Fault, FaultyStorage
 
@@ -228,3 +231,60 @@ def test_on_a_full_disk_a_log_that_was_not_closed_opens_and_notes_the_epoch_late
         log.alter_retention(Retention(bytes=10**9))
     with seglog.open(path, mode="r") as reader:
         assert reader.view().manifest.cuts.entries == ((1, 15),)
+
+
+APPENDS = {
+    "append": lambda log: log.append(b"new"),
+    "append_each": lambda log: log.append_each([Draft(b"new")]),
+    "append_at": lambda log: log.append_at(log.next_offset + 1, Record(0, 0, None, b"new")),
+    "append_stream": lambda log: log.append_stream([b"new"]),
+    "append_batch": lambda log: log.append_batch(pa.table({"value": [b"new"]})),
+}
+
+
+@pytest.mark.parametrize("how", APPENDS)
+@pytest.mark.parametrize("buffer_bytes", [0, 4096])
+def test_on_a_full_disk_nothing_is_appended_in_an_epoch_that_is_not_noted(
+    left_open: Any, how: str, buffer_bytes: int
+) -> None:
+    path, _ = left_open
+    storage = FaultyStorage(seglog.LocalStorage(path))
+    full = Fault(operations=frozenset({"create", "pwrite"}), name="tmp/MANIFEST", error=28, forever=True)
+    with seglog.open(path, LogConfig(buffer_bytes=buffer_bytes)):
+        pass
+    store = next(path.glob("*.store"))
+    store.write_bytes(store.read_bytes() + b"torn")
+    storage.fault = full
+    with seglog.open(storage) as log:
+        outcome: Any = None
+        try:
+            outcome = APPENDS[how](log)
+        except StorageError as error:
+            outcome = [error]
+        assert isinstance(outcome[0], StorageError)
+        assert log.next_offset == 15
+        assert log.read(14).value == b"v-14"
+        storage.fault = None
+        APPENDS[how](log)
+        epoch = log.view().manifest.epoch
+        with seglog.open(path, mode="r") as reader:  # before anything of the new epoch can be lost
+            assert reader.view().manifest.epoch == epoch > 0
+
+
+def test_two_openings_after_a_crash_on_a_full_disk_give_no_epoch_twice(left_open: Any) -> None:
+    path, _ = left_open
+    storage = FaultyStorage(seglog.LocalStorage(path))
+    storage.fault = Fault(operations=frozenset({"create", "pwrite"}), name="tmp/MANIFEST", error=28, forever=True)
+    log = seglog.open(storage)
+    storage.fault = None
+    fill(log, 5, "seen")
+    known, crashed = log.view().trace_of(20), path.with_name("crashed")
+    shutil.copytree(path, crashed)
+    log.close()
+    store = next(crashed.glob("*.store"))
+    with store.open("r+b") as file:
+        file.truncate(store.stat().st_size - 100)  # what a power loss took
+    with seglog.open(crashed) as log:
+        assert log.next_offset < 20
+        fill(log, 10, "new")
+        assert was_cut(known, log.view().trace_of(20))

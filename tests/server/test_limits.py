@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from seglog.client import Client
 from seglog.errors import Busy
 from seglog.log.opening import open_log
 from seglog.server.appends import Appends
@@ -338,20 +339,53 @@ def first_bytes(http, path):
         return answer.status_code
 
 
-@pytest.mark.parametrize(
-    "path", ["/records/0", "/topics/default/partitions/0/records/0", "/topics/default/partitions/0/records?max_bytes=1"]
-)
-def test_a_record_larger_than_the_memory_for_answers_goes_alone(big, path):
-    accept = "Accept: application/vnd.apache.arrow.stream, */*\r\n" if "?" in path else ""
-    with big.client() as http, big.connection() as slow:
-        slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        slow.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{accept}\r\n")
-        wait_for(lambda: figures(http)["seglog_answer_bytes",] >= BIG)
-        assert http.get("/records/0").status_code == 429
+@pytest.mark.parametrize("path", ["/records/0", "/topics/default/partitions/0/records/0"])
+def test_a_value_larger_than_the_memory_is_sent_to_several_slow_readers_in_pieces(big, path):
+    before = big.greatest_memory()
+    with big.client() as http, ExitStack() as slow:
+        for _ in range(4):
+            wire = slow.enter_context(big.connection())
+            wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            wire.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        wait_for(lambda: figures(http)["seglog_answer_bytes",] >= 4 * MIB)
+        assert http.head(path).headers["content-length"] == str(BIG)
+        with http.stream("GET", path) as answer:
+            assert sum(len(piece) for piece in answer.iter_raw() if piece.count(0xFF) == len(piece)) == BIG
         assert http.get("/records/1").content == b"s"
+    assert big.greatest_memory() - before < 64 * MIB
+
+
+def test_a_record_too_large_for_an_arrow_answer_is_refused_and_the_client_reads_it_all_the_same(big):
+    accept = {"Accept": "application/vnd.apache.arrow.stream"}
+    before = big.greatest_memory()
     with big.client() as http:
-        wait_for(lambda: figures(http)["seglog_answer_bytes",] == 0)
-        assert http.get("/records/0").content == b"\xff" * BIG
+        for answer in (
+            http.get("/topics/default/partitions/0/records", headers=accept),
+            http.post("/fetch", json={"positions": {"default": {"0": 0}}}, headers=accept),
+        ):
+            assert answer.status_code == 413
+            assert "--memory" in answer.json()["detail"]
+            assert (answer.json()["topic"], answer.json()["partition"], answer.json()["offset"]) == ("default", 0, 0)
+    with Client(big.url) as client:
+        values = [value for batch in client.topic("default").batches(0) for value in batch.column("value")]
+        assert [len(value.as_buffer()) for value in values] == [BIG, 1]
+        with client.consumer("g", ["default"]) as consumer:
+            assert [len(record.value) for _ in range(2) for record in consumer.poll(timeout=5)] == [BIG, 1]
+            consumer.commit()
+    assert big.greatest_memory() - before < 64 * MIB
+
+
+def test_a_long_value_that_is_damaged_while_it_is_sent_ends_the_answer_early(big):
+    with big.client() as http, big.connection() as slow:
+        slow.send("GET /records/0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert slow.socket.recv(100).startswith(b"HTTP/1.1 200")  # verified by now
+        store = next((big.root / "default" / "0").glob("*.store"))
+        with store.open("r+b") as file:
+            file.seek(BIG - MIB)
+            file.write(b"damage")
+        assert MIB < sum(len(piece) for piece in iter(lambda: slow.socket.recv(MIB), b"")) < BIG
+        assert http.get("/records/0").status_code == 500
+    assert "does not match" in big.stop()
 
 
 @pytest.mark.needs("prlimit")

@@ -91,7 +91,7 @@ def partitions_of_keys(keys: Sequence[bytes | None], partitions: int) -> list[in
 # --- in: what was answered --------------------------------------------------------------------------------------------
 
 
-def batches_of(body: bytes, columns: pa.Schema = RECORDS) -> list[pa.RecordBatch]:
+def batches_of(body: bytes | memoryview, columns: pa.Schema = RECORDS) -> list[pa.RecordBatch]:
     """Return the batches of an Arrow stream with these columns, reading from `body`. Raises ServerError if malformed.
 
     Everything is validated first: offsets outside a buffer would crash code that reads values.
@@ -122,7 +122,22 @@ def _check_places(batch: pa.RecordBatch) -> None:
             raise KeyError(f"column {name!r} holds null")
 
 
-def topic_batches(body: bytes) -> list[TopicBatch]:
+def batch_of_record(record: Record) -> pa.RecordBatch:
+    """Return one record, as `batches_of` gives many."""
+    pairs = [{"key": name, "value": value} for name, value in record.headers]
+    rows = [[record.offset], [record.timestamp], [record.key], [record.value], [pairs]]
+    columns = [pa.array(row, field.type) for row, field in zip(rows, RECORDS, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=RECORDS)
+
+
+def placed_stream(topic: str, partition: int, record: Record) -> memoryview:
+    """Return one record as a server answers what was fetched."""
+    batch = batch_of_record(record)
+    place = [pa.array([topic], pa.string()), pa.array([partition], pa.int32())]
+    return stream_of(pa.RecordBatch.from_arrays([*place, *batch.columns], schema=PLACED))
+
+
+def topic_batches(body: bytes | memoryview) -> list[TopicBatch]:
     """Return the fetched records, one batch for each run of one partition."""
     found = []
     for batch in batches_of(body, PLACED):

@@ -11,6 +11,7 @@ from seglog.client.async_driver import AsyncDriver
 from seglog.client.async_producer import AsyncProducer
 from seglog.client.async_topic import AsyncRemoteTopic
 from seglog.client.origin import Origin, Verify
+from seglog.client.retrying import Retries, once_keys, retrying
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ class AsyncClient(Uncopied):
             InvalidArgument: the URL, token or timeout is invalid.
         """
         self._driver = AsyncDriver(Origin(url, token=token, timeout=timeout), verify=verify, transport=transport)
-        self._retries = flows.Retries(retries)
-        self._once = flows.once_keys()
+        self._retries = Retries(retries)
+        self._once = once_keys()
 
     # --- topics -------------------------------------------------------------------------------------------------
 
@@ -191,7 +192,7 @@ class AsyncClient(Uncopied):
         await self._driver.close()
 
     async def _call(self, call: Call[T]) -> T:
-        return await self._driver.run(flows.retrying(call, self._retries))
+        return await self._driver.run(retrying(call, self._retries))
 
     async def __aenter__(self) -> Self:
         return self

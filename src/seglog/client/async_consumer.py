@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from seglog.client.async_driver import AsyncDriver
-    from seglog.client.flows import Retries
+    from seglog.client.retrying import Retries
     from seglog.record import TopicRecord
     from seglog.topic.groups.consumer import TopicBatch
     from seglog.topic.groups.position import Start

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Self
 
-from seglog.client.flows import Retries
 from seglog.client.producing import Deliverer, Entry, Outbox, Outcome, Tally, checked_linger, ended, entry
+from seglog.client.retrying import Retries
 from seglog.errors import LogClosed, SeglogError
 from seglog.uncopied import Uncopied
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seglog.client import append_calls, calls, flows, whole
+from seglog.client.retrying import Retries, retrying
 from seglog.client.topic import BATCH_BYTES
 from seglog.client.upload import upload
 
@@ -23,7 +24,7 @@ T = TypeVar("T")
 class AsyncRemoteTopic:
     """A topic on a server, for asyncio; as `RemoteTopic`. Get it from `AsyncClient.topic`."""
 
-    def __init__(self, name: str, driver: AsyncDriver, retries: flows.Retries, once: Callable[[], str]) -> None:
+    def __init__(self, name: str, driver: AsyncDriver, retries: Retries, once: Callable[[], str]) -> None:
         self.name = name
         self._driver, self._retries, self._once = driver, retries, once
 
@@ -173,7 +174,7 @@ class AsyncRemoteTopic:
         return await self._call(calls.care(self.name, "expire"))
 
     async def _call(self, call: Call[T]) -> T:
-        return await self._driver.run(flows.retrying(call, self._retries))
+        return await self._driver.run(retrying(call, self._retries))
 
     def __repr__(self) -> str:
         return f"AsyncRemoteTopic({self.name!r})"

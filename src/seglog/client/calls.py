@@ -201,6 +201,18 @@ def value(name: str, partition: int, offset: int) -> Call[bytes]:
     return Call("GET", path, lambda answer: answer.body, headers=fields(accept=OCTETS))
 
 
+def read_line(name: str, partition: int, start: int) -> Call[tuple[Record, Page]]:
+    """Read the first record from `start` on, its value as `read`, and the page that it would be, without a batch."""
+    path = topic_path(name, f"/partitions/{partition}/records")
+
+    def read(answer: Answer) -> tuple[Record, Page]:
+        head = answer.headers
+        page = Page([], int(head["seglog-next-offset"]), head["seglog-log"], int(head["seglog-epoch"]), 0)
+        return record_of(json.loads(answer.body)), page
+
+    return Call("GET", target(path, {"start": start, "max_records": 1}), read, headers=fields(accept=NDJSON))
+
+
 def read_range(name: str, partition: int, start: int, stop: int, *, max_records: int, max_bytes: int) -> Call[Page]:
     """Read records of a range."""
     query = {
@@ -222,9 +234,12 @@ def read_range(name: str, partition: int, start: int, stop: int, *, max_records:
 
 
 def fetch(
-    positions: Mapping[str, Mapping[int, int]], *, max_records: int, max_bytes: int, wait: float
+    positions: Mapping[str, Mapping[int, int]], *, max_records: int, max_bytes: int, wait: float, accept: str = ARROW
 ) -> Call[Fetched]:
-    """Read several partitions: one Arrow stream, and the next positions. wait: seconds to wait for the first record."""
+    """Read several partitions: one Arrow stream, and where to go on. wait: seconds to wait for the first record.
+
+    accept: NDJSON for lines, in which long values are cut.
+    """
     body = {
         "positions": nested(checked_offsets(positions)),
         "max_records": checked_offset(max_records, "max_records"),
@@ -241,7 +256,7 @@ def fetch(
                 _ = reached[topic][number]  # KeyError: the next offset is missing
         return Fetched(answer.body, reached, passages)
 
-    head = fields(accept=ARROW, content=JSON.encode())
+    head = fields(accept=accept, content=JSON.encode())
     return Call("POST", "/fetch", read, json_body(body), head, wait=wait)
 
 

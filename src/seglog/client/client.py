@@ -10,6 +10,7 @@ from seglog.client.consumer import RemoteConsumer
 from seglog.client.driver import Driver
 from seglog.client.origin import Origin, Verify
 from seglog.client.producer import Producer
+from seglog.client.retrying import Retries, once_keys, retrying
 from seglog.client.topic import RemoteTopic
 from seglog.uncopied import Uncopied
 
@@ -67,8 +68,8 @@ class Client(Uncopied):
             InvalidArgument: the URL, token or timeout is invalid.
         """
         self._driver = Driver(Origin(url, token=token, timeout=timeout), verify=verify, transport=transport)
-        self._retries = flows.Retries(retries)
-        self._once = flows.once_keys()
+        self._retries = Retries(retries)
+        self._once = once_keys()
 
     # --- topics -------------------------------------------------------------------------------------------------
 
@@ -236,7 +237,7 @@ class Client(Uncopied):
         self._driver.close()
 
     def _call(self, call: Call[T]) -> T:
-        return self._driver.run(flows.retrying(call, self._retries))
+        return self._driver.run(retrying(call, self._retries))
 
     def __enter__(self) -> Self:
         return self

@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from seglog.client import calls, group_calls
+from seglog.client import calls, group_calls, whole
 from seglog.client.call import Flow, Pause
-from seglog.client.flows import Retries, retrying, taken
+from seglog.client.flows import taken
+from seglog.client.retrying import Retries, retrying
 from seglog.errors import GroupNotFound, InvalidArgument, LogClosed, OffsetOutOfRange, UnknownMember
 from seglog.record import checked_offset, checked_timestamp
 from seglog.topic.groups.asked import checked_timeout, checked_topics, checked_wait
@@ -169,7 +170,7 @@ class Reading:
     ) -> Flow[list[TopicBatch]]:
         call = calls.fetch(wanted, max_records=max_records, max_bytes=max_bytes, wait=wait)
         try:
-            fetched = yield from retrying(call, self._retries)
+            fetched = yield from whole.fetched(call, wanted, self._retries)
         except OffsetOutOfRange as error:
             topic, number = getattr(error, "topic", None), getattr(error, "partition", None)
             if isinstance(topic, str) and isinstance(number, int):

@@ -126,6 +126,6 @@ class Fetched(NamedTuple):
     passages: the logs it comes from, as far as the server reports them.
     """
 
-    body: bytes
+    body: bytes | memoryview
     next_offsets: dict[str, dict[int, int]]
     passages: dict[Partition, Passage]

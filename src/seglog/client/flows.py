@@ -1,113 +1,26 @@
-"""Sequences of requests: retries, paging, following. Generators (call.Flow), written once for sync and async. No I/O.
-
-Clock and randomness are arguments, so that tests control them.
-"""
+"""Sequences of requests: batches, paging, following. Generators (call.Flow), written once for sync and async."""
 
 from __future__ import annotations
 
-import itertools
-import os
-import random
-import secrets
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from seglog.client import append_calls, calls, failures
-from seglog.client.call import Answer, Call, Emit, Flow, Pause
-from seglog.errors import ConnectionFailed, InvalidArgument, LogTruncated, SeglogError, ServerError
-from seglog.format.foreign import UNREADABLE
+from seglog.client import append_calls, calls, whole
+from seglog.client.call import Emit, Flow
+from seglog.client.retrying import retrying
+from seglog.errors import InvalidArgument, LogTruncated, SeglogError
 from seglog.record import checked_offset
 from seglog.topic.groups.position import Cursor
 
 if TYPE_CHECKING:
     from seglog.client.facts import Ack, Bounds, Fetched
+    from seglog.client.retrying import Retries
     from seglog.topic.groups.consumer import TopicBatch
     from seglog.topic.places import Partition
 
-T = TypeVar("T")
-
-FIRST_PAUSE = 0.05
-LONGEST_PAUSE = 5.0
-LONGEST_ASKED = 30.0  # the longest pause that a server can ask for
 PAGE_RECORDS = 65_536
 PAGE_BYTES = 8 * 1024 * 1024
 POLL_SECONDS = 20.0
-
-
-def once_keys() -> Callable[[], str]:
-    """Return a generator of unique idempotency keys, unique also in a forked child."""
-    head, count = secrets.token_hex(8), itertools.count()
-    return lambda: f"{head}-{os.getpid():x}-{next(count):x}"
-
-
-@dataclass(frozen=True)
-class Retries:
-    """How often, or how long, a request is retried.
-
-    limit: tries after the first; seconds: since the first try, None: as limit allows. chance returns 0 <= x < 1, so
-    that clients that failed together do not retry together. clock: seconds, monotonic.
-    """
-
-    limit: int | None = 8
-    seconds: float | None = None
-    chance: Callable[[], float] = random.random
-    clock: Callable[[], float] = time.monotonic
-
-    def __post_init__(self) -> None:
-        """Raise InvalidType or InvalidArgument for an invalid limit."""
-        if self.limit is not None and checked_offset(self.limit, "retries") < 0:
-            raise InvalidArgument(f"retries is {self.limit}; it must be 0 or more")
-
-    def pause(self, tries: int, asked: float | None, since: float) -> float | None:
-        """Return the pause after `tries` tries, at least what the server asked for; None: stop retrying."""
-        if self.limit is not None and tries > self.limit:
-            return None
-        longest: float = min(FIRST_PAUSE * 2.0 ** min(tries - 1, 16), LONGEST_PAUSE)
-        pause = max(longest * (0.5 + self.chance() / 2), min(asked or 0.0, LONGEST_ASKED))
-        if self.seconds is not None and self.clock() + pause - since > self.seconds:
-            return None
-        return pause
-
-
-def retrying(call: Call[T], retries: Retries) -> Flow[T]:
-    """Send a request until it is answered, and return the parsed answer.
-
-    Retries after a lost connection if that is safe, and if the server says that the request may succeed later. Raises
-    the error of a refusal, or the last error when tries or time are used up.
-    """
-    since = retries.clock()
-    for tries in itertools.count(1):
-        asked = None
-        try:
-            answer: Answer = yield call
-        except ConnectionFailed as error:
-            if error.sent and not call.repeatable:
-                raise
-            failure: SeglogError = error
-        else:
-            if not failures.is_refusal(answer):
-                return _said(call, answer)
-            failure = failures.error_of(answer)
-            if not failures.passes(answer):
-                raise failure
-            asked = failures.retry_after(answer)
-        pause = retries.pause(tries, asked, since)
-        if pause is None:
-            raise failure
-        yield Pause(pause)
-    raise AssertionError("counting has no end")
-
-
-def _said(call: Call[T], answer: Answer) -> T:
-    try:
-        return call.read(answer)
-    except SeglogError:
-        raise
-    except UNREADABLE as error:
-        where = f"{call.method} {call.target.partition('?')[0]}"
-        raise ServerError(f"{where}: the answer is not one of seglog's: {error!r}", status=answer.status) from error
 
 
 def append_batch(
@@ -144,8 +57,7 @@ def pages(topic: str, partition: int, start: int | None, stop: int | None, retri
         start = bounds.lowest_offset if start is None else start
         stop = bounds.next_offset if stop is None else stop
     while start < stop:
-        call = calls.read_range(topic, partition, start, stop, max_records=PAGE_RECORDS, max_bytes=PAGE_BYTES)
-        page = yield from retrying(call, retries)
+        page = yield from whole.page(topic, partition, start, stop, PAGE_RECORDS, PAGE_BYTES, retries)
         yield Emit(page)
         if page.next_offset <= start:  # the end, which is before `stop`
             return
@@ -165,7 +77,7 @@ def follow(topic: str, partition: int | None, start: str | int | Mapping[int, in
     while True:
         wanted = cursor.wanted()
         call = calls.fetch(wanted, max_records=PAGE_RECORDS, max_bytes=PAGE_BYTES, wait=POLL_SECONDS)
-        fetched = yield from retrying(call, retries)
+        fetched = yield from whole.fetched(call, wanted, retries)
         for batch in taken(cursor, wanted, fetched):
             yield Emit(arrow.topic_records(batch))
 
@@ -222,5 +134,5 @@ def fetch(
     from seglog.client import arrow  # noqa: PLC0415 - as above
 
     call = calls.fetch(positions, max_records=max_records, max_bytes=max_bytes, wait=wait)
-    fetched = yield from retrying(call, retries)
+    fetched = yield from whole.fetched(call, positions, retries)
     return arrow.topic_batches(fetched.body), fetched.next_offsets

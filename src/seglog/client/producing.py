@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seglog.client import append_calls, calls
 from seglog.client.call import Flow
-from seglog.client.flows import Retries, retrying
+from seglog.client.retrying import Retries, retrying
 from seglog.errors import (
     InvalidArgument,
     KeyRequired,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seglog.client import append_calls, calls, flows, whole
+from seglog.client.retrying import Retries, retrying
 from seglog.client.upload import upload
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class RemoteTopic:
     Every call raises TopicNotFound and the errors of `Client`.
     """
 
-    def __init__(self, name: str, driver: Driver, retries: flows.Retries, once: Callable[[], str]) -> None:
+    def __init__(self, name: str, driver: Driver, retries: Retries, once: Callable[[], str]) -> None:
         self.name = name
         self._driver, self._retries, self._once = driver, retries, once
 
@@ -239,7 +240,7 @@ class RemoteTopic:
         return self._call(calls.care(self.name, "expire"))
 
     def _call(self, call: Call[T]) -> T:
-        return self._driver.run(flows.retrying(call, self._retries))
+        return self._driver.run(retrying(call, self._retries))
 
     def __repr__(self) -> str:
         return f"RemoteTopic({self.name!r})"

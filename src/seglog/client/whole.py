@@ -1,17 +1,22 @@
-"""Records with complete values: the server cuts long ones in JSON and sends them whole on request. No I/O."""
+"""Records with all of their values, however long: the server cuts long ones in JSON, and has no room for very long ones
+in Arrow, so these are fetched alone. No I/O.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import json
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from seglog.client import calls
-from seglog.client.flows import retrying
+from seglog.client.retrying import retrying
+from seglog.errors import RecordTooLarge
 from seglog.record import Cut
 
 if TYPE_CHECKING:
-    from seglog.client.call import Flow
-    from seglog.client.flows import Retries
+    from seglog.client.call import Call, Flow
+    from seglog.client.facts import Fetched, Page
+    from seglog.client.retrying import Retries
     from seglog.record import Record
 
 
@@ -35,3 +40,39 @@ def _whole(topic: str, partition: int, record: Record, retries: Retries) -> Gene
         return record
     value = yield from retrying(calls.value(topic, partition, record.offset), retries)
     return record._replace(value=value)
+
+
+def page(
+    topic: str, partition: int, start: int, stop: int, max_records: int, max_bytes: int, retries: Retries
+) -> Flow[Page]:
+    """Read a page of a range; of the one record if the server has no room for it in Arrow."""
+    try:
+        call = calls.read_range(topic, partition, start, stop, max_records=max_records, max_bytes=max_bytes)
+        return (yield from retrying(call, retries))
+    except RecordTooLarge as error:
+        if getattr(error, "offset", None) is None:  # not of this kind
+            raise
+    from seglog.client import arrow  # noqa: PLC0415 - pyarrow loads when it is needed
+
+    record, read = yield from retrying(calls.read_line(topic, partition, start), retries)
+    batch = arrow.batch_of_record((yield from _whole(topic, partition, record, retries)))
+    return read._replace(batches=[batch], size=batch.nbytes)
+
+
+def fetched(call: Call[Fetched], positions: Mapping[str, Mapping[int, int]], retries: Retries) -> Flow[Fetched]:
+    """Fetch from several partitions; from the one alone of which a record has no room in Arrow."""
+    try:
+        return (yield from retrying(call, retries))
+    except RecordTooLarge as error:
+        topic, number = getattr(error, "topic", None), getattr(error, "partition", None)
+        if not (isinstance(topic, str) and isinstance(number, int)):
+            raise
+    from seglog.client import arrow  # noqa: PLC0415 - pyarrow loads when it is needed
+
+    one = {topic: {number: positions[topic][number]}}
+    found = yield from retrying(calls.fetch(one, max_records=1, max_bytes=1, wait=0, accept=calls.NDJSON), retries)
+    reached = {name: {**of} for name, of in positions.items()}
+    reached[topic][number] = found.next_offsets[topic][number]
+    record = calls.record_of(json.loads(bytes(found.body)))
+    body = arrow.placed_stream(topic, number, (yield from _whole(topic, number, record, retries)))
+    return found._replace(body=body, next_offsets=reached)

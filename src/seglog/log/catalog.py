@@ -40,6 +40,7 @@ class Catalog:
         self._next_file = max(next_file, current.next_file)
         self._unlinked: set[int] = set()
         self.current = current
+        self.must_note_epoch = False  # `current` has an epoch that MANIFEST does not have
         self.views = Views()
         self.ownership = Ownership(storage, lock)
         self.ownership.installed()
@@ -81,20 +82,26 @@ class Catalog:
         old = self.current
         new.take_blocks(old)
         write_manifest(self._storage, new, check=lambda: self._check_manifest(old))
-        self.current = new
+        self.current, self.must_note_epoch = new, False
         with suppress(StorageError):  # the manifest is installed in any case
             self.ownership.installed()
 
     def begin_epoch(self, end: int) -> None:
         """Record that records from `end` on may have been read and then lost: new records there are of another epoch.
 
-        If the disk is full, the next install records it, so that the log can still be opened.
+        If the disk is full, it is recorded later, so that the log can still be opened, to delete what is not needed.
+        No record is appended before `note_epoch`: the next opening, after a power loss, might else give the same epoch
+        to other records, and a reader of the first ones would not notice.
         """
-        changes = self.current.after_cut(end)
-        try:
-            self.install(self.following(self.current.segments, **changes))
-        except StorageError:
-            self.current = replace(self.current, **changes)
+        self.current = replace(self.current, **self.current.after_cut(end))
+        self.must_note_epoch = True
+        with suppress(StorageError):
+            self.note_epoch()
+
+    def note_epoch(self) -> None:
+        """Install an epoch that has begun, if no other change did; StorageError where that is not possible yet."""
+        if self.must_note_epoch:
+            self.install(self.following(self.current.segments))
 
     def _check_manifest(self, old: Manifest) -> None:
         self.ownership.check_manifest(old, lambda: read_manifest(self._storage, like=old))

@@ -53,6 +53,7 @@ class LiveSegments:
         self._clock = clock
         self.segment_bytes = config.segment_bytes
         self.record_limit = config.store_limit - HEADER_BYTES
+        self._epoch_waits = catalog.must_note_epoch  # to be noted before the next record comes
         self._take(config)
         self._show()
         if config != catalog.current.config:
@@ -67,7 +68,7 @@ class LiveSegments:
     def _take(self, config: LogConfig) -> None:
         self.config = config
         self._age_us = config.roll_age_us
-        self.ages = self._age_us is not None or config.retention.age is not None
+        self.ages = self._age_us is not None or config.retention.age is not None or self._epoch_waits
         self.may_wait = config.buffer_bytes > 0 and config.flush_records is None and not self.ages  # buffered
 
     @property
@@ -113,8 +114,17 @@ class LiveSegments:
     def make_room(self, length: int) -> None:
         """Roll if a record of `length` bytes does not fit, or the segment is too old."""
         self.check_size(length)
+        self.note_epoch()
         if not self.fits(length) or self.age_is_due():
             self.roll()
+
+    def note_epoch(self) -> None:
+        """Install an epoch that the opening could not, before anything is appended in it; see Catalog.begin_epoch."""
+        if self._epoch_waits:
+            self.catalog.note_epoch()
+            self._epoch_waits = False
+            self._take(self.config)
+            self._show()
 
     def admit_gap(self, offset: int) -> None:
         """Make sure that the active segment may have gaps and can hold `offset`."""

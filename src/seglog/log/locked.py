@@ -393,6 +393,8 @@ class LockedLog(Log):
                 raise
             live.active.mark_durable(live.active.next_offset)
             self._durability.advance(live.active.next_offset)
+            with suppress(StorageError):  # the disk is still full, and nothing was appended
+                live.note_epoch()
         elif not live.settled and not self._inherited:
             live.active.rescue()
 

@@ -167,6 +167,16 @@ class ReadableLog(ABC, Uncopied):
         """
         return self._read(offset, keep)
 
+    def _value_pieces(self, offset: int) -> tuple[Record, Iterator[bytes]]:
+        """Return a record without the most of its value, verified, and the whole value in pieces of up to 1 MiB.
+
+        For a server, which holds no long value as a whole. Errors as `read`; CorruptRecord in place of the last piece,
+        and StorageError, where the store changed or fails meanwhile.
+        """
+        record = self._read(offset, 0)
+        view = self._view_at(offset)
+        return record, _held_by(view, view.reader_of(offset).value_pieces(offset))
+
     def _read(self, offset: int, keep: int | None) -> Record:
         if type(offset) is not int:
             offset = checked_offset(offset)
@@ -348,3 +358,9 @@ class ReadableLog(ABC, Uncopied):
 
         self.view()
         return verify_storage(self._storage, progress)
+
+
+def _held_by(view: View, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield pieces while the view that they are read by is held, so that its files stay."""
+    yield from pieces
+    del view

@@ -240,6 +240,7 @@ class LogWriter(CompactingLog):
         """Roll if a record with a value of `length` bytes does not fit. head: size of everything but the value."""
         live = self._live
         live.check_size(head)
+        live.note_epoch()
         if live.active.next_offset >= MAX_OFFSET:
             self._refuse_offset(live.active.next_offset)
         if length is not None:
@@ -298,6 +299,7 @@ class LogWriter(CompactingLog):
     @change
     def _append_batches(self, batches: Iterator[ArrowBatch]) -> range:
         first = self._live.active.next_offset
+        self._live.note_epoch()
         try:
             for batch in batches:
                 if self._live.active.next_offset + batch.rows > MAX_OFFSET:

@@ -6,7 +6,7 @@ The caller provides its position and length.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from xxhash import xxh64
@@ -43,6 +43,23 @@ def read_long(store: File, rules: Rules, *, position: int, length: int, keep: in
         raise InvalidRecord("its checksum does not match")
     record = head.record if head.record.value is None else head.record._replace(value=value)
     return record, head.checksum, length
+
+
+def value_pieces(store: File, rules: Rules, *, position: int, length: int, offset: int) -> Iterator[bytes]:
+    """Yield the value of the record of `length` bytes at `position` in pieces of up to 1 MiB.
+
+    InvalidRecord, in place of the last piece, where its checksum does not match, or where another record is there.
+    """
+    head = _head(store, rules, position, length)
+    if head.record.offset != offset:
+        raise InvalidRecord("it has another offset")
+    hashed, end = xxh64(), position + length
+    for at in range(end - head.value_bytes, end, PIECE):
+        piece = _exactly(store, min(PIECE, end - at), at)
+        hashed.update(piece)
+        if at + len(piece) == end and not head.is_sealed(hashed.intdigest(), rules.salt):
+            raise InvalidRecord("its checksum does not match")
+        yield piece
 
 
 def _head(store: File, rules: Rules, position: int, length: int) -> Head:

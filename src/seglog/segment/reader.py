@@ -9,7 +9,7 @@ from seglog.errors import CorruptRecord, OffsetCompacted
 from seglog.format.codec import Framed, InvalidRecord, Rules
 from seglog.format.index import Mark, floor_mark
 from seglog.record import Record
-from seglog.segment.long import LONG_BYTES, read_long
+from seglog.segment.long import LONG_BYTES, read_long, value_pieces
 from seglog.segment.lookup import Lookup, Place
 from seglog.segment.point import PointReader
 from seglog.segment.resync import find_record
@@ -71,6 +71,17 @@ class SegmentReader:
                 if self._mend is not None:
                     self.lookup, self._mend = self._mend(), None
         return record
+
+    def value_pieces(self, offset: int) -> Iterator[bytes]:
+        """Yield a record's value in pieces, verified as a whole: CorruptRecord in place of the last one."""
+        place = self.lookup.exact(offset - self.base_offset)
+        position = self.seek(offset)[0] if place is None else place[2]
+        codec = self.rules.codec
+        try:
+            length = codec.length_at(self.store.pread(codec.head_bytes, position), 0)
+            yield from value_pieces(self.store, self.rules, position=position, length=length, offset=offset)
+        except InvalidRecord as error:
+            raise CorruptRecord(self.store.path, offset, position, str(error)) from error
 
     def span_bytes(self, start: int, stop: int) -> int:
         """Return the size in bytes of the records start <= offset < stop, or a few KiB more, without reading a record.

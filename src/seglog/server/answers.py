@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+
+from starlette.responses import StreamingResponse
 
 from seglog.errors import SeglogError
 
@@ -15,6 +18,22 @@ if TYPE_CHECKING:
 
 PIECE = 64 * 1024
 STALL_SECONDS = 2.0  # without progress; then an answer is dropped if other requests need its memory
+
+
+class Pieces(StreamingResponse):
+    """A body of known length that is read piece by piece, each on a thread, while it is sent. room: bytes it holds."""
+
+    def __init__(
+        self, pieces: Iterator[bytes], size: int, headers: Mapping[str, str], media_type: str, room: int
+    ) -> None:
+        super().__init__(_one_by_one(pieces), headers={**headers, "Content-Length": str(size)}, media_type=media_type)
+        self.room = room
+
+
+async def _one_by_one(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    while piece := await asyncio.to_thread(next, pieces, b""):
+        for position in range(0, len(piece), PIECE):
+            yield piece[position : position + PIECE]
 
 
 class NeedsRoom(Exception):

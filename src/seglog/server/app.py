@@ -25,6 +25,7 @@ from seglog.server.waiting import Waiting
 from seglog.server.workers import Workers
 from seglog.topic.broker import Broker
 from seglog.topic.cleaning import Cleaner
+from seglog.topic.root import OFFSETS
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -60,6 +61,7 @@ def services_of(broker: Broker, settings: Settings) -> Services:
         space=Space(broker.free_bytes),
     )
     services.metrics.watch(services)
+    services.appends.syncing.watch((OFFSETS, 0), broker.groups.log)
     return services
 
 

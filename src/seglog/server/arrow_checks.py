@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
 from seglog.errors import InvalidArgument
-from seglog.log.arrow_columns import byte_rows, is_bytes, is_text
+from seglog.log.arrow_columns import byte_rows, chunk_rows, is_bytes, is_text
 from seglog.log.arrow_in import ArrowBatch
 from seglog.server.problems import HttpProblem
 
@@ -33,16 +34,39 @@ def check_schema(schema: pa.Schema) -> None:
             raise InvalidArgument(f"column {field.name!r} must not have type {str(field.type)[:200]}")
 
 
+def check_heads(table: pa.Table, most: int) -> None:
+    """HttpProblem (413) where a record's key and headers are longer than `most` together: answers show them whole."""
+    names = [name for name in ("key", "headers") if name in table.schema.names]
+    for batch in table.select(names).to_batches() if names else ():
+        if batch.nbytes > most:
+            longest = int(_head_bytes(batch).max(initial=0))
+            if longest > most:
+                raise HttpProblem(413, f"a record's key and headers have {longest} bytes; they may have {most}")
+
+
+def _head_bytes(batch: pa.RecordBatch) -> np.ndarray[Any, Any]:
+    """Return the bytes of key and headers, row by row."""
+    sizes = np.zeros(batch.num_rows, np.int64)
+    if "key" in batch.schema.names:
+        sizes += np.maximum(chunk_rows(batch.column("key"), "key").lengths, 0)
+    if "headers" in batch.schema.names and not types.is_null(batch.schema.field("headers").type):
+        headers = batch.column("headers")
+        headers = headers.cast(_as_list(headers.type))
+        lengths = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False)
+        pairs = headers.flatten()  # only of the rows that are there, null ones left out
+        each = sum(np.maximum(chunk_rows(column, "headers").lengths, 0) for column in pairs.flatten())
+        ends = np.concatenate([[0], np.cumsum(each)])
+        stops = np.cumsum(lengths)
+        sizes += ends[stops] - ends[stops - lengths]
+    return sizes
+
+
 def checked_table(table: pa.Table, size: int, limits: Limits) -> pa.Table:
     """Check the data and return the table without view types, which a topic cannot split.
 
     size: bytes of the body. Raises ArrowInvalid or InvalidArgument if the data is damaged, HttpProblem (413) if it
-    expands to more rows, or more bytes of keys and values, than a batch may have.
+    expands to more bytes of keys and values than a batch may have.
     """
-    if table.num_rows > limits.batch_records:
-        raise HttpProblem(
-            413, f"{table.num_rows} records; a batch may have {limits.batch_records}: send several batches"
-        )
     table.validate(full=True)
     _check_headers(table, limits.record_headers)
     limit = limits.batch_bytes

@@ -14,8 +14,8 @@ from seglog.errors import InvalidArgument, SeglogError
 from seglog.format.lines import encode_bytes
 from seglog.log.arrow import record_schema
 from seglog.record import value_size
-from seglog.server.arrow_checks import check_schema, checked_table
-from seglog.server.compressed import is_compressed
+from seglog.server.arrow_checks import check_heads, check_schema, checked_table
+from seglog.server.compressed import waste_of
 from seglog.server.lines import SHORTEST_LINE, table_of_lines
 from seglog.server.problems import HttpProblem
 
@@ -47,7 +47,9 @@ def table_of(body: Body, media: str, limits: Limits) -> pa.Table:
 
     An Arrow table is not copied: it reads from the body, which must stay open.
     """
-    return _arrow_table(body, limits) if media == ARROW else table_of_lines(body.view(), limits)
+    table = _arrow_table(body, limits) if media == ARROW else table_of_lines(body.view(), limits)
+    check_heads(table, limits.head_bytes)
+    return table
 
 
 def decoding_bytes(body: Body, media: str, limits: Limits) -> int:
@@ -61,18 +63,30 @@ def _arrow_table(body: Body, limits: Limits) -> pa.Table:
         raise InvalidArgument("the body is empty; an Arrow stream starts with its schema")
     source = pa.BufferReader(pa.py_buffer(body.view()))
     try:
-        if is_compressed(source):
-            raise HttpProblem(415, "the Arrow stream has compressed buffers; write it without compression")
+        waste = waste_of(source)
+        if waste is not None:
+            raise HttpProblem(415, f"the Arrow stream {waste}")
         source.seek(0)
         with pa.ipc.open_stream(source) as reader:
             check_schema(reader.schema)
-            table = reader.read_all()
+            table = pa.Table.from_batches(_counted(reader, limits), reader.schema)
             _check_end(source)
         return checked_table(table, body.size, limits)
     except SeglogError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InvalidArgument(f"the body is not a readable Arrow stream: {error}") from None
+
+
+def _counted(reader: Iterable[pa.RecordBatch], limits: Limits) -> list[pa.RecordBatch]:
+    """Return all batches; HttpProblem (413) for too many rows, added up here: of nulls there may be 2^62 in each."""
+    batches, rows = [], 0
+    for batch in reader:
+        batches.append(batch)
+        rows += batch.num_rows
+        if rows > limits.batch_records:
+            raise HttpProblem(413, f"{rows} records; a batch may have {limits.batch_records}: send several batches")
+    return batches
 
 
 def _check_end(source: pa.BufferReader) -> None:

@@ -37,6 +37,10 @@ class Memory:
             return size <= self.size - sum(self.held.values()) or size > self.size * SHARES[kind]
         return held + size <= self.size * SHARES[kind] and sum(self.held.values()) + size <= self.size
 
+    def share(self, kind: str) -> int:
+        """Return the most bytes that all requests may hold of a kind."""
+        return int(self.size * SHARES[kind])
+
     def refused(self, kind: str, size: int) -> None:
         """Note that a request for `size` more bytes was refused."""
         self._refused_at.update(dict.fromkeys(self._lacked(kind, size), monotonic()))

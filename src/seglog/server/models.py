@@ -6,7 +6,7 @@ import re
 from dataclasses import asdict, replace
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from seglog.config import LogConfig, Retention
 from seglog.topic.names import ENDINGS, RESERVED
@@ -14,6 +14,7 @@ from seglog.topic.names import ENDINGS, RESERVED
 NAME = "[A-Za-z0-9_-][A-Za-z0-9._-]*"
 INT64 = 2**63 - 1
 NUMBER = re.compile("0|[1-9][0-9]{0,3}")
+TOPIC_NAME = re.compile("[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 
 
 def _whole(value: Any) -> Any:
@@ -21,13 +22,28 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def _is_offset(value: Any) -> bool:
+    value = _whole(value)
+    return type(value) is int and 0 <= value <= INT64
+
+
+def _names(value: Any) -> Any:
+    """Refuse a list at the first item that is no name: pydantic would list each of tens of thousands."""
+    for name in value if isinstance(value, list) else ():
+        if not isinstance(name, str) or not TOPIC_NAME.fullmatch(name):
+            raise ValueError(f"{str(name)[:80]!r} cannot be the name of a topic")
+    return value
+
+
 def _sound(value: Any) -> Any:
     """Reject positions at the first invalid one: pydantic would list each of a hundred thousand."""
     for name, offsets in value.items() if isinstance(value, dict) else ():
+        if not TOPIC_NAME.fullmatch(name):
+            raise ValueError(f"{name[:80]!r} cannot be the name of a topic")
         if not isinstance(offsets, dict):
             raise ValueError(f"{str(name)[:80]!r} must be an object of offsets by partition")
         for number, offset in offsets.items():
-            if not (NUMBER.fullmatch(number) and isinstance(_whole(offset), int) and 0 <= _whole(offset) <= INT64):
+            if not (NUMBER.fullmatch(number) and _is_offset(offset)):
                 raise ValueError(f"{str(name)[:80]!r}: {str(number)[:80]!r} must be a partition, with an offset")
     return value
 
@@ -63,13 +79,22 @@ Positive = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 
 
 class Model(BaseModel):
-    """A JSON object with exactly the declared fields, each of exactly its type.
+    """A JSON object with exactly the fields that are declared, each of exactly its type; NaN and Infinity are refused.
 
-    most_bytes: of the body. pydantic lists all errors, and holds the GIL while it does.
+    most_bytes: of the body. pydantic lists all that is wrong, and holds the interpreter while it does: so an unknown
+    field, of which there may be tens of thousands, is refused before.
     """
 
     most_bytes: ClassVar[int] = 128 * 1024
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown_fields(cls, value: Any) -> Any:
+        for name in value if isinstance(value, dict) else ():
+            if name not in cls.model_fields:
+                raise ValueError(f"there is no field {name[:80]!r} here; there are {', '.join(cls.model_fields)}")
+        return value
 
 
 class RetentionModel(Model):
@@ -158,7 +183,7 @@ class Join(Model):
     """A member that joins a group, or returns under its id."""
 
     most_bytes: ClassVar[int] = 256 * 1024  # a thousand names
-    topics: Annotated[list[Name], Field(min_length=1, max_length=1000)]
+    topics: Annotated[list[Name], Field(min_length=1, max_length=1000), BeforeValidator(_names)]
     member: Name | None = None
     session_timeout: Annotated[float, Field(ge=1, le=3600)] = 30.0
 

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Lock
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -21,7 +22,7 @@ from starlette.responses import Response, StreamingResponse
 
 from seglog.errors import InvalidArgument, SeglogError, TopicNotFound
 from seglog.server.access import EVERY, NOBODY, RIGHTS, Caller
-from seglog.server.answers import PIECE, NeedsRoom, SlowReader, send_in_pieces, watched
+from seglog.server.answers import PIECE, NeedsRoom, Pieces, SlowReader, send_in_pieces, watched
 from seglog.server.memory import Claim
 from seglog.server.models import Model
 from seglog.server.parameters import Parameter, read_query
@@ -43,6 +44,10 @@ SMALL_JSON_BYTES = 16 * 1024  # a longer body is parsed on a thread: listing all
 # A record's value is arbitrary: no browser may guess its type, nor load it into a foreign page.
 PROTECTING = ((b"x-content-type-options", b"nosniff"), (b"cross-origin-resource-policy", b"same-origin"))
 PAGES = frozenset({"page", "console"})  # the only operations that a link on a foreign page may open
+_LARGE = Lock()
+SINGLE = frozenset(
+    {"authorization", "content-encoding", "content-type", "host", "idempotency-key", "last-event-id", "origin"}
+)
 GROUP_WRITES = frozenset({"join", "commit"})
 ANYTHING = "*/*"
 Needs = Literal["nothing", "token", "read", "write", "admin"]
@@ -142,6 +147,17 @@ class Call:
                 return await (workers or self.services.reads).run(partial(read, room))
             except NeedsRoom as error:
                 room = error.size
+                self._check_share(room)
+
+    def _check_share(self, size: int) -> None:
+        """Raise HttpProblem (413) where an answer needs more memory than all answers may have."""
+        most = self.services.memory.share("answers")
+        if size > most:
+            raise HttpProblem(
+                413,
+                f"this answer needs {size} bytes of memory, and all answers together may have {most}, half of the "
+                "server's --memory; read the value alone, at .../records/OFFSET, which needs little, or raise --memory",
+            )
 
     async def json(self, model: type[Json]) -> Json:
         """Return the JSON body as a model. Raises InvalidArgument if it does not fit, 415 for another content type."""
@@ -149,8 +165,15 @@ class Call:
         if kind not in ("application/json", "application/x-www-form-urlencoded"):  # the latter is curl's --data
             raise HttpProblem(415, f"the body must be application/json, not {kind}")
         async with self.spooled(model.most_bytes) as body:
-            read = partial(_model_of, model, body.data())
-            return read() if body.size <= SMALL_JSON_BYTES else await self.services.reads.run(read)
+            if body.size <= SMALL_JSON_BYTES:
+                return _model_of(model, body.data())
+            return await self.services.reads.run(partial(_model_of_large, model, body.data()))
+
+
+def _model_of_large(model: type[Json], data: bytes) -> Json:
+    """Return the same of a large body, one at a time: each holds the interpreter for a while."""
+    with _LARGE:
+        return _model_of(model, data)
 
 
 def _model_of(model: type[Json], data: bytes) -> Json:
@@ -183,7 +206,7 @@ class Endpoint:
             held.callback(answer.close)
             try:
                 response = await self._answer(scope, receive, answer, held)
-                answer.resize(0 if isinstance(response, StreamingResponse) else _counted(len(response.body)))
+                answer.resize(_counted(response))
             except asyncio.CancelledError:
                 raise
             except Exception as error:  # noqa: BLE001 - the server's edge: every error becomes an answer
@@ -197,6 +220,8 @@ class Endpoint:
                 await _send(response, scope, receive, watched(send, answer))
             except SlowReader:  # the connection is closed; the events already sent tell where to continue
                 self._services.metrics.dropped()
+            except (SeglogError, OSError) as error:  # what was to come cannot be read: the answer has no end
+                _note(error, scope)
             finally:
                 operation = self._by_method.get(scope["method"])
                 name = "other" if operation is None else operation.name
@@ -205,7 +230,7 @@ class Endpoint:
     async def _answer(self, scope: Scope, receive: Receive, answer: Claim, held: ExitStack) -> Response:
         operation = self._operation(scope["method"])
         services = self._services
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = _headers_of(scope)
         services.guard.check(headers, is_page=operation.name in PAGES)
         caller = NOBODY  # authenticate first: a stranger learns nothing, not even the parameters
         if operation.needs != "nothing":
@@ -235,6 +260,20 @@ class Endpoint:
         return operation
 
 
+def _headers_of(scope: Scope) -> dict[str, str]:
+    """Return name in lower case -> value; InvalidArgument where one that means one thing is there twice.
+
+    Which of the two counts would else be for each reader to choose: a proxy in front of this server, say.
+    """
+    found: dict[str, str] = {}
+    for raw_name, value in scope["headers"]:
+        name = raw_name.decode("latin-1")
+        if name in found and name in SINGLE:
+            raise InvalidArgument(f"the header {name} is there twice; send it once")
+        found[name] = value.decode("latin-1")
+    return found
+
+
 def _place_written(call: Call) -> str | None:
     """Return the topic that a request writes to, ".groups" for group state, None for a read."""
     operation = call.operation
@@ -257,9 +296,11 @@ def _refuse_codings(scope: Scope, headers: Mapping[str, str]) -> None:
             raise HttpProblem(501, "the only supported Transfer-Encoding is chunked", headers={"Connection": "close"})
 
 
-def _counted(size: int) -> int:
-    """Return how many bytes an answer counts: small ones, of which each connection has one, do not count."""
-    return size if size > PIECE else 0
+def _counted(response: Response) -> int:
+    """Return what an answer counts: small ones, of which each connection can have one, and tails are not counted."""
+    if isinstance(response, StreamingResponse):
+        return response.room if isinstance(response, Pieces) else 0
+    return len(response.body) if len(response.body) > PIECE else 0
 
 
 async def _send(response: Response, scope: Scope, receive: Receive, send: Send) -> None:

@@ -6,7 +6,8 @@ answer keeps the connection. `spool` limits bodies. Trailers are ignored: nothin
 
 Requests of one connection are parsed one at a time. uvicorn's parser consumes all bytes it receives, so it receives
 pieces that end with a head. Bytes after a request that is not answered yet wait unparsed, and the connection is not
-read meanwhile.
+read meanwhile. What takes longer to parse than a turn (a body in chunks of one byte) goes on in the next turn
+of the event loop, after other connections.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
 import httptools
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from seglog.server.joined import JoinedTransport
@@ -29,7 +31,9 @@ if TYPE_CHECKING:
     from seglog.server.settings import Limits
 
 HEAD_BYTES = 64 * 1024
-PIECE_BYTES = 4096  # for the parser, except bodies of known length
+PIECE_BYTES = 4096  # for the parser, unless they belong to a body of known length
+HEADERS = 128  # of one request: as objects they take many times their bytes
+TURN_SECONDS = 0.002  # of parsing for one connection, until others have their turn
 HEAD_END = b"\r\n\r\n"
 UPGRADING = (b"connection", b"upgrade", b"http2-settings")
 REFUSED_SHARE, REFUSED_LEAST = 8, 16  # refused connections that may linger: 1/8 of those allowed, at least 16
@@ -61,6 +65,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn does
         """Start the timer for the head; refuse the connection if there are too many."""
         super().connection_made(cast("asyncio.Transport", JoinedTransport(transport, self.loop)))
+        self.flow = _Flow(self.transport, self)
         too_many = len(self.connections) - self.most_connections
         if too_many > max(self.most_connections // REFUSED_SHARE, REFUSED_LEAST):
             self._drop(f"{self.most_connections} connections are open already")
@@ -88,7 +93,11 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _parse(self, data: bytes, position: int) -> None:
         """Parse from `position` to the end of a request that needs an answer; refuse an endless head."""
+        until = self.loop.time() + TURN_SECONDS
         while position < len(data) and not (self._is_busy or self._refused or self.transport.is_closing()):
+            if self.loop.time() >= until:
+                self.loop.call_soon(self._parse_on)
+                break
             end = self._piece_end(data, position)
             self._unparsed += end - position
             again = self._parse_piece(data[position:end])
@@ -99,8 +108,20 @@ class BoundedProtocol(HttpToolsProtocol):
             self._keep_waiting(b"", 0)
             return
         self._keep_waiting(data, position)
+        if not self._waiting and (self.cycle is None or len(self.cycle.body) <= HIGH_WATER_LIMIT):
+            self.flow.resume_reading()
         if self._is_answered and not self._in_request and not (self._deadline or self.timeout_keep_alive_task):
             self._expect_head()  # an incomplete request has arrived
+
+    def _parse_on(self) -> None:
+        """Go on in another turn, unless that was done meanwhile."""
+        if self._waiting and not (self._refused or self.transport.is_closing()):
+            self._parse(self._waiting, self._position)
+
+    @property
+    def has_unparsed(self) -> bool:
+        """Whether bytes have come that are not parsed yet: nothing more is read meanwhile."""
+        return bool(self._waiting)
 
     @property
     def _is_busy(self) -> bool:
@@ -179,7 +200,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; ignore trailers."""
-        if self._in_head:
+        if self._in_head and len(self.headers) >= HEADERS:
+            self._refuse(431, f"a request may have {HEADERS} headers")
+        elif self._in_head:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -255,6 +278,19 @@ class BoundedProtocol(HttpToolsProtocol):
             self._linger()
         else:
             self.transport.close()
+
+
+class _Flow(FlowControl):
+    """uvicorn's flow control, which reads nothing more while bytes wait to be parsed."""
+
+    def __init__(self, transport: asyncio.Transport, protocol: BoundedProtocol) -> None:
+        super().__init__(transport)
+        self._protocol = protocol
+
+    def resume_reading(self) -> None:
+        """Read on, unless there is something to be parsed first."""
+        if not self._protocol.has_unparsed:
+            super().resume_reading()
 
 
 def _refusal(status: int, text: str) -> bytes:

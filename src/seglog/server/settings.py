@@ -15,22 +15,25 @@ MIB = 1024 * 1024
 class Limits:
     """Limits on what a server holds and waits for. Sizes in bytes, times in seconds; each must be positive.
 
-    body_bytes: of one record's value. batch_bytes: of one batch, which is processed in memory, both as received and as
-    records. batch_records: of one batch. record_headers: of one record in a batch. partitions: of one topic.
-    memory_bytes: of everything held for callers (`seglog.server.memory`); bodies that do not fit go to files.
-    spool_bytes: of those files. connections: open at the same time. waiting: appends waiting for one partition.
-    calls: reads, batches and commands waiting for a thread, per kind. tails: live tails at the same time.
-    groups: consumer groups that one token may create, besides those that it owns.
-    read_bytes: of one answer, unless a single record is longer. shown_bytes: of a value in JSON. head_seconds: for a
-    request head. idle_seconds: without a byte of a body, or of an answer that the client does not read. body_rate:
-    average bytes per second that a body must reach. wait_seconds: of a long poll. keep_seconds: of an idle connection.
-    stop_seconds: for running requests at shutdown. sync_seconds: until appended records are synced automatically.
+    body_bytes: of one record's value. batch_bytes: of one batch, which is worked on in memory, as it comes and as
+    records. batch_records: of one batch. record_headers: of one record in a batch; head_bytes: of its key and headers,
+    which no answer cuts. partitions: of one topic.
+    memory_bytes: of all that the server holds for its callers (`seglog.server.memory`); bodies that do not fit go to
+    files. spool_bytes: of those files. connections: open at a time. waiting: appends that wait for
+    one partition. calls: reads, batches and commands that wait for a thread, of each kind. tails: live tails at a time.
+    groups: consumer groups that one token has created, but for those that it owns.
+    read_bytes: of one answer, but for a record that is longer. shown_bytes: of a value in JSON. head_seconds: for a
+    request's head. idle_seconds: without a byte of a body, or of an answer that is not read. body_rate: bytes per
+    second that a body must bring on average. wait_seconds: of a long poll. keep_seconds: of a connection between two
+    requests. stop_seconds: for requests under way when it stops. sync_seconds: after
+    which what was appended is synced without being asked for.
     """
 
     body_bytes: int = 1024 * MIB
     batch_bytes: int = 64 * MIB
     batch_records: int = 1_000_000
     record_headers: int = 1000
+    head_bytes: int = MIB
     partitions: int = 1000
     memory_bytes: int = 384 * MIB
     spool_bytes: int = 8192 * MIB

@@ -27,6 +27,7 @@ class Syncing:
         self._workers = workers
         self._synced = synced
         self._unsynced: dict[Partition, Log] = {}
+        self._watched: dict[Partition, Log] = {}
         self._next_at = monotonic() + seconds
         self._running: asyncio.Task[None] | None = None
 
@@ -39,10 +40,17 @@ class Syncing:
         """Note that a partition has new records."""
         self._unsynced[place] = log
 
+    def watch(self, place: Partition, log: Log) -> None:
+        """Sync a log too to which others append than this server's requests: what consumer groups keep."""
+        self._watched[place] = log
+
     def tick(self) -> None:
-        """Start a sync if it is time; called several times a second."""
-        if self._unsynced and monotonic() >= self._next_at and (self._running is None or self._running.done()):
-            unsynced, self._unsynced = self._unsynced, {}
+        """Begin to sync if it is time; called several times a second."""
+        if monotonic() < self._next_at or not (self._running is None or self._running.done()):
+            return
+        watched = {place: log for place, log in self._watched.items() if log.durable_offset < log.next_offset}
+        if watched or self._unsynced:
+            unsynced, self._unsynced = {**self._unsynced, **watched}, {}
             self._running = asyncio.create_task(self._sync_all(unsynced))
 
     async def _sync_all(self, unsynced: dict[Partition, Log]) -> None:

@@ -33,7 +33,7 @@ from xxhash import xxh64_intdigest
 
 from seglog.errors import InvalidArgument, InvalidType, OnceConflict, ReentrantCall, SeglogError
 from seglog.forks import Inheritable
-from seglog.record import checked_headers
+from seglog.record import checked_headers, checked_kind, checked_offset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -57,6 +57,12 @@ class OnceWindow:
 
     keys: int = 100_000
     bytes: int = 64 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        """Raise InvalidType or InvalidArgument for what is no number of 0 or more."""
+        for name in ("keys", "bytes"):
+            if checked_offset(getattr(self, name), f"once_window.{name}") < 0:
+                raise InvalidArgument(f"once_window.{name} is {getattr(self, name)}; it must be 0 or more")
 
 
 WINDOW = OnceWindow()
@@ -183,7 +189,7 @@ class OnceMemory(Inheritable):
 
     def __init__(self, logs: Sequence[Log], window: OnceWindow) -> None:
         self._logs = logs
-        self._window = window
+        self._window = checked_kind(window, OnceWindow, "once_window")
         self._enter_child()
         self._watch_forks()
         self._known: OrderedDict[str, tuple[Share, ...]] = OrderedDict()  # the latest last

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from seglog.client import append_calls, arrow, calls, failures, flows, group_calls, whole
+from seglog.client import append_calls, arrow, calls, failures, flows, group_calls, retrying, whole
 from seglog.client.call import Answer
 from seglog.config import Retention
 from seglog.errors import SeglogError
@@ -19,7 +19,7 @@ from tests.fuzz.choices import Choices, mangled, mangled_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-NO_RETRIES = flows.Retries(0)
+NO_RETRIES = retrying.Retries(0)
 STATE = {
     "partition": 0,
     "lowest_offset": 0,
@@ -112,12 +112,12 @@ def _flows() -> list[Any]:
         _pages(),
         flows.fetch({"t": {0: 3}}, max_records=5, max_bytes=5, wait=0, retries=NO_RETRIES),
         flows.follow("t", None, "earliest", NO_RETRIES),
-        *(flows.retrying(call, NO_RETRIES) for call in asked),
+        *(retrying.retrying(call, NO_RETRIES) for call in asked),
     ]
 
 
 def _pages() -> Any:
-    page = yield from flows.retrying(calls.read_range("t", 0, 0, 5, max_records=5, max_bytes=5), NO_RETRIES)
+    page = yield from retrying.retrying(calls.read_range("t", 0, 0, 5, max_records=5, max_bytes=5), NO_RETRIES)
     for batch in page.batches:
         arrow.records(batch)
 

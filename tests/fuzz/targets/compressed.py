@@ -1,4 +1,4 @@
-"""Whether an Arrow stream is compressed: told before anything is unpacked, as pyarrow itself sees it, or refused."""
+"""Whether an Arrow stream takes more memory than its bytes: known before anything is unpacked, or it is refused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from seglog.server.compressed import is_compressed
+from seglog.server.compressed import waste_of
 from tests.fuzz.choices import Choices, mangled
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def target(data: bytes) -> None:
         for _ in range(changes):
             stream = mangled(stream, choices)
     with suppress(pa.ArrowException, OSError, ValueError):  # what the server's caller takes for a damaged body
-        told = is_compressed(pa.BufferReader(stream))
+        told = waste_of(pa.BufferReader(stream)) is not None
         if not changes and TABLES[number // len(CODECS)].num_rows:
             assert told == (CODECS[number % len(CODECS)] is not None)
         return

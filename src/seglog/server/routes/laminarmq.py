@@ -42,8 +42,7 @@ async def _append(call: Call) -> Response:
 
 
 async def _read(call: Call) -> Response:
-    record = await whole_record(call, await _log(call), call.values["index"])
-    return Response(record.value or b"", media_type=OCTETS)
+    return (await whole_record(call, await _log(call), call.values["index"])).answer({})
 
 
 async def _truncate(call: Call) -> Response:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.responses import Response
 
-from seglog.errors import CorruptRecord, OffsetOutOfRange
+from seglog.errors import CorruptRecord, OffsetOutOfRange, RecordTooLarge
 from seglog.record import value_size
 from seglog.server.answers import NeedsRoom
 from seglog.server.bodies import ARROW, IN_JSON, NDJSON, arrow_body, line_of, placed, placed_schema
@@ -134,12 +134,16 @@ def _state(log: Log) -> dict[str, str]:
 
 
 class Bounds(NamedTuple):
-    """Limits of an answer. records; size: their bytes; shown: bytes of a value in a line; room: of memory."""
+    """How much is read at most. records; size: their bytes; shown: bytes of a value in a line; head: of a key and
+    headers; room: of memory; most: of memory that all answers may have.
+    """
 
     records: int
     size: int
     shown: int
+    head: int
     room: int
+    most: int
 
 
 def _bounds(call: Call, wanted: Mapping[str, Any], arrow: bool) -> Bounds:
@@ -147,7 +151,9 @@ def _bounds(call: Call, wanted: Mapping[str, Any], arrow: bool) -> Bounds:
     limits = call.services.settings.limits
     size = min(wanted["max_bytes"], limits.read_bytes if arrow else limits.read_bytes // 4)
     records = min(wanted["max_records"], size // (ROW_BYTES if arrow else LINE_BYTES) + FEW)
-    return Bounds(records, size, limits.shown_bytes, 2 * size if arrow else LINES_ROOM * size)
+    room = 2 * size if arrow else LINES_ROOM * size
+    most = call.services.memory.share("answers")
+    return Bounds(records, size, limits.shown_bytes, limits.head_bytes, room, most)
 
 
 def _check_room(logs: Mapping[Partition, tuple[Log, int, int]], bounds: Bounds, room: int, *, arrow: bool) -> None:
@@ -156,15 +162,30 @@ def _check_room(logs: Mapping[Partition, tuple[Log, int, int]], bounds: Bounds, 
     A little is read without reserving memory.
     """
     there = longest = 0
-    for log, start, stop in logs.values():
+    for place, (log, start, stop) in logs.items():
         if start < stop:
             view = log.view()
             there += view.span_bytes(start, min(stop, start + bounds.records))
             first = view.span_bytes(start, start + 1)
-            longest = max(longest, 2 * first if arrow else IN_JSON * min(first, 2 * bounds.shown))
+            if arrow and 2 * first > bounds.most:
+                raise _too_large(place, start, first, bounds.most // 2)
+            longest = max(longest, 2 * first if arrow else IN_JSON * min(first, bounds.shown + bounds.head))
     needed = max(longest, min(bounds.room, (2 if arrow else IN_JSON) * there))
     if needed > max(room, FREE):
         raise NeedsRoom(needed)
+
+
+def _too_large(place: Partition, offset: int, size: int, most: int) -> RecordTooLarge:
+    """Return the error for a record that has no room in an Arrow answer, with its place: a client reads it alone."""
+    error = RecordTooLarge(size, most)
+    text = (
+        f"the record at offset {offset} of partition {place[1]} of topic {place[0]!r} has {size} bytes, and an Arrow "
+        f"answer of this server takes {most} (a quarter of its --memory); read it alone at .../records/{offset}, or as "
+        "lines, which cut it"
+    )
+    error.args = (text,)
+    error.topic, error.partition, error.offset = *place, offset  # type: ignore[attr-defined] # told by problems
+    return error
 
 
 def _read_all(

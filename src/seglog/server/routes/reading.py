@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from seglog.record import Record
 
 OFFSET = integer("offset", "A record's offset.", least=0).in_path()
+RECORD_COST = 128  # bytes that a record counts beside those of its key and value: a million empty ones are large too
 KEY = data("key", "A key, any bytes, percent-encoded.", required=True)
 
 
@@ -61,8 +62,8 @@ async def _offsets_at(call: Call) -> Response:
 async def _by_key(call: Call) -> Response:
     topic, key, most = await topic_of(call), call.values["key"], call.values["max_records"]
     number = partition_of(key, topic.partitions)
-    limits = call.services.settings.limits
-    limit, shown = limits.read_bytes // 4, limits.shown_bytes
+    limits, share = call.services.settings.limits, call.services.memory.share("answers")
+    limit, shown = min(limits.read_bytes // 4, share // IN_JSON), limits.shown_bytes
 
     def find(_room: int) -> bytes:
         records = _records_of(topic.partition(number), key, most, limit, shown)
@@ -83,7 +84,7 @@ def _records_of(log: Log, key: bytes, most: int, limit: int, shown: int) -> list
     for offset in reversed(offsets):
         with suppress(OffsetCompacted):  # compaction replaced it by a later record meanwhile
             record = log.read_cut(offset, shown)
-            limit -= min(value_size(record.value), shown)
+            limit -= min(value_size(record.value), shown) + len(record.key or b"") + RECORD_COST
             if limit < 0 and records:
                 break
             records.append(record)

@@ -33,16 +33,21 @@ if TYPE_CHECKING:
     from seglog.log.view import View
     from seglog.record import Record
     from seglog.server.services import Services
+    from seglog.server.settings import Limits
     from seglog.topic.topic import Topic
 
 EVENTS = "text/event-stream"
 KEEP_ALIVE_SECONDS = 15.0
-WAIT_SECONDS = 1.0  # to wait for memory before checking whether the server stops
-STALL_SECONDS = 0.5  # shorter than for other answers: a tail loses nothing, and many may wait for the memory
-RECORDS = 256  # of one partition at a time
-BYTES = 64 * 1024  # after which a round ends
-ROOM = 512 * 1024  # memory reserved for one round: in JSON a byte may take six
-FROM = choice("start", "Where to begin: with the next record, or with the oldest one.", "latest", "earliest")
+WAIT_SECONDS = 1.0  # for memory, before it is seen whether the server stops
+STALL_SECONDS = 0.5  # less than for other answers: nothing is lost, and many may wait for the memory
+RECORDS = 256  # of a partition in one go
+BYTES = 64 * 1024  # after which a go ends
+PLACE_BYTES = 24  # of a partition and its offset in an event's id
+IN_ID = 4  # times its bytes that an id takes while it is made
+ROOM = 512 * 1024  # of memory that is held for one: as JSON, bytes may take six times their number
+FROM = choice(
+    "start", "Where to begin: with what comes next, or with the oldest record that is there.", "latest", "earliest"
+)
 HISTORY = '"history": ?"[0-9a-f]{16}"'
 PLACE = '"[0-9]{1,5}": ?(0|[1-9][0-9]{0,17})'  # a partition and an offset, in JSON
 LAST = text(
@@ -119,12 +124,17 @@ def _positions(topic: Topic, event_id: str | None) -> dict[int, int]:
 
 
 def _history(places: Iterable[tuple[int, View, int]]) -> str:
-    """Return a token of the history before an offset in each partition, independent of their order."""
+    """Return what is before an offset in each partition, whatever their order, as an event's id has it."""
+    return f"{_token(places):016x}"
+
+
+def _token(places: Iterable[tuple[int, View, int]]) -> int:
+    """Return the same as a number; that of several is what `^` makes of those of each."""
     token = 0
     for number, view, offset in places:
         manifest = view.manifest
         token ^= _mark(number, manifest.log_id, manifest.cuts.epoch_at(offset))
-    return f"{token:016x}"
+    return token
 
 
 @lru_cache(4096)
@@ -158,12 +168,12 @@ async def _events(call: Call, topic: Topic, tails: dict[int, Tail], claim: Claim
 async def _next_events(call: Call, topic: Topic, number: int, tails: dict[int, Tail], claim: Claim) -> bytes:
     """Return new records of one partition as events, once the claim holds memory for them."""
     services, room = call.services, ROOM
-    most = services.settings.limits.shown_bytes
+    limits = services.settings.limits
     while not services.waiting.stopped:
         if not await claim.wait(room, WAIT_SECONDS):
             continue
         try:
-            events = await services.reads.run(partial(_polled, topic.partition(number), number, tails, most, room))
+            events = await services.reads.run(partial(_polled, topic.partition(number), number, tails, limits, room))
         except NeedsRoom as error:
             room = error.size
             continue
@@ -172,22 +182,31 @@ async def _next_events(call: Call, topic: Topic, number: int, tails: dict[int, T
     return b""
 
 
-def _polled(log: Log, number: int, tails: dict[int, Tail], most: int, room: int) -> bytes:
-    """Return events; on a thread, as long values take time. Raises NeedsRoom if one needs more than `room`."""
-    tail = tails[number]
-    view = log.view()
+def _polled(log: Log, number: int, tails: dict[int, Tail], limits: Limits, room: int) -> bytes:
+    """Return events; on a thread, as JSON of long values takes its time. NeedsRoom where one needs more than `room`.
+
+    The id of each names all partitions, so of many partitions few records make one go.
+    """
+    tail, ids = tails[number], PLACE_BYTES * len(tails)
+    view, most = log.view(), limits.shown_bytes
     if view.lowest_offset <= tail.position < view.next_offset:
-        needed = IN_JSON * min(view.span_bytes(tail.position, tail.position + 1), 2 * most)
+        record = min(view.span_bytes(tail.position, tail.position + 1), most + limits.head_bytes)
+        needed = IN_JSON * record + IN_ID * ids
         if needed > room:
             raise NeedsRoom(needed)
-    return b"".join(_event(record, number, tails, most) for record in tail.poll(RECORDS, BYTES, keep=most))
+    records = tail.poll(min(RECORDS, max(1, BYTES // ids)), BYTES, keep=most)
+    others = _token((one, other.view, other.position) for one, other in tails.items() if one != number)
+    places: dict[str, int | str] = {str(one): other.position for one, other in tails.items()}
+    return b"".join(_event(record, number, tail.view, most, places, others) for record in records)
 
 
-def _event(record: Record, number: int, tails: dict[int, Tail], most: int) -> bytes:
-    """Return a record as an event; its id holds where every partition continues."""
-    positions = {one: tail.position for one, tail in tails.items()} | {number: record.offset + 1}
-    history = _history((one, tails[one].view, offset) for one, offset in positions.items())
-    places = {**{str(one): offset for one, offset in positions.items()}, "history": history}
+def _event(record: Record, number: int, view: View, most: int, places: dict[str, int | str], others: int) -> bytes:
+    """Return a record as an event, whose id names the next offset of every partition.
+
+    places: by partition, changed for this one; others: the token of the other partitions.
+    """
+    places[str(number)] = record.offset + 1
+    places["history"] = f"{others ^ _token([(number, view, record.offset + 1)]):016x}"
     shown = {"partition": number, **shown_record(record, most)}
     return b"id: %b\nevent: record\ndata: %b\n\n" % (json.dumps(places).encode(), as_json(shown, record))
 

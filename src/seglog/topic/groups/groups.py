@@ -98,6 +98,11 @@ class Groups(Inheritable, Uncopied):
                 if not said.local:  # a local member ended with its process
                     self._sessions.heard(group, member, self._clock())
 
+    @property
+    def log(self) -> Log:
+        """The log that members and committed offsets are written to."""
+        return self._log
+
     # --- members --------------------------------------------------------------------------------------------------
 
     def join(
