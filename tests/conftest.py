@@ -56,7 +56,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 class ManualClock:
-    """A clock that moves when told to."""
+    """A clock that only a test moves."""
 
     def __init__(self) -> None:
         self.now = 1_700_000_000 * SECOND
@@ -86,7 +86,7 @@ class Shop:
         return seglog.open(self.place, config, clock=self.clock)
 
     def put(self, log: seglog.Log, text: str) -> None:
-        """Append what each part of the text says; a bar ends a segment."""
+        """Append the record of each part of the text; a bar ends a segment."""
         for word in text.split():
             if word == "|":
                 self.clock.advance(2)
@@ -99,7 +99,7 @@ class Shop:
 
     @staticmethod
     def content(log: seglog.Log) -> str:
-        """Return what the log holds: key@offset, ∅ behind the key of a tombstone; by all ways of reading alike."""
+        """Return the records as key@offset, ∅ after the key of a tombstone; check that all ways of reading agree."""
         records = list(log.scan())
         assert log.to_arrow()["offset"].to_pylist() == [record.offset for record in records]
         assert [log.read(record.offset) for record in records] == records

@@ -13,7 +13,7 @@ DATA = Path(__file__).parent / "data" / "laminarmq"
 NAMES = sorted(path.name for path in DATA.iterdir() if path.is_dir())
 CLOSED = [name for name in NAMES if not name.startswith("killed")]
 KILLED_VALUE_BYTES = 20
-KILLED_KEPT = 511  # what its index buffer of 8 KiB had let go of: 512 entries, the base among them
+KILLED_KEPT = 511  # what its index buffer of 8 KiB had flushed: 512 entries, including the base
 
 Told = list[tuple[int, bytes, bytes]]
 

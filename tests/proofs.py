@@ -1,4 +1,4 @@
-"""What proofs count: told by the tests themselves, printed at the end of a run, kept as JSON, a file a row.
+"""Counts of proofs: reported by the tests, printed at the end of a run, kept as JSON, one file per row.
 
 The docs' table of proofs is made of those files (`python -m tests.proofs`). Knows no proof.
 """
@@ -26,7 +26,7 @@ class Tell(Protocol):
 
 
 def tell(proof: str, **row: str | int) -> None:
-    """Keep one row; the same proof and names told again replace it."""
+    """Keep one row; a later one of the same proof and names replaces it."""
     names = [str(value) for value in row.values() if isinstance(value, str)]
     file = re.sub(r"[^\w.-]+", "-", "--".join([proof, *names]))
     DIRECTORY.mkdir(exist_ok=True)

@@ -248,7 +248,7 @@ def test_an_awaited_log_takes_every_bad_call(tmp_path: Path) -> None:
     async def call(log: seglog.aio.AsyncLog, name: str, keywords: dict[str, Any]) -> None:
         result = getattr(log, name)(**keywords)
         if inspect.isasyncgen(result):
-            # `follow` waits for ever, as documented, where its start is sound: it is given a moment.
+            # With a valid start `follow` waits forever, as documented: give it a moment.
             moment = 0.01 if name == "follow" else None
             async with asyncio.timeout(moment), contextlib.aclosing(result):
                 await anext(result, None)
@@ -299,7 +299,7 @@ def test_a_client_and_what_it_gives_take_every_bad_call(url: str) -> None:
         with client.consumer("readers", ["orders"]) as consumer:
             calls = bad_calls(type(consumer), GOOD)
             found += failures(calls, lambda name, keywords: used(getattr(consumer, name)(**keywords)))
-        with contextlib.suppress(SeglogError), client.producer("orders") as producer:  # its end says what was refused
+        with contextlib.suppress(SeglogError), client.producer("orders") as producer:  # close raises the refusals
             calls = bad_calls(type(producer), GOOD)
             found += failures(calls, lambda name, keywords: used(getattr(producer, name)(**keywords).result(DEADLINE)))
         assert found == []

@@ -1,4 +1,4 @@
-"""The machinery of the benchmarks: what is kept and told of a run, the page made of it, peers that are not there."""
+"""The framework of the benchmarks: the results of a run, the page made of them, peers that are not installed."""
 
 import json
 import os

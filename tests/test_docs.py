@@ -24,7 +24,7 @@ def run_page(name: str, directory: Path, url: str = "") -> str:
     shown = ""
     for language, block in re.findall(r"```(python|sh)\n(.*?)```", text, flags=re.DOTALL):
         if language == "python":
-            # Each block runs by itself, behind those before it that only define names.
+            # Each block runs by itself, after the earlier ones that only define names.
             parts.append(f"\"{sys.executable}\" - <<'END'\n{shown}{block}END")
             shown += "".join(line + "\n" for line in block.splitlines() if line.startswith(KEPT))
         else:

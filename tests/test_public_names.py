@@ -86,7 +86,7 @@ FACTS = ["lowest_offset", "next_offset", "durable_offset", "size", "segments", "
 
 
 def parameters(call: Any) -> list[str]:
-    """Return the parameters as text: a star before what is keyword only, the default behind."""
+    """Return the parameters as text: a star before keyword-only ones, the default after each."""
     found = []
     for parameter in inspect.signature(call).parameters.values():
         star = "*" if parameter.kind is parameter.KEYWORD_ONLY else ""

@@ -26,7 +26,7 @@ SECOND = 1_000_000
 HOURS = 3600 * SECOND
 DAMAGED = (CorruptRecord, CorruptLog, StorageError)
 WORDS = ("refused", "errors", "healed")
-"""How a damage may end: opening for writing is refused; something raises; nobody notices but `verify` or the report."""
+"""Possible outcomes of damage: opening for writing is refused; a call raises; only `verify` or the report shows it."""
 
 
 class Shape(NamedTuple):
@@ -65,7 +65,7 @@ class Subject:
         }
 
     def moved(self, damage: Damage) -> bool:
-        """Return whether a whole record stands before its place, where it verifies like one that follows a gap."""
+        """Return whether a whole record is at too low a position, where it verifies like one that follows a gap."""
         after = damage.done_to(self.files)
         return any(
             -1 < after.get(span.file, b"").find(self.files[span.file][span.start : span.stop]) < span.start
@@ -204,7 +204,7 @@ class Examination:
 
     @property
     def _may_refuse(self) -> bool:
-        """Whether a whole store is gone, or another file stands in its place, or another log's MANIFEST."""
+        """Whether a whole store is missing or replaced by another file, or MANIFEST is another log's."""
         for entry in harm.manifest_of(self.subject.files).segments:
             header = decode_header(self.files.get(entry.name(), b""), entry.name())
             if entry.name() not in self.files or (header is not None and header.salt != entry.salt):
@@ -286,7 +286,7 @@ class Examination:
         return [offset for offset in self.subject.records if offset < self.subject.durable]
 
     def _judge(self, content: Content, *, told: bool) -> None:
-        """Nothing durable is missing without an error; what was not hurt is readable; told: absence was reported."""
+        """Require an error for each missing durable record, and all undamaged ones; told: absence was reported."""
         for offset in self.subject.records:
             if offset not in content and (offset < self.subject.durable or not (told or self._cut_at(offset))):
                 raise Wrong(f"offset {offset} is gone without a word")
@@ -300,7 +300,7 @@ class Examination:
         self.raised = self.raised or None in content.values()
 
     def _cut_at(self, offset: int) -> bool:
-        """Whether the store just ends where an unsynced record began: nobody can know then that there was one."""
+        """Whether the store ends exactly where an unsynced record began: then nothing shows that it existed."""
         span = next(span for span in self.subject.spans if span.offset == offset)
         return len(self.files.get(span.file, b"")) <= span.start
 
@@ -331,7 +331,7 @@ class Examination:
         readable = [offset for offset, record in content.items() if record is not None]
         damage = min((offset for offset, record in content.items() if record is None), default=2**63)
         sound = [offset for offset in readable if offset < min([damage, *self.hurt])]
-        moved = self.moved  # what stands behind a record of a later offset is passed over, and told
+        moved = self.moved  # records after one with a later offset are skipped, and reported
         untouched = set() if moved else set(readable) - self.hurt
         errors: list[Any] = []
         ways = {"scan past damage": log.scan(on_corrupt=errors.append)}
@@ -358,7 +358,7 @@ class Examination:
                 raise Wrong(f"{way} raises {failed[0]!r}, yet every record can be read")
 
     def _ranges(self, log: seglog.Log, content: Content, known: Mapping[int, Record]) -> None:
-        """A range of one offset holds its record or none; an error where nobody can tell."""
+        """A range of one offset holds its record or none; it raises if neither is certain."""
         ways = [log.scan, partial(_rows, log)] if self.moved else [log.scan]
         for offset, way in product(range(log.lowest_offset, log.next_offset), ways):
             got: list[Record] = []

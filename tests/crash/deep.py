@@ -95,7 +95,7 @@ def run_round(proof: Proof, seed: int) -> Round:
 
 
 def commit() -> str:
-    """Return the short name of the commit that is checked out, "?" where nobody knows."""
+    """Return the short name of the commit that is checked out, "?" if unknown."""
     run = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return run.stdout.strip() or "?"
 
@@ -130,7 +130,7 @@ class Ledger:
         return [(done.proof, done.seed) for done in failed]
 
     def next_seed(self, proof: Proof) -> int:
-        """Return a seed that no round of a proof has had. CI's seeds are small: these begin behind them."""
+        """Return a seed that no round of a proof has had. CI's seeds are small: these begin after them."""
         return 1 + max((done.seed for done in self.rounds if done.proof == proof.name), default=999)
 
     def counts(self, proof: Proof) -> Counts:

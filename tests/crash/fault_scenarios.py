@@ -39,7 +39,7 @@ def append_gaps(storage: Storage, ledger: Ledger) -> None:
 
 
 def torn(storage: Storage, ledger: Ledger) -> None:
-    """A process that died in the middle of an append, with records behind the last sync."""
+    """A process that died during an append, with records after the last sync."""
     filled(SMALL, 6)(storage, ledger)
     dying = FaultyStorage(storage)
     log = opened(dying, ledger)

@@ -189,7 +189,7 @@ def _check_open(trial: Trial, ledger: Witness, error: seglog.SeglogError | None)
 
 
 def _read_all(log: seglog.Log, standing: Standing) -> None:
-    """Read what is known while the medium may still refuse: each answer is the record, or a refusal."""
+    """Read known records while the storage may still fail: each answer is the record, or an error."""
     for record in standing.possible[0].records:
         try:
             found = log.read(record.offset)
@@ -204,7 +204,7 @@ def _read_all(log: seglog.Log, standing: Standing) -> None:
 
 
 def _check_poisoned(log: seglog.Log, standing: Standing) -> None:
-    """It acknowledges nothing more though the medium is sound again, and shows what is durable and no more."""
+    """It acknowledges nothing more although the storage works again, and shows exactly the durable records."""
     found = content_of(log)
     assert not (reasons := standing.objections(found, power_lost=True)), reasons
     assert found.next_offset <= max(log.durable_offset, found.start), f"reads go on to {found.next_offset}"

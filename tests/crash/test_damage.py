@@ -43,7 +43,7 @@ SHAPES = (
 
 @contextmanager
 def bounds() -> Iterator[None]:
-    """Let nothing take GiB of memory, and nothing go on for ever: no damage is worth more than some seconds of CPU."""
+    """Limit memory and CPU time: raise where a damaged log takes more than ROOM_BYTES or LONGEST_SECONDS."""
 
     def too_long(*_: Any) -> None:
         raise Wrong(f"it takes more than {LONGEST_SECONDS} s")
@@ -157,7 +157,7 @@ def test_a_bit_here_and_there(subject: Subject, kind: str) -> None:
 
 
 def test_a_repair_of_zeros_in_a_store_costs_no_record_beside_them() -> None:
-    """A head of zeros is an unfinished write only behind what the index tells of (found by a long proof, seed 1004)."""
+    """A head of zeros is an unfinished write only after the extent in the index (found by a long proof, seed 1004)."""
     subject = make(SHAPES[1004 % len(SHAPES)], seed=1004)
     damages = [
         damage

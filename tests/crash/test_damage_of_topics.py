@@ -115,7 +115,7 @@ def damages_of(files: dict[str, bytes]) -> Iterator[harm.Damage]:
 
 
 def check_groups(every: int) -> Counter[str]:
-    """Open the log after one damage in so many: it says all, or less than was synced never, or it is refused."""
+    """Open the log after some of the damages: it holds at least what was synced, or opening is refused."""
     files, said = groups_log()
     counts = Counter(damages=0, refused=0, healed=0)
     for damage in islice(damages_of(files), 0, None, every):
@@ -126,7 +126,7 @@ def check_groups(every: int) -> Counter[str]:
         except SeglogError:
             counts["refused"] += 1
             continue
-        cut = "cut to" in damage.name  # between two records nobody can tell that there was one more
+        cut = "cut to" in damage.name  # cut between two records, nothing shows that there was one more
         assert found == said[-1] or (found in said[SYNCED - 1 :] and (told or cut)), damage.name
         counts["healed"] += 1
     return counts

@@ -1,4 +1,4 @@
-"""Every call that a log makes of its storage, refused: once and for ever, whole or with a part of it done."""
+"""Every storage call of a log fails: once and permanently, without effect or with a partial one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def copied(storage: MemoryStorage) -> MemoryStorage:
 
 
 class StorageTrial:
-    """A copy in memory behind a faulty storage."""
+    """A copy in memory, accessed through a faulty storage."""
 
     harmless = False
 
@@ -105,7 +105,7 @@ def test_whatever_call_of_the_storage_is_refused_nothing_acknowledged_is_lost(sc
 
 
 class TwoFaults(StorageTrial):
-    """A copy behind two faulty storages: what fails while a failure is being dealt with."""
+    """A copy accessed through two faulty storages: failures while a failure is being handled."""
 
     def __init__(self, template: MemoryStorage, faults: tuple[Fault, Fault]) -> None:
         super().__init__(template, faults[0])

@@ -48,7 +48,7 @@ def draw_round(draw: random.Random, path: Path) -> dict[str, Any]:
 
 
 class Moment:
-    """When a writer is killed: some microseconds behind one of its lines, any or one of what it does seldom."""
+    """When a writer is killed: some microseconds after one of its lines, any line or that of a rare operation."""
 
     def __init__(self, draw: random.Random, rare: Iterable[str], most: int = 120) -> None:
         self.lines = draw.randint(1, most)

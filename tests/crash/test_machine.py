@@ -132,7 +132,7 @@ class LogMachine(RuleBasedStateMachine):
         source = random.Random(seed)
         segment = source.choice(self.log.segments[:-1])
         self.log.close()
-        self.flip(segment.name, source, segment.bytes)  # what a truncate has left behind them is nobody's
+        self.flip(segment.name, source, segment.bytes)  # bytes that a truncate left after them belong to no record
         within = {
             one.offset for one in self.ledger.known.records if segment.base_offset <= one.offset < segment.next_offset
         }
@@ -199,7 +199,7 @@ class KeyedMachine(LogMachine):
 
 
 def run(kind: type[LogMachine], examples: int, steps: int, seed: int) -> None:
-    """Run a machine on examples drawn by a seed; what it finds is told with the shortest way there."""
+    """Run a machine on examples drawn from a seed; a failure is reported with the shortest steps to it."""
     bounds = settings(
         max_examples=examples,
         stateful_step_count=steps,

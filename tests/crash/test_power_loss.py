@@ -1,5 +1,5 @@
-"""The power is cut at every moment of every operation: whatever the medium was left with, the next opening finds all
-that was durable, nothing that was never appended, and a log that is sound and goes on.
+"""The power is cut at every step of every operation: whatever is left on disk, the next opening finds all
+durable records, none that was never appended, and an undamaged log that can be appended to.
 """
 
 from __future__ import annotations

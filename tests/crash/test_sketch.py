@@ -1,4 +1,4 @@
-"""A sketch counts different keys, whoever met them and how often."""
+"""A sketch counts distinct keys, independent of who added them and how often."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def zygote() -> Iterator[Zygote]:
 
 
 class Story:
-    """The story told once, with something injected."""
+    """The story run once, with an injected fault."""
 
     def __init__(self, zygote: Zygote, root: Path, inject: list[str], **more: Any) -> None:
         """more: what is otherwise than usual in the request, the story itself perhaps."""

@@ -35,7 +35,7 @@ ONE_BYTE = 1e-9
 
 
 def refusals() -> Iterator[Planned]:
-    """Yield every error, once and for ever, at all calls that may come back with it."""
+    """Yield every error, once and permanently, at all calls that may return it."""
     for error in ERRORS:
         operations = frozenset(operation for operation, errors in LEGAL.items() if error in errors)
         for forever in (True,) if error in LASTING else (False, True):
@@ -43,7 +43,7 @@ def refusals() -> Iterator[Planned]:
 
 
 def shortages() -> Iterator[Planned]:
-    """Yield reads and writes that move less than all: once, a byte at a time for ever, and until the disk is full."""
+    """Yield partial reads and writes: once, one byte at a time always, and until the disk is full."""
     for operations, error in ((READS, errno.EIO), (WRITES, errno.ENOSPC)):
         yield partial(_planned, SystemFault(operations=operations, moves=0.5))
         yield partial(_planned, SystemFault(operations=operations, moves=ONE_BYTE, forever=True))

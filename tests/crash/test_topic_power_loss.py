@@ -1,4 +1,4 @@
-"""The power is cut at every moment of what is done to topics and groups: whatever the medium was left with, the next
+"""The power is cut at every step of operations on topics and groups: whatever is left on disk, the next
 opening finds every acknowledged change that was durable, a transaction in all partitions or in none, and nothing
 invented; what is retried under its idempotency key is stored once.
 """
@@ -75,7 +75,7 @@ class TopicPowerLoss:
         self.states += 1
         try:
             return survive(state.image, self._closed)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is a violation, told with its state
+        except Exception as error:  # noqa: BLE001 - any error is a violation, reported with its state
             return f"{type(error).__name__}: {error}"
 
     def _judge(self, found: Content | str, moment: Moment, state: State) -> None:

@@ -25,7 +25,7 @@ ONCE: dict[str, dict[int, list[bytes]]] = {
         1: [b"once: more %d" % number for number in range(2)],
     },
 }
-"""Idempotency key -> partition -> the values appended under it: whoever repeats it stores nothing twice."""
+"""Idempotency key -> partition -> the values appended under it: a repetition stores nothing twice."""
 
 
 class Scenario(NamedTuple):
@@ -37,7 +37,7 @@ class Scenario(NamedTuple):
 
 
 def clock() -> int:
-    """Time stands still: sessions do not end."""
+    """A constant time: sessions do not end."""
     return 1_700_000_000_000_000
 
 

@@ -127,7 +127,7 @@ def test_every_cut_is_refused(data: bytes) -> None:
     for length in range(len(data)):
         with pytest.raises(InvalidRecord):
             decoded(data[:length])
-        with pytest.raises(InvalidRecord):  # nothing behind `end` is read, even where it is there
+        with pytest.raises(InvalidRecord):  # bytes after `end` are not read, even if they exist
             NATIVE.decode(data, 0, length, 0, SALT)
 
 

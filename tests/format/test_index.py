@@ -169,7 +169,7 @@ def test_the_floor_mark_never_passes_a_record_that_is_new_enough(records: list[t
 
 
 def test_a_durable_count_that_counts_more_than_a_store_has_room_for_is_none() -> None:
-    """Else whoever believes it makes an entry of each."""
+    """Otherwise a reader that trusts it would allocate an entry for each."""
     most = (2**32 - 1 - 64) // 32
     assert decode_durable_records(encode_dense_header(7, most, 5), 7, 5, dense=True) == most
     assert decode_durable_records(encode_dense_header(7, most + 1, 5), 7, 5, dense=True) is None

@@ -246,7 +246,7 @@ def changed(line: int, **values: object) -> bytes:
 
 
 def test_fields_that_this_version_does_not_know_are_a_newer_versions_and_no_damage() -> None:
-    """The check holds, so nothing is damaged: making the manifest anew would throw away what it says."""
+    """The checksum matches, so nothing is damaged: rebuilding the manifest would discard what it says."""
     config = {**MANIFEST.config.to_json(), "compression": "zstd"}
     for data in (changed(0, config=config), changed(1, horizon=7)):
         with pytest.raises(FormatVersionError, match="MANIFEST"):

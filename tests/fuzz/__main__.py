@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz TARGET|all`: fuzz for a while, go on where the directory stands, or replay an input."""
+"""`python -m tests.fuzz TARGET|all`: fuzz for a while, continue from the inputs in a directory, or replay an input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.fuzz.runner import SECONDS, TARGETS, fuzz, fuzz_here, load, story
 
 
 def main() -> int:
-    """Do what the command line says; 1 where something was found."""
+    """Run the command line; return 1 on a finding."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("target", choices=[*TARGETS, "all"])
     parser.add_argument("--seconds", type=int, default=SECONDS, help="for each target")

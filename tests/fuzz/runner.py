@@ -143,7 +143,7 @@ def _end(said: str) -> str:
 
 
 def one_round(seed: int, root: Path, *, seconds: int = SECONDS) -> dict[str, int]:
-    """Fuzz every target for a while, from where `root` stands; return the counts. AssertionError where one found."""
+    """Fuzz every target for a while, from the inputs in `root`; return the counts. AssertionError on a finding."""
     outcomes = [fuzz(name, root, seconds=seconds, seed=seed) for name in TARGETS]
     failed = [outcome for outcome in outcomes if outcome.found]
     assert not failed, f"seed {seed}\n" + "\n\n".join(map(story, failed))

@@ -50,7 +50,7 @@ class Small(NamedTuple):
     gone: list[Record]
 
     def ever_held(self, record: Record, *, rebuilt: bool) -> bool:
-        """Whether a record is one of them; rebuilt: the manifest was made anew from what was left."""
+        """Whether a record is one of them; rebuilt: the manifest was rebuilt from what was left."""
         return record == self.records.get(record.offset) or (rebuilt and record in self.gone)
 
 
@@ -103,7 +103,7 @@ MAKERS: tuple[tuple[Callable[[Log], list[Record]], LogConfig], ...] = (
 
 @cache
 def small(number: int) -> Small:
-    """Return one of them: as it is while a writer has it open, some records behind the last sync."""
+    """Return one of them, as it is while a writer has it open, with records after the last sync."""
     make, config = MAKERS[number]
     storage = MemoryStorage()
     with patch("secrets.randbits", random.Random(number).getrandbits), _filled(storage, config) as log:
@@ -231,7 +231,7 @@ def check_reading(log: Log, source: Small | None, *, rebuilt: bool = False) -> d
     for offset, record in found.items():
         assert source is None or source.ever_held(record, rebuilt=rebuilt), f"{record} is not what was written"
         read[offset] = log.read(offset)
-        # A forged record may claim the offset of a sound one: a scan meets it first, and tells that the other is amiss.
+        # A forged record may claim the offset of a genuine one: a scan meets it first and reports the other as damage.
         two = source is None and damaged and read[offset].offset == offset
         assert read[offset] == record or two, f"{read[offset]} is not {record}"
     for offset in range(log.lowest_offset, min(log.next_offset, log.lowest_offset + 64)):

@@ -1,4 +1,4 @@
-"""How many bytes rows take, and which row stands where, is what sums over all of them say."""
+"""The bytes that rows take, and the position of each, equal sums over all rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def batch_of(lengths: list[int], layout: Any) -> ArrowBatch:
 
 
 def ends_of(lengths: list[int]) -> list[int]:
-    """Return the bytes before each row, and behind the last."""
+    """Return the bytes before each row, and after the last."""
     return [0, *accumulate(HEAD_BYTES + length + (length % 5 if length % 7 else 0) for length in lengths)]
 
 

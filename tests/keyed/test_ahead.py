@@ -1,4 +1,4 @@
-"""Work that is made ahead: in order, errors in their place, no memory used twice, nothing left behind."""
+"""Work prepared ahead: in order, errors at their position, no buffer used twice, nothing left over."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_who_waits_for_a_step_makes_calls_meanwhile(monkeypatch: pytest.MonkeyPa
 
     def steps() -> Iterator[bool]:
         yield True
-        yield called.wait(60)  # the only thread is here: whoever takes the step has to make the call
+        yield called.wait(60)  # occupies the only thread: the consumer of the step has to make the call
 
     with Ahead() as ahead:
         results = ahead.each(partial(lambda made: called.set() or made, made) for made in ahead.steps(steps()))  # type: ignore[func-returns-value] # sets it and returns what was made

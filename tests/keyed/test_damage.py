@@ -14,7 +14,7 @@ HOUR = 3600.0
 
 
 def damage(log: seglog.Log, segment: int, position: int) -> None:
-    """Change one byte of a sealed store, `position` bytes behind its header."""
+    """Change one byte of a sealed store, `position` bytes after its header."""
     store = log._storage.open(log.segments[segment].name, writable=True)
     old = store.pread(1, HEADER_BYTES + position)
     store.pwrite(bytes([old[0] ^ 0x40]), HEADER_BYTES + position)
@@ -72,7 +72,7 @@ def test_damage_in_a_clean_segment_is_found_when_it_would_be_copied(shop: Any) -
         assert log.compact().damaged == ()
         damage(log, 0, 40)
         shop.put(log, "new |")
-        assert log.compact().damaged == ()  # nothing died there: nobody had to look
+        assert log.compact().damaged == ()  # no record is obsolete there: it was not read
         shop.put(log, "3 |")
         assert len(log.compact().damaged) == 1
         assert readable(log) == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]

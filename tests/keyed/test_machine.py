@@ -174,7 +174,7 @@ class CompactedLog(RuleBasedStateMachine):
 
     @rule(data=st.data(), pinned=st.sampled_from([0, 5, NEVER]))
     def compact_some(self, data: Any, pinned: int) -> None:
-        """Look at some segments only, whichever a schedule may choose, with a follower that stands anywhere."""
+        """Clean only some segments, any that a schedule may choose, with a follower at any position."""
         manifest = self.log.view().manifest
         sources = make_plan(manifest, self.now).sources
         first_dirty = min((one.base_offset for one in sources if one.cleaned_to is None), default=self.log.next_offset)

@@ -346,7 +346,7 @@ def test_21_what_died_for_sure_is_counted_while_it_is_copied(shop: Any) -> None:
 
 
 def test_no_key_comes_to_life_again_after_a_truncate_into_what_was_compacted(shop: Any) -> None:
-    """The offsets behind the cut are given again: nothing was compared with the records that stand there now."""
+    """The offsets after the cut are assigned again: the records there now were compared with nothing."""
     with shop.open(segment_bytes=1024, delete_retention=0, min_dirty_ratio=0) as log:
         for number in range(400):
             log.append(b"x" * 60, key=b"k%d" % number)

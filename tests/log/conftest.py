@@ -1,4 +1,4 @@
-"""What the tests of a log share: both media, a clock that stands still, directories as bytes, processes."""
+"""Shared by the tests of a log: both storages, a clock that stands still, directories as bytes, processes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def contents() -> Callable[[Path], dict[str, bytes | None]]:
-    """Return what stands below a directory: name -> bytes of every file, None for a directory."""
+    """Return the contents of a directory: name -> bytes of every file, None for a directory."""
 
     def look(directory: Path) -> dict[str, bytes | None]:
         found = sorted(directory.rglob("*"))

@@ -176,7 +176,7 @@ def test_a_medium_that_refuses_leaves_the_old_one_or_stops_the_writer(path: Path
     refused = 0
     for storage, copy, met, log in runs(path, lambda at: Fault(at=at, error=error)):
         storage.fault = None
-        if isinstance(met, seglog.LogPoisoned):  # nobody knows which one the medium holds
+        if isinstance(met, seglog.LogPoisoned):  # unknown which of the two is on disk
             with pytest.raises(seglog.LogPoisoned):
                 log.append(b"v", key=b"k")
             log.close()

@@ -1,4 +1,4 @@
-"""Where no log can be opened: a clear error, and what stands there stays as it is."""
+"""Places where no log can be opened: a clear error, and the files there stay unchanged."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_without_the_right_to_write_a_log_can_be_read_and_says_why_it_cannot_be_
         for i in range(10):
             log.append(b"%d" % i * 60)
     for index in path.glob("*.index"):
-        index.unlink()  # a reader makes lookups anew in memory, and cannot write them here
+        index.unlink()  # a reader rebuilds lookups in memory and cannot write them here
     without_rights(path)
     before = contents(path)
     assert script(AS_NOBODY, path, "r").split() == f"opened {list(range(10))} 10 False".split()

@@ -1,4 +1,4 @@
-"""Whoever waits for the medium is woken, though those before it in line were interrupted or failed."""
+"""A thread that waits for a sync is woken even if threads queued before it were interrupted or failed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def started(count: int, work: Callable[[], None]) -> list[threading.Thread]:
 
 
 def in_line(durable: Durability, medium: Medium, work: Callable[[], None], until: Any) -> list[threading.Thread]:
-    """Have one thread lead, its sync held up, and the others stand in line behind it; return them all."""
+    """Start a leading thread whose sync is held up, and others that queue behind it; return all of them."""
     medium.hold.clear()
     leader = started(1, work)
     medium.began.wait()

@@ -30,7 +30,7 @@ def local(path: Any, shop_at: Callable[[Any], Any]) -> Any:
 
 
 def told(log: seglog.Log, offset: int) -> tuple[str, str]:
-    """Return what a record is and why it is there; told of its key alike."""
+    """Return what a record is and why it is kept; explaining its key gives the same."""
     one = log.explain(offset)
     assert one.text.endswith(".")
     assert one.offset == offset

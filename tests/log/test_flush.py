@@ -1,4 +1,4 @@
-"""When records reach the medium: after so many, after so long, when asked, and when the log closes."""
+"""When records are synced: after a number of records, after a time, on request, and at close."""
 
 from __future__ import annotations
 

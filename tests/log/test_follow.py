@@ -144,7 +144,7 @@ def test_following_ends_with_an_error_where_the_log_was_cut(pair: Any) -> None:
 
 @pytest.mark.parametrize("gap", [0, 1, 5, 2**33])
 def test_a_cut_is_told_where_the_log_went_on_behind_a_gap(pair: Any, gap: int) -> None:
-    """What was read last stands in the gap now: a follower of a compacted log left it."""
+    """The offset read last is now in a gap that a follower of a compacted log left."""
     writer, follower = pair
     for _ in range(2):
         writer.append(b"v")
@@ -170,7 +170,7 @@ def test_following_ends_with_an_error_where_the_log_is_closed(pair: Any) -> None
 def test_a_cut_below_what_was_read_is_told_also_when_all_that_was_read_has_expired_since(
     place: Any, clock: Any, cut: int, told: bool
 ) -> None:
-    """Cut, written anew and expired up to where the follower stands: the offsets fit, the history does not."""
+    """Cut, rewritten and expired up to the follower's position: the offsets match, the history does not."""
     config = LogConfig(segment_bytes=512, retention=seglog.Retention(age=60))
     with seglog.open(place, config, clock=clock) as writer:
         for _ in range(10):

@@ -1,4 +1,4 @@
-"""Logs with gaps, as followers of a compacted log keep them: what is not there is told, and where to go on."""
+"""Logs with gaps, as followers of a compacted log keep them: reads report a gap and the offset after it."""
 
 from __future__ import annotations
 

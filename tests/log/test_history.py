@@ -119,7 +119,7 @@ def test_a_position_counts_as_cut_exactly_if_a_record_before_it_was_replaced(ste
         elif what == "look":
             known += [(at, log.view().trace_of(at), born[:at]) for at in range(log.lowest_offset, len(born) + 1, 3)]
         else:
-            if what == "crash":  # what was appended is there, but nothing says that it was synced
+            if what == "crash":  # the appended records exist, but nothing proves that they were synced
                 log._live.active.write_buffer()
                 log._lock.release()
             else:

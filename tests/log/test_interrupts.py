@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment of a wait for the medium: whoever waits next gets an answer."""
+"""Ctrl-C at any moment of a wait for a sync: the next thread that waits still gets an answer."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def handle(signal_number, frame):
     if armed:
         raise KeyboardInterrupt
 
-def interrupted(call, most, times):  # not for ever: Python only tells of an interrupt in a weak reference's callback
+def interrupted(call, most, times):  # bounded: Python only prints an interrupt raised in a weak reference's callback
     global armed
     try:
         armed = True

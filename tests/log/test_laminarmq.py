@@ -112,7 +112,7 @@ def test_bytes_between_records_that_a_crash_left_are_told_and_what_was_appended_
 
 
 def outcome(files: dict[str, bytes]) -> tuple[str, Told]:
-    """Return how a log reads: "clean", "told" (what a crash left), or "damaged"; and the records up to there."""
+    """Return how a log reads: "clean", "told" (a torn tail is reported) or "damaged"; and the records read."""
     log, seen = open_laminarmq(stored(files)), []
     try:
         seen.extend(tuple(record) for record in log.scan())
@@ -168,7 +168,7 @@ def test_a_missing_file_is_noticed() -> None:
     files = files_of("truncated")
     for file in files:
         how, seen = outcome({name: data for name, data in files.items() if name != file})
-        assert how == ("told" if file == "10.index" else "damaged")  # of the last segment nothing says what it held
+        assert how == ("told" if file == "10.index" else "damaged")  # nothing records the extent of the last segment
         assert seen == told("truncated")[: len(seen)]
 
 

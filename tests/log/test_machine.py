@@ -1,4 +1,4 @@
-"""Anything a writer may do, in any order, against a dict; a reader beside it and a tail behind it look on."""
+"""Every operation of a writer, in any order, compared with a dict; a concurrent reader and a tail check too."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ class LogMachine(RuleBasedStateMachine):
     # --- looking ----------------------------------------------------------------------------------------------
 
     def catch_up(self) -> None:
-        """Take over what retention let go; whole segments, the oldest first, and by age only what is old enough."""
+        """Adopt what retention deleted: whole segments, oldest first, and by age only those old enough."""
         lowest = self.log.lowest_offset
         assert lowest >= self.lowest
         self.lowest = lowest

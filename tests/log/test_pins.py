@@ -209,7 +209,7 @@ def test_a_plan_that_a_pin_has_overtaken_is_stale(shop: Any, clock: Any) -> None
         log.pin("copy", 1)
         with pytest.raises(PlanStale):
             log.finish_compaction(plan, outcome, directory)
-        log.pin("copy", 3)  # behind all that was planned
+        log.pin("copy", 3)  # after all that was planned
         assert log.finish_compaction(plan, outcome, directory).tombstones == 1
 
 

@@ -108,7 +108,7 @@ def test_a_durable_reader_sees_what_was_synced(path: Path, process: Any) -> None
         assert there("log.next_offset") == "0"
         writer.sync()
         assert there("log.next_offset") == "3"
-        fill(writer, 3)  # rolls, and a roll is a sync of what stood before it
+        fill(writer, 3)  # rolls, and a roll syncs the records before it
         assert there("log.next_offset") == str(writer.durable_offset) == "5"
 
 

@@ -1,4 +1,4 @@
-"""Reading beside a writer, here in one process: a reader follows whatever the writer does, or says why it cannot."""
+"""Reading beside a writer in one process: a reader follows every change, or reports why it cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a log lets go of, by size and by age, and what never goes. The figures are those of acceptance/compaction.md."""
+"""What retention deletes, by size and by age, and what it never deletes. Figures: acceptance/compaction.md."""
 
 from __future__ import annotations
 

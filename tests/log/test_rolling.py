@@ -47,7 +47,7 @@ def test_one_record_may_pass_the_size_by_the_overflow(place: Any) -> None:
         assert (counts(log), log.size) == ([1], 1512)
         log.append(VALUE)
         assert counts(log) == [1, 1]
-        log.append(b"v" * 1400)  # does not fit behind the small one: it rolls first, and then uses the overflow
+        log.append(b"v" * 1400)  # does not fit after the small one: the log rolls first, then uses the overflow
         assert counts(log) == [1, 1, 1]
 
 

@@ -1,6 +1,6 @@
-"""A log that stands for a terabyte: opened at once, read anywhere, in bounded memory and with few files open.
+"""A log that simulates a terabyte: fast to open, readable anywhere, with bounded memory and few open files.
 
-The stores and indexes are sparse files: real where a record is looked for, holes elsewhere.
+The stores and indexes are sparse files: they have contents where the tests read, and holes elsewhere.
 """
 
 from __future__ import annotations

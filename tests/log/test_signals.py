@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-# One process forks many, each of which opens its log anew and gets SIGTERM at a random moment of its work.
+# One process forks many; each opens its log again and gets SIGTERM at a random moment of its work.
 ENDINGS = """
 import faulthandler, os, random, signal, sys, threading, time, seglog
 from seglog import LogConfig

@@ -211,7 +211,7 @@ def test_a_repair_of_a_log_whose_manifest_another_one_replaced_does_not_report_s
     assert {name for name, data in tree(path).items() if before.get(name) != data} <= {"LOCK"}
     with seglog.open(path, mode="r") as log:
         log_id = log.view().manifest.log_id
-    for store in path.glob("*.store"):  # what the report says to do
+    for store in path.glob("*.store"):  # as the report advises
         if decode_header(store.read_bytes()[:64], str(store)).log_id == log_id:  # type: ignore[union-attr] # sound
             store.unlink()
     (path / "MANIFEST").unlink()

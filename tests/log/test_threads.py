@@ -133,7 +133,7 @@ def test_threads_that_wait_for_the_medium_share_a_sync(watched: Any, until: Any)
         waiting = [threading.Thread(target=log.append, args=(b"v",), daemon=True) for _ in range(threads)]
         for thread in waiting:
             thread.start()
-        until(lambda: log.next_offset == threads)  # the medium is busy with the first; appends go on
+        until(lambda: log.next_offset == threads)  # the first sync still runs; appends continue
         assert log.durable_offset == 0
         assert all(thread.is_alive() for thread in waiting), "nobody is told before the medium has it"
         go_on.set()

@@ -1,4 +1,4 @@
-"""Cutting a log: what stood behind the cut never comes back, and what stood before it is as it was."""
+"""Cutting a log: records after the cut never come back, and records before it are unchanged."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_the_files_of_what_was_cut_are_gone(path: Any) -> None:
 
 
 def test_truncate_while_another_thread_waits_for_the_medium(watched: Any, until: Any, is_held: Any) -> None:
-    """What the waiting thread appended was cut off: nobody may count it as durable, and the thread must not hang."""
+    """The waiting thread's records were cut off: they must not count as durable, and the thread must not hang."""
     entered, go_on = threading.Event(), threading.Event()
 
     def hold_up(path: str) -> None:

@@ -22,7 +22,7 @@ from seglog.testing.faulty import Crashed, Fault, FaultyStorage
 
 
 class Place(NamedTuple):
-    """Where a record stands in its store."""
+    """The position of a record in its store."""
 
     offset: int
     position: int
@@ -167,7 +167,7 @@ class Ledger:
 
     @staticmethod
     def value(offset: int) -> bytes:
-        """What stands at an offset, unless a test says otherwise."""
+        """The value at an offset, unless a test chooses another."""
         return b"value %04d " % offset * 4
 
     def append(self, log: seglog.Log, records: int = 1) -> None:

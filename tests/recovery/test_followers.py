@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Wrapped:
-    """A file that calls `after` behind every call of one method."""
+    """A file that calls `after` after every call of one method."""
 
     def __init__(self, file: Any, method: str, after: Callable[[], None]) -> None:
         self._file, self._method, self._after = file, method, after

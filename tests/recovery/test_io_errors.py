@@ -119,7 +119,7 @@ def test_15_a_failed_sync_in_another_thread_stops_everybody_who_waits(faulty: Fa
     with pytest.raises(seglog.LogPoisoned):
         log.sync()
     with pytest.raises(seglog.LogPoisoned):
-        log._durability.wait(1, log._sync_written)  # type: ignore[attr-defined] # whoever waited meanwhile
+        log._durability.wait(1, log._sync_written)  # type: ignore[attr-defined] # a thread that waited meanwhile
 
 
 def test_15_close_after_a_failed_sync_gives_the_lock_back(scene: Any, faulty: FaultyStorage) -> None:
@@ -276,7 +276,7 @@ def test_18_a_truncate_that_is_refused_takes_nothing_back_of_what_is_durable(fau
 
 
 def test_16_a_batch_larger_than_what_retention_keeps_is_rolled_back_too(scene: Any, faulty: FaultyStorage) -> None:
-    """Its own rolls have let go of the records before it, and of its first ones: the log ends empty, and whole."""
+    """Its own rolls deleted the records before it and its first ones: the log ends up empty, and undamaged."""
     log = seglog.open(faulty, KEEP)
     log.append(b"before")
     faulty.fault = Fault(operations=PUTTING, name="-8.store", error=errno.ENOSPC, at=2)

@@ -206,7 +206,7 @@ def test_13_nor_does_a_manifest_from_before_it_that_was_copied_back(scene: Any, 
 
 
 def test_13_bytes_behind_a_cut_never_come_back(scene: Any) -> None:
-    """The store keeps what a truncate cut off; a reader that stood there gets a clear error, a new one sees nothing."""
+    """The store keeps records that were cut off; a reader positioned there gets a clear error, a new one sees none."""
     scene.fill(VALUES[:10])
     with seglog.open(scene.path) as log:
         for cut in (8, 6, 4):
@@ -343,7 +343,7 @@ def lose_manifests(path: Path) -> None:
 
 
 def move(scene: Any, how: str, kinds: tuple[str, ...]) -> Path:
-    """Put files of the first segment under the names of the last, and return where its store stands then."""
+    """Put files of the first segment under the names of the last; return the path of its store."""
     first, last = scene.entry(0), scene.entry(-1)
     lose_manifests(scene.path)
     for kind in kinds:
@@ -368,7 +368,7 @@ def move(scene: Any, how: str, kinds: tuple[str, ...]) -> Path:
 def test_14_without_any_manifest_a_store_under_the_name_of_another_is_refused(
     scene: Any, how: str, compacted: bool, kinds: tuple[str, ...]
 ) -> None:
-    """Its index says where it begins, its salt stands in another store, or the lookups of another place are its own."""
+    """Its index names its base, its salt is in another store, or the lookups under another name are its own."""
     fill(scene, compacted=compacted)
     last = scene.entry(-1)
     with seglog.open(scene.path, mode="r") as log:

@@ -42,7 +42,7 @@ def stage(storage: Any, values: list[bytes], batch: str = "q-0") -> list[StagedS
 
 
 class Publication:
-    """A batch that stands staged in the template, and how it is published."""
+    """A batch staged in the template, and how it is published."""
 
     def __init__(self, laboratory: Any, *, before: int = 0) -> None:
         first = laboratory.known.next_offset + before
@@ -189,7 +189,7 @@ def test_retention_that_fails_behind_a_publication_does_not_undo_it(laboratory: 
 
 
 def written(storage: FaultyStorage) -> list[str]:
-    """Return the calls that put something on the medium, in order; derived files left out."""
+    """Return the calls that write to disk, in order, without those for derived files."""
     calls = [
         call for call in storage.calls if call.operation in WRITING and not call.name.endswith((".index", ".times"))
     ]
@@ -295,7 +295,7 @@ def test_no_staged_segment_is_handed_out_before_it_and_its_name_are_on_the_mediu
 
 
 def test_a_publish_that_was_cut_short_never_joins_once_its_stage_is_gone(laboratory: Any, content_of: Any) -> None:
-    """Its stores stay behind with all their records; without the stage nothing tells them from the log's own."""
+    """Its stores remain with all their records; without the stage they look like the log's own."""
     laboratory.prepare(fill, SMALL)
     publication = Publication(laboratory)
     for run in laboratory.runs(publication, Fault()):

@@ -1,4 +1,4 @@
-"""Torn: what a crash leaves at the end of a store, and damage in the part of it that was known to be on the medium.
+"""Torn ends: what a crash leaves at the end of a store, and damage in the part that was known to be synced.
 
 The numbers are those of the list of what the log must survive (docs/reliability.md).
 """

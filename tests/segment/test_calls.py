@@ -63,7 +63,7 @@ def test_a_call_that_stands_in_line_for_a_thread_that_could_not_start_is_made_on
         made: list[int] = []
         calls = launched(pool, made)
     results = taken(calls)
-    pool.submit(int).result()  # its thread has met all that stood in line before
+    pool.submit(int).result()  # the thread has run everything queued before this
     assert results == made == [0, 1, 2, 3, 4]
 
 

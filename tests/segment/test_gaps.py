@@ -1,4 +1,4 @@
-"""Offsets that lack in a segment with gaps: compaction took them, or they are lost behind a record before its place."""
+"""Missing offsets in a segment with gaps: removed by compaction, or lost after a record at too low a position."""
 
 from __future__ import annotations
 

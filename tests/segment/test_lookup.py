@@ -1,4 +1,4 @@
-"""What every lookup owes: a place it names is right, or near and never behind; what it does not know it says so."""
+"""The contract of every lookup: a position is exact, or near and never after the record; unknown is reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from seglog.segment.sealed import dense_entries
 from seglog.storage import MemoryStorage
 
 Known = list[tuple[int, int]]
-"""(relative offset, position) of the records that a lookup was told of."""
+"""(relative offset, position) of the records noted in a lookup."""
 
 LENGTHS = st.lists(st.integers(32, 90), max_size=30)
 

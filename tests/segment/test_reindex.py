@@ -17,7 +17,7 @@ OTHER = DENSE_ENTRY.pack(0, 0, 0)
 
 
 def written(old: bytes | None, blocks: list[bytes], header: bytes, *, dense: bool = True) -> tuple[bytes, list[int]]:
-    """What is in the file afterwards, and the number of each entry as it is told."""
+    """The contents of the file afterwards, and the reported number of each entry."""
     storage = MemoryStorage()
     storage.make(["tmp"])
     if old is not None:

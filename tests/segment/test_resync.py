@@ -1,4 +1,4 @@
-"""Finding what is left behind damage: exactly the first valid record, wherever it stands, however reads cut it."""
+"""Resync after damage: finds exactly the first valid record, at any position and any boundary of reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several threads, one answer: what a long stretch holds is told alike whatever an index says of it."""
+"""Several threads, one answer: the contents of a long range do not depend on what an index says."""
 
 from __future__ import annotations
 

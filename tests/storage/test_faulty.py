@@ -1,4 +1,4 @@
-"""The faulty storage fails exactly where it was told to, and nowhere else."""
+"""The faulty storage fails exactly at the calls given to it, and at no others."""
 
 from __future__ import annotations
 

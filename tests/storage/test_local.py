@@ -272,7 +272,7 @@ def test_a_file_of_another_user_can_be_locked_and_one_that_may_not_be_made_says_
     assert error.value.errno == errno.EACCES
 
 
-# --- names on the medium ----------------------------------------------------------------------------------------------
+# --- names on disk ----------------------------------------------------------------------------------------------------
 
 
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:

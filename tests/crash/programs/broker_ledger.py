@@ -23,7 +23,7 @@ Place = tuple[int, int]
 
 
 def stored(topic: Topic) -> dict[int, Place]:
-    """Return where each token stands; AssertionError where one stands twice, or where offsets have gaps."""
+    """Return the offset of each token; AssertionError if one occurs twice or offsets have gaps."""
     found: dict[int, Place] = {}
     for number in range(PARTITIONS):
         log = topic.partition(number)
@@ -37,7 +37,7 @@ def stored(topic: Topic) -> dict[int, Place]:
 
 
 class BrokerLedger:
-    """placed: token -> where it stands; committed: partition -> offset of the group."""
+    """placed: token -> its partition and offset; committed: partition -> offset of the group."""
 
     def __init__(self) -> None:
         self.placed: dict[int, Place] = {}

@@ -82,7 +82,7 @@ class Filler(Teller):
     refusal: BaseException | None = None
 
     def attempt(self, call: Callable[[], object]) -> None:
-        """Do one thing, and keep what the medium answered."""
+        """Do one operation, and keep the answer of the storage."""
         self.refusal = None
         try:
             call()
@@ -113,7 +113,7 @@ class Filler(Teller):
             self.stream()
 
     def tear(self) -> None:
-        """Die with half a record behind the last one."""
+        """Die with half a record after the last one."""
         self.log.close()
         stores = Path(self.path).glob("*.store")
         with max(stores, key=lambda path: int(path.stem.split("-")[1])).open("ab") as file:

@@ -62,7 +62,7 @@ class Ledger:
         self._expired_to(line["lowest"], line["size"])
 
     def _refuse(self, line: dict[str, Any]) -> None:
-        """Note that a call raised: nothing of it took place, or where the writer is poisoned nobody knows."""
+        """Note that a call raised: it had no effect, or with a poisoned writer an unknown one."""
         self.counts["refused"] += 1
         if not line["poisoned"]:
             self.pending = None

@@ -33,7 +33,7 @@ class Reader:
         self.begin()
 
     def begin(self) -> None:
-        """Begin anew at the front: what was seen may not be the log's any more."""
+        """Restart at the first record: records seen before may no longer be in the log."""
         self.seen.clear()
         while True:
             try:
@@ -43,7 +43,7 @@ class Reader:
                 continue
 
     def poll(self) -> bool:
-        """Take what has come; False where an error said that the log is another one, and it began anew."""
+        """Read the new records; False if an error reported that the log was replaced, and reading restarted."""
         before = self.tail.position
         try:
             records = self.tail.poll(500)
@@ -63,7 +63,7 @@ class Reader:
         return True
 
     def demand(self, is_true: bool, what: str) -> None:
-        """Require what holds of a log that nobody has cut; where it was, the tail must say so."""
+        """Check what holds for a log that was not cut; if it was, the tail must have reported it."""
         self.counts["checks"] += 1
         assert is_true or not self.poll(), what
 
@@ -104,7 +104,7 @@ class Reader:
         self.demand(not others, f"these offsets held others: {others}")
 
     def catch_up(self) -> dict[str, Any]:
-        """Read to the end of a log that nobody writes; return where that is and a digest of all there is."""
+        """Read to the end of a log without a writer; return that offset and a digest of all records."""
         while not self.poll() or self.tail.position < self.log.next_offset:
             if self.tail.position >= self.log.next_offset:
                 break

@@ -1,7 +1,7 @@
-"""A writer that does everything a log can do once, in a fixed order, and goes on after errors of the medium.
+"""A writer that does every operation of a log once, in a fixed order, and continues after I/O errors.
 
-For harnesses that let its n-th call fail, or kill it there: two runs make the same calls. It says what it begins, what
-is done (as `log_writer`), and what was refused. A writer that is poisoned must refuse everything else.
+For harnesses that fail its n-th call, or kill it there: two runs make the same calls. It prints what it begins, what
+is done (like `log_writer`), and what was refused. A poisoned writer must refuse everything else.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Teller(Writer):
     """A writer that goes on after errors."""
 
     def read(self) -> None:
-        """Read all of it anew, from the medium."""
+        """Read all of it again, from disk."""
         self.log.close()
         self.open()
         self.begin("nothing")
@@ -57,7 +57,7 @@ class Teller(Writer):
         self.did("nothing")
 
     def attempt(self, call: Callable[[], object]) -> None:
-        """Do one thing, and say if the medium refused it."""
+        """Do one operation, and print if the storage refused it."""
         try:
             call()
         except (LogPoisoned, StorageError) as error:
@@ -83,7 +83,7 @@ class Teller(Writer):
 
 
 def tell_story(say: Say, request: dict[str, Any], story: Iterable[str] = STORY) -> None:
-    """Do what the story says to the end of it, or of the writer."""
+    """Do all operations of the story, or those until the writer ends."""
     teller = Teller(say, request)
     for what in ("open", *story, "close"):
         for _ in range(AGAIN):
@@ -100,7 +100,7 @@ def tell_story(say: Say, request: dict[str, Any], story: Iterable[str] = STORY) 
 
 
 def run(say: Say, request: dict[str, Any]) -> None:
-    """Wait until somebody watches its calls, and tell the story."""
+    """Wait until the harness traces its calls, then run the story."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_PTRACER, _ANYBODY, 0, 0, 0)  # a sibling may trace it, where only parents may
     say(waits=True)

@@ -1,7 +1,7 @@
-"""A writer that does whatever a log can do, at random, until it is killed. It says what it begins, and what is done.
+"""A writer that does random operations of a log until it is killed. It prints what it begins, and what is done.
 
 Each line with "do" is followed by one with "did" once the call has returned: that is the acknowledgement. What these
-lines mean for what the log must hold is the business of `ledger`.
+lines mean for the contents of the log is decided by `ledger`.
 """
 
 from __future__ import annotations

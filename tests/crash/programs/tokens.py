@@ -33,7 +33,7 @@ def value_of(token: int, keys: int) -> bytes | None:
 
 
 def token_of(record: Record, keys: int) -> int:
-    """Return a record's token; AssertionError where the record is not exactly what the token says."""
+    """Return a record's token; AssertionError if the record is not exactly the one that the token describes."""
     token = record.timestamp
     expected = (key_of(token, keys), value_of(token, keys))
     assert (record.key, record.value) == expected, f"a wrong byte in {record}: expected {expected}"

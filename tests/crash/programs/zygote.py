@@ -152,7 +152,7 @@ class Child:
         os.write(self._words, word.encode())
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """Yield its whole lines to the end; AssertionError for what went wrong there, and where it says nothing."""
+        """Yield its whole lines to the end; AssertionError for an error in it, or if it prints nothing."""
         while True:
             line, found, rest = self._rest.partition(b"\n")
             if found:
@@ -179,7 +179,7 @@ class Child:
         """Kill it as the kernel does, with all it has started."""
         with contextlib.suppress(ProcessLookupError):  # before its setsid there is no such group
             os.killpg(self.pid, signal.SIGKILL)
-        os.kill(self.pid, signal.SIGKILL)  # not reaped yet, so this is nobody else
+        os.kill(self.pid, signal.SIGKILL)  # not reaped yet, so no other process has this id
 
     def reap(self) -> int:
         """Wait until it is gone with all its locks; return how it ended, -9 for a kill."""
@@ -188,7 +188,7 @@ class Child:
         return self.status
 
     def close(self) -> None:
-        """End it if need be, and let go of its pipes."""
+        """End it if it runs, and close its pipes."""
         if self.status is None:
             self.kill()
             self.reap()

@@ -20,7 +20,7 @@ def seeds() -> Iterator[bytes]:
 
 
 def target(data: bytes) -> None:
-    behind = b"\x05\0after\0\0\0\0"  # what follows in a store is none of theirs
+    behind = b"\x05\0after\0\0\0\0"  # bytes that follow in a store are not part of the headers
     bytes_of = as_bytes(data + behind)
     address = bytes_of.ctypes.data
     try:

@@ -119,7 +119,7 @@ async def _served(choices: Choices, directory: Path) -> None:
 
 
 class _Bugs(logging.Handler):
-    """Keeps what the server's log says of bugs."""
+    """Keeps the bugs that the server logs."""
 
     def __init__(self) -> None:
         super().__init__()

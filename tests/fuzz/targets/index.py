@@ -1,4 +1,4 @@
-"""The lookup files, `.index`, `.offsets`, `.times`: damage is noticed, what is taken is what stands there."""
+"""The lookup files, `.index`, `.offsets`, `.times`: damage is detected, and accepted entries are those in the file."""
 
 from __future__ import annotations
 

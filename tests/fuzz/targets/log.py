@@ -62,7 +62,7 @@ def _check_writer(storage: MemoryStorage, source: Small | None) -> None:
         offset = log.append(b"new", key=b"new")
         assert offset not in found and log.read(offset).value == b"new"
         log.sync()
-    with suppress(SeglogError):  # a sealed store that says it is of a newer version opens nothing, but is told of here
+    with suppress(SeglogError):  # a sealed store of a newer version does not prevent opening, but is reported here
         verify_storage(storage)
     with seglog.open(storage) as again:
         assert again.read(offset).value == b"new"

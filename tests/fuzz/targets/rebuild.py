@@ -1,4 +1,4 @@
-"""A log whose manifest is lost or damaged, and whose stores were changed: made anew from what is there, or refused.
+"""A log with a missing or damaged manifest and changed stores: rebuilt from what is left, or refused.
 
 Reading it, rebuilding it in place, and accepting that by repair: no record comes back that was never written.
 """

@@ -42,7 +42,7 @@ def target(data: bytes) -> None:
 
 
 def _changed(log: Small, choices: Choices, *, forged: bool, tail: bool) -> dict[str, bytes]:
-    """Change the active store, and its index where the change is not to be behind what was synced."""
+    """Change the active store, and its index unless the change is to be after the synced part."""
     store = names_of(log, filename.STORE)[-1]
     if not tail:
         return _kept(log, changed(log.files, choices, [store, store.replace(".store", ".index")], mended=forged))
@@ -61,7 +61,7 @@ def _kept(log: Small, files: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def _synced_bytes(log: Small, store: str) -> int:
-    """Return where the first record that was not synced stands in the active store."""
+    """Return the position of the first unsynced record in the active store."""
     unsynced = [record for offset, record in log.records.items() if offset >= log.durable]
     lengths = [record_length(one.key, encode_headers(one.headers), one.value) for one in unsynced]
     return len(log.files[store]) - sum(lengths)

@@ -96,7 +96,7 @@ def _sum(blocks: list[Block]) -> _Sum:
 
 
 def _check_records(file: File, rules: Rules, store: bytes) -> None:
-    """What decodes is exactly what would be encoded; a value that is cut short says how long it was."""
+    """Decoded bytes equal the encoding of the record; a value that is cut short reports its length."""
     walk = StoreWalk(file, rules, position=HEADER_BYTES, end=len(store), expected=BASE)
     short = iter(StoreWalk(file, rules, position=HEADER_BYTES, end=len(store), expected=BASE, keep=3))
     for record, checksum, length in walk:
@@ -110,7 +110,7 @@ def _check_records(file: File, rules: Rules, store: bytes) -> None:
 
 
 def _check_search(file: File, rules: Rules, store: bytes) -> None:
-    """The search behind damage finds what trying every position finds."""
+    """The search after damage finds what trying every position finds."""
     start = HEADER_BYTES + 1
     assert find_record(file, rules, position=start, end=len(store), least=BASE) == next(_valid(store, start), None)
 

@@ -41,7 +41,7 @@ def target(data: bytes) -> None:
         for _ in range(1 + choices.below(3)):
             text = mangled_text(text, choices)
     with suppress(SeglogError):
-        found = parse(text, "topic.json")  # type: ignore[arg-type,unused-ignore] # a path, told in errors alone
+        found = parse(text, "topic.json")  # type: ignore[arg-type,unused-ignore] # a path, used only in errors
         assert asdict(found).items() <= json.loads(text).items()
     for body in (text, checked(text)):
         with suppress(SeglogError):

@@ -1,4 +1,4 @@
-"""What people write: sizes, durations, times, offsets, delimiters, headers, positions; taken or refused, as told."""
+"""Texts that users write: sizes, durations, times, offsets, delimiters, headers, positions; accepted or refused."""
 
 from __future__ import annotations
 
