@@ -84,7 +84,7 @@ def test_a_bad_column_or_option_is_named(
     [
         ("'nothing' AS topic, 'v' AS value", "a row has topic 'nothing', but"),
         ("3 AS partition, 'v' AS value", "column partition names 3; there are 0 to 2"),
-        ("-1 AS partition, 'v' AS value", "column partition names partition -1; the topic has 0 to 2"),
+        ("-1 AS partition, 'v' AS value", "column partition names -1; there are 0 to 2"),
         ("repeat('v', 7000) AS value", "RecordTooLarge"),
         ("'v' AS value, array(struct(string(NULL) AS key, binary('x') AS value)) AS headers", "column 'headers'"),
     ],

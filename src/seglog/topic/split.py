@@ -72,7 +72,7 @@ def _named_partitions(
     wrong = (named >= partitions) | (named < 0) & column.is_valid().to_numpy(zero_copy_only=False)
     if wrong.any():
         first = column[int(wrong.argmax())]
-        raise InvalidArgument(f"column {PARTITION} names partition {first}; the topic has 0 to {partitions - 1}")
+        raise InvalidArgument(f"column {PARTITION} names {first}; there are 0 to {partitions - 1}")
     return np.where(named < 0, numbers, named).astype(np.int32)
 
 

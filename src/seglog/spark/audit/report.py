@@ -100,7 +100,7 @@ def findings_of(log: AuditedLog, segments: Sequence[SegmentReport]) -> Iterator[
             yield _run(log, "duplicated", first, last + 1, last + 1 - first, detail)
     for segment in segments:
         for start, stop, records in segment.lost:
-            fewer = f"{records} records fewer than the manifest says"
+            fewer = f"{records} records fewer than in the manifest"
             yield _run(log, "lost", start, stop, records, "no readable record" if records == stop - start else fewer)
         for problem in segment.problems:
             yield _damage(log, problem)

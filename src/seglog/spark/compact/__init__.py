@@ -69,7 +69,7 @@ class Pass:
 def compact(spark: SparkSession, path: str | Path, *, bytes_per_second: float | None = None) -> list[CompactedLog]:
     """Keep the latest record of every key in the sealed segments of a log, a topic or a broker's topics.
 
-    Every log is compacted as its retention says (see `Log.compact`); one with nothing to do is returned with its
+    Every log is compacted by its retention (see `Log.compact`); one with nothing to do is returned with its
     present figures. After an error the other logs are still compacted, then the first error is raised; a later run does
     the rest.
 

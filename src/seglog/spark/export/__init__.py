@@ -62,8 +62,8 @@ def export(
 ) -> ExportReport:
     """Write the records of a log, a topic or a broker's topics to the directory `destination` as Parquet.
 
-    Timestamps are stored as the session's spark.sql.parquet.outputTimestampType says; `local_session` and the program
-    set micros.
+    The session's spark.sql.parquet.outputTimestampType determines the type of timestamps; `local_session` and the
+    program set micros.
 
     Args:
         spark: The session.

@@ -29,7 +29,7 @@ def build_parser() -> Parser:
         __file__,
         summary="Write records to Parquet: topic, partition, offset, timestamp, key, value, headers.",
         story=(
-            "The range is fixed when the export starts; the report says where the next one continues. A repeated\n"
+            "The range is fixed when the export starts; the report shows where the next one continues. A repeated\n"
             "export stores nothing twice."
         ),
         examples=[

@@ -10,7 +10,7 @@
 Each is a function over a SparkSession (`from seglog.spark.snapshot import snapshot`) and a program,
 `python -m seglog.spark.snapshot`, whose `--help` names the file for spark-submit.
 
-    pins      a path -> the logs behind it, each pinned to offsets at one moment
+    pins      a path -> its logs, each pinned to offsets at one moment
     tasks     parts of the work -> one Spark task each, Arrow batches out
     failures  Spark's error text -> the seglog error in it   (pure)
     command   shared by the programs: options, session, output, exit codes

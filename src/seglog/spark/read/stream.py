@@ -227,6 +227,6 @@ def _moved(part: _Pending, end: int) -> Progress:
     """Return the progress of a partition.
 
     Its position is refreshed even if nothing of it is taken: a truncate above it, or a compaction, that was harmless so
-    far could not be told from loss after the next one.
+    far could not be distinguished from loss after the next one.
     """
     return Progress(position_at(part.snapshot, end), part.begin)

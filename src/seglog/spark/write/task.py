@@ -26,7 +26,7 @@ _TAKEN = ("value", "key", "headers", "timestamp", "partition")
 
 
 class StagingTask:
-    """Stages rows until `finish`; without it nothing stays. topic: of all rows, None: as the column says."""
+    """Stages rows until `finish`; without it nothing stays. topic: of all rows, None: from the column."""
 
     def __init__(self, path: str, topic: str | None, batch: str) -> None:
         self._path = path

@@ -1,7 +1,7 @@
 """Repair everything at a place: its logs one by one, then the topics' own files.
 
 As in a log, nothing is destroyed: replaced files are kept in the topic's quarantine/. What cannot be known is not
-invented: the report says what to do manually. A broker is repaired as a whole or not at all: its lock is held.
+invented: the report describes what to do manually. A broker is repaired as a whole or not at all: its lock is held.
 """
 
 from __future__ import annotations

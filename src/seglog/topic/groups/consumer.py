@@ -179,7 +179,7 @@ class Consumer(Uncopied):
     def _log(self, partition: Partition) -> Log:
         return self._broker.topic(partition[0]).partition(partition[1])
 
-    # --- where it stands ------------------------------------------------------------------------------------------
+    # --- positions -----------------------------------------------------------------------------------------------
 
     @property
     def assignment(self) -> tuple[Partition, ...]:
