@@ -65,8 +65,8 @@ class Retries:
 def retrying(call: Call[T], retries: Retries) -> Flow[T]:
     """Send a request until it is answered, and return the parsed answer.
 
-    Retries after a lost connection if that is safe, and if the server reports that the request may succeed later. Raises
-    the error of a refusal, or the last error when tries or time are used up.
+    Retries after a lost connection if that is safe, and if the server reports that the request may succeed later.
+    Raises the error of a refusal, or the last error when tries or time are used up.
     """
     since = retries.clock()
     for tries in itertools.count(1):
