@@ -25,6 +25,8 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "seglog"
 CHECKED = ("storage", "segment", "log", "keyed", "topic", "format", "kernels")
 
+KINDS = ("sync", "rename", "lock", "checksum", "identity", "cut", "stop")
+
 CALLS = (
     (
         "sync",
@@ -143,11 +145,11 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
 
 
 def mutants(wanted: list[str]) -> list[Mutant]:
-    """Return every mutant of the modules whose path contains one of the words, without those of EQUIVALENT."""
+    """Return every mutant of the modules whose path contains one of the words, kind by kind, without those of EQUIVALENT."""
     found = []
     for part in CHECKED:
         for path in sorted((SOURCE / part).rglob("*.py")):
             relative = str(path.relative_to(SOURCE))
             if not wanted or any(word in relative for word in wanted):
                 found += [one for one in mutants_of(path) if (one.path, one.text) not in EQUIVALENT]
-    return found
+    return sorted(found, key=lambda one: KINDS.index(one.kind))
