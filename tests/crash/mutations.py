@@ -145,7 +145,10 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
 
 
 def mutants(wanted: list[str]) -> list[Mutant]:
-    """Return every mutant of the modules whose path contains one of the words, kind by kind, without those of EQUIVALENT."""
+    """Return every mutant of the modules whose path contains one of the words, kind by kind.
+
+    Those of EQUIVALENT are left out.
+    """
     found = []
     for part in CHECKED:
         for path in sorted((SOURCE / part).rglob("*.py")):

@@ -292,6 +292,18 @@ def test_what_a_pass_wrote_elsewhere_is_on_the_medium_with_its_names_when_it_ret
             assert names <= set(DiskStorage(Disk(state.image)).names())
 
 
+def test_a_store_is_synced_while_a_pass_writes_it_so_that_its_last_sync_is_short(shop: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("seglog.keyed.output.SYNC_BYTES", 1)
+    with shop.open() as log:
+        shop.put(log, STORY)
+        output = FaultyStorage(seglog.MemoryStorage())
+        output.make([])
+        rewrite(log.plan_compaction(), log._storage, output)
+    synced = [call.name for call in output.calls if call.operation == "datasync"]
+    assert synced
+    assert all(synced.count(name) > 1 for name in synced)
+
+
 # --- rate, progress, space --------------------------------------------------------------------------------------------
 
 
