@@ -17,6 +17,7 @@ from seglog.errors import StorageError
 from seglog.format.cuts import MOST, Cuts
 from seglog.log import catalog
 from seglog.log.group import Draft
+from seglog.log.follower import LogFollower
 from seglog.log.history import was_cut
 from seglog.testing.faulty import Fault, FaultyStorage
 
@@ -84,6 +85,34 @@ def test_a_truncate_above_a_follower_and_a_compaction_do_not_disturb_it(path: Pa
             log.truncate(160)
             with pytest.raises(LogTruncated):
                 tail.poll()
+
+
+def test_a_reader_gets_the_present_record_of_an_offset_that_was_truncated_since(path: Path) -> None:
+    with seglog.open(path) as log, seglog.open(path, mode="r") as reader:
+        fill(log, 10, "old")
+        assert reader.read(7).value == b"old-7"
+        log.truncate(5)
+        fill(log, 5, "new")
+        assert reader.read(7).value == b"new-7"
+
+
+def test_a_reader_reads_a_structure_again_that_changed_while_it_was_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, changes = LogFollower._load, [5]
+
+    def race(reader: LogFollower) -> Any:
+        if changes:
+            log.truncate(changes.pop())
+            raise seglog.CorruptLog("a store is missing")
+        return load(reader)
+
+    with seglog.open(path) as log, seglog.open(path, mode="r") as reader:
+        fill(log, 10)
+        monkeypatch.setattr(LogFollower, "_load", race)
+        log.truncate(8)
+        assert reader.next_offset == 5
+        assert not changes
 
 
 @settings(max_examples=60, deadline=None)
