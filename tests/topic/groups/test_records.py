@@ -80,5 +80,5 @@ def test_what_is_damaged_or_unknown_is_named_when_the_log_is_opened(hall, key, v
     if key is not None:
         hall.groups.commit("billing", {"orders": {0: 5}})
         hall.log.append(value, key=key)
-        with pytest.raises(CorruptLog, match="offset 1 is no record of consumer groups"):
+        with pytest.raises(CorruptLog, match="offset 1 is not a record of consumer groups"):
             hall.reopen()
