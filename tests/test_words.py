@@ -11,12 +11,12 @@ from tools import words
 
 PHRASES = words.phrases((words.ROOT / words.TABLE).read_text())
 ODD = """
-The writer is told so. The header tells its length. It says what failed.
+The writer is told so. The header tells its length. It says what failed. The part has told it.
 Retention lets go of segments.
-The entry stands at position 8, where it stood before.
-What comes behind the offset; the bytes that lie behind it; behind the last record.
-At most so many requests, as many as it takes.
-Who comes too late gets 429.
+The entry stands at position 8, where it stood before. Two records stand there.
+What comes behind the offset; the bytes that lie behind it; behind the last record; gaps behind its end.
+At most so many requests, as many as it takes; ends after so many records.
+Who comes too late gets 429. Return who asks.
 The index is made anew and kept for ever.
 The sum is held against the header, all files are gone over and taken stock of.
 The roll is taken back, the batch taken out, the upload given up.
@@ -33,9 +33,10 @@ The reason in words, in a sentence.
 The way of a record; a request's way.
 A share of the batch.
 Lost in silence.
+Rows are dealt out to partitions.
 """
 ORDINARY = """
-The letter k stands for key. Run it behind a proxy; a consumer is 3 records behind; the rules behind it.
+The letter k stands for key. Digits stand for numbers. So many that it fails. Run it behind a proxy; a consumer is 3 records behind; the rules behind it.
 The server runs as nobody; chown it to user nobody, or `nobody`. By no means to be deleted. What is meant by dense.
 Tell whether the lock is held. The user says yes. It needs room for 8 bytes; make_room returns. Dear reader.
 Stored in words of 32 bits. It is anewer version. The last record is long gone. It gives up after 3 retries.
