@@ -81,7 +81,7 @@ async function listen(mine) {
 }
 
 /** Where the partitions end now, as an event's id: from here on nothing is missed, even if the first event is late.
- *  Null for so many partitions that no header holds them. */
+ *  Null if the partitions are too many for a header. */
 async function ends(mine) {
   const topic = await ask("GET", path("topics", mine.topic), { signal: mine.stop.signal });
   const heard = topic.partition_states.filter(

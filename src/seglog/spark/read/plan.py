@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from seglog.spark.read.pushdown import Restriction
 
 TASK_BYTES = 128 * 1024 * 1024  # as for Spark's own files: large enough to hide a task's fixed cost
-# A Python task costs Spark about 60 ms of a core before it reads a byte (84 empty ones: 2.6 s on two cores), so many
-# small segments are read together; but fewer tasks than this would leave cores idle. minPartitions asks for more.
+# A Python task costs Spark about 60 ms of a core before it reads a byte (84 empty ones: 2.6 s on two cores), so small
+# segments are read together; but fewer tasks than this would leave cores idle. minPartitions asks for more.
 TASKS = 16
 
 

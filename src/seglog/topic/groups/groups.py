@@ -1,8 +1,8 @@
 """The coordinator: answers members and stores committed offsets; writes both to the log before answering.
 
 The log `.groups` contains all state except the time of each member's last heartbeat: sessions restart when the log is
-opened. `assignment` decides who gets what, `state` models handovers; this module knows neither how records are read nor
-who asks.
+opened. `assignment` decides which member gets which partition, `state` models handovers; this module knows neither
+how records are read nor who the caller is.
 """
 
 from __future__ import annotations
