@@ -36,7 +36,8 @@ Lost in silence.
 Rows are dealt out to partitions.
 """
 ORDINARY = """
-The letter k stands for key. Digits stand for numbers. So many that it fails. Run it behind a proxy; a consumer is 3 records behind; the rules behind it.
+The letter k stands for key. Digits stand for numbers. So many that it fails.
+Run it behind a proxy; a consumer is 3 records behind; the rules behind it.
 The server runs as nobody; chown it to user nobody, or `nobody`. By no means to be deleted. What is meant by dense.
 Tell whether the lock is held. The user says yes. It needs room for 8 bytes; make_room returns. Dear reader.
 Stored in words of 32 bits. It is anewer version. The last record is long gone. It gives up after 3 retries.
