@@ -248,3 +248,13 @@ def test_a_log_cannot_be_made_where_nothing_may_be_written(public: Path, script:
     answer = script(AS_NOBODY, public / "closed" / "orders", "a")
     assert answer.split() == ["StorageError", "True", "13", str(public / "closed" / "orders")]
     assert list((public / "closed").iterdir()) == []
+
+
+def test_a_fifo_that_is_named_like_a_store_is_an_error_that_names_it_and_blocks_nothing(path: Path) -> None:
+    with seglog.open(path) as log:
+        log.append(b"v")
+    os.mkfifo(path / "00000000000000000000-9.store")
+    with pytest.raises(seglog.StorageError, match=r"-9\.store"):
+        seglog.open(path)
+    with seglog.open(path, mode="r") as log:
+        assert log.read(0).value == b"v"

@@ -167,7 +167,10 @@ class LocalStorage:
 
     def open(self, name: str, *, writable: bool = False) -> LocalFile:
         """Open an existing file."""
-        return self._descriptor(name, os.O_RDWR if writable else os.O_RDONLY)
+        flags = os.O_RDWR if writable else os.O_RDONLY
+        return self._descriptor(
+            name, flags | os.O_NONBLOCK
+        )  # a FIFO by this name must not block; files ignore the flag
 
     def create(self, name: str, *, replace: bool = False) -> LocalFile:
         """Create an empty file."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from seglog.server.operations import Call
 
 SMALL = 1024 * 1024  # a record that is read at once, without asking whether there is room
-PIECES_ROOM = 3 * 1024 * 1024  # for a long one: its key and headers, a piece of its value, and what is being sent
+PIECES_ROOM = 2 * 1024 * 1024  # for a long one: its key and headers, a piece of its value, and what is being sent
 KEY_BYTES = 4096  # of a key that a header takes, before it is percent-encoded
 KEY_ABOUT = (
     f"Seglog-Key has the key, percent-encoded, if it has at most {KEY_BYTES} bytes; for a longer one "
