@@ -251,7 +251,7 @@ def test_a_named_partition_takes_the_record_whatever_its_key(topic: Topic) -> No
     for call in (topic.append, lambda _, partition: topic.append_batch(table(1), partition=partition)):
         with pytest.raises(InvalidArgument, match="partitions 0 to 2"):
             call(b"v", partition=3)
-    with pytest.raises(InvalidArgument, match="needs a partition"):
+    with pytest.raises(InvalidArgument, match="needs partition"):
         topic.append(b"v", expected_offset=0)
 
 
