@@ -191,6 +191,22 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
 
 
 @pytest.fixture(scope="session")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of one server for all tests that make topics of their own and leave it running."""
+    server = Served(tmp_path_factory.mktemp("served"), ())
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def unsynced_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server that syncs only when it is asked to, for tests that make topics of their own."""
+    server = Served(tmp_path_factory.mktemp("unsynced"), ("--sync-interval", "1h"))
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from seglog.spark.session import local_session  # noqa: PLC0415 - pyspark takes a second that few tests need
 

@@ -77,14 +77,32 @@ def test_every_example_of_the_page_on_the_command_line_runs_as_it_stands(serve, 
     assert shown.endswith('ann {"id": 17, "user": "ann"}\n')
 
 
-def test_every_example_of_the_page_on_arrow_runs_as_it_stands(tmp_path):
+def test_every_example_of_the_page_on_python_runs_as_it_stands(tmp_path):
+    assert run_page("python.md", tmp_path).splitlines() == [
+        "67108864 604800.0 1",
+        "604800.0 1000000000",
+        "1",
+        "1 1400000 2",
+        "[b'synced']",
+        "1 1",
+        "b'not yet'",
+        "True True",
+        "1",
+        "0",
+    ]
+
+
+def test_every_example_of_the_page_on_arrow_runs_as_it_stands(serve, tmp_path):
     for library in ("polars", "duckdb", "pandas"):
         pytest.importorskip(library)
-    shown = run_page("arrow.md", tmp_path).splitlines()
+    shown = run_page("arrow.md", tmp_path, serve().url).splitlines()
     assert shown == [
         "[b'2']",
         "2",
         "[(2, b'3'), (3, b'4')]",
         "[(b'a', 1), (b'b', 1), (b'c', 2), (b'd', 1)]",
         "[[b'e', b'6']]",
+        "[(b'a', b'1'), (b'b', b'2'), (b'c', b'3')]",
+        "['partition', 'offset', 'timestamp', 'key', 'value', 'headers']",
+        "[(3, b'3')]",
     ]

@@ -19,10 +19,11 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from seglog.errors import InvalidType, LogClosed, StreamOverflow
+from seglog.errors import InvalidType, LogClosed, LogLocked, StreamOverflow
 from seglog.log.group import Appended, Draft
 from seglog.log.log import Log
 from seglog.log.opening import Expose, Mode, open_log
+from seglog.log.patience import Patience
 from seglog.log.tail import FIRST_WAIT, LONGEST_WAIT
 from seglog.record import Header, Record, checked_bytes, checked_offset
 from seglog.uncopied import Uncopied
@@ -49,9 +50,34 @@ async def open(  # noqa: A001 - seglog.aio.open reads as seglog.open
     *,
     mode: Mode = "a",
     expose: Expose = "appended",
+    wait: float | None = None,
 ) -> AsyncLog:
-    """Open a log; arguments and errors as in `seglog.open`."""
-    return AsyncLog(await asyncio.to_thread(open_log, place, config, mode=mode, expose=expose))
+    """Open a log as `seglog.open` does. A call that is cancelled leaves no log open, also while it waits."""
+    attempt = partial(open_log, place, config, mode=mode, expose=expose)
+    patience = Patience(wait)
+    while True:
+        try:
+            return AsyncLog(await _opened(attempt))
+        except LogLocked:
+            pause = patience.pause()
+            if pause is None:
+                raise
+        await asyncio.sleep(pause)
+
+
+async def _opened(attempt: Callable[[], Log]) -> Log:
+    """Open on a thread; close the log again if the caller was cancelled meanwhile."""
+    opening = asyncio.get_running_loop().run_in_executor(None, attempt)
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close_unwanted)
+        raise
+
+
+def _close_unwanted(opening: asyncio.Future[Log]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
 
 
 class AsyncLog(Uncopied):

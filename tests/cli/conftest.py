@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import re
-import subprocess
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -53,19 +51,6 @@ def cli(capsysbinary: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Res
         return Result(int(code), out, err.decode())
 
     return run
-
-
-@pytest.fixture(scope="session")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real server; tests make topics of their own."""
-    command = [sys.executable, "-m", "seglog", "serve", str(tmp_path_factory.mktemp("served")), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        assert process.stdout is not None
-        found = next(filter(None, (re.search(r"listening on (\S+)", line) for line in process.stdout)), None)
-        assert found, "the server ended"
-        yield found[1]
-        process.terminate()
-        process.communicate(timeout=60)
 
 
 _numbers = itertools.count()

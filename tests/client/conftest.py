@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import re
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -19,19 +16,6 @@ if TYPE_CHECKING:
 
 DEADLINE_SECONDS = 60
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="session")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real server; tests make topics of their own."""
-    command = [sys.executable, "-m", "seglog", "serve", str(tmp_path_factory.mktemp("served")), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        assert process.stdout is not None
-        found = next(filter(None, (re.search(r"listening on (\S+)", line) for line in process.stdout)), None)
-        assert found, "the server ended"
-        yield found[1]
-        process.terminate()
-        process.communicate(timeout=60)
 
 
 @pytest.fixture(params=["sockets", "httpx"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ import pytest
 import seglog
 from seglog import LogConfig, Retention
 from seglog.log.group import Draft
+from tests.deadlocks import in_time
 from tests.log.moments import at_moments
 
 if TYPE_CHECKING:
@@ -26,25 +26,6 @@ CONFIGS = {
     "flushed": LogConfig(flush_records=2, segment_bytes=512),
 }
 MODULES = ("writer.py", "locked.py", "durability.py", "active.py", "live.py", "group.py", "catalog.py")
-PATIENCE_SECONDS = 60.0
-
-
-def in_time(work: Callable[[], None]) -> None:
-    """Run in a thread, so that a deadlock fails the test."""
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001 - raised below
-            errors.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(PATIENCE_SECONDS)
-    assert not thread.is_alive(), "it hangs"
-    for error in errors:
-        raise error
 
 
 class Ledger:

@@ -33,7 +33,10 @@ class Writes:
         self.storage = FaultyStorage(LocalStorage(path))
 
     def take(self, *, lookups: bool = False) -> list[str]:
-        calls, derived = self.storage.calls, (".index", ".times", ".offsets")
+        derived = (".index", ".times", ".offsets")
+        calls = [
+            call for call in self.storage.calls if (call.operation, call.name) != ("write", "LOCK")
+        ]  # who holds it
         written = [call for call in calls if call.operation in WRITING and (lookups or not call.name.endswith(derived))]
         self.storage.calls = []
         return [f"{call.operation} {call.name}".strip() for call in written]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import seglog
-from seglog import Broker, Topic
+import seglog.aio
+from seglog import Broker, LocalStorage, Topic
+from seglog.log.write_lock import try_lock_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +37,38 @@ def test_readers_of_a_topic_see_its_records_once_they_are_synced(tmp_path: Path)
         assert reading.topic("orders").partition(0).read(1).value == b"not yet"
 
 
+def test_a_reader_that_begins_after_the_synced_records_is_told_so_and_a_tail_waits(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "log") as writing, seglog.open(tmp_path / "log", mode="r", expose="durable") as log:
+        writing.append(b"synced")
+        writing.sync()
+        writing.append(b"not yet")
+        for read in (log.scan, log.batches, log.to_arrow):
+            with pytest.raises(seglog.NotDurableYet):
+                read(2)
+            with pytest.raises(seglog.OffsetOutOfRange):
+                read(3)
+        tail = log.tail(2)
+        assert tail.poll() == []
+        writing.append(b"third")
+        writing.sync()
+        assert [record.value for record in tail.poll()] == [b"third"]
+
+
+def test_a_consumer_whose_position_is_after_the_synced_records_waits_there(tmp_path: Path) -> None:
+    with Broker(tmp_path / "shop") as writing, Broker(tmp_path / "shop", mode="r", expose="durable") as reading:
+        topic = writing.create_topic("orders")
+        topic.append(b"synced")
+        writing.sync()
+        topic.append(b"not yet")
+        with reading.consumer("billing", ["orders"], share=(0, 1)) as consumer:
+            consumer.poll()
+            consumer._cursor.seek(("orders", 0), 2)  # where another consumer, which reads all records, has committed
+            assert consumer.poll() == []
+            topic.append(b"third")
+            writing.sync()
+            assert [record.value for record in consumer.poll()] == [b"third"]
+
+
 @pytest.mark.parametrize("options", [{"expose": "durable"}, {"mode": "r", "expose": "all"}])
 def test_what_is_exposed_is_checked(tmp_path: Path, options: Any) -> None:
     Broker(tmp_path / "shop").close()
@@ -40,7 +76,14 @@ def test_what_is_exposed_is_checked(tmp_path: Path, options: Any) -> None:
         Broker(tmp_path / "shop", **options)
 
 
-@pytest.mark.parametrize("opened", [seglog.open, Broker], ids=["log", "broker"])
+def made_topic(path: Path, **options: Any) -> Topic:
+    """Create a topic, or open it."""
+    return (
+        Topic.open(path, **options) if (path / "topic.json").exists() else Topic.create(path, partitions=1, **options)
+    )
+
+
+@pytest.mark.parametrize("opened", [seglog.open, Broker, made_topic], ids=["log", "broker", "topic"])
 def test_opening_waits_for_the_lock_if_it_is_told_to(tmp_path: Path, opened: Callable[..., Any]) -> None:
     held = opened(tmp_path / "held")
     for wait in (None, 0, 0.06):
@@ -53,3 +96,43 @@ def test_opening_waits_for_the_lock_if_it_is_told_to(tmp_path: Path, opened: Cal
     thread.start()
     opened(tmp_path / "held", wait=20).close()
     thread.join()
+
+
+def test_creating_a_topic_waits_for_the_lock_of_its_directory(tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    held = try_lock_tree(LocalStorage(str(tmp_path / "shop")))
+    assert held is not None
+    with pytest.raises(seglog.LogLocked, match=f"by this process \\({os.getpid()}\\)"):
+        Topic.create(tmp_path / "shop", partitions=1, wait=0.06)
+    thread = threading.Thread(target=held.release)
+    thread.start()
+    Topic.create(tmp_path / "shop", partitions=1, wait=20).close()
+    thread.join()
+
+
+def test_an_awaited_log_waits_for_the_lock_and_the_event_loop_goes_on(tmp_path: Path) -> None:
+    async def story() -> None:
+        held = seglog.open(tmp_path / "log")
+        with pytest.raises(seglog.LogLocked):
+            await seglog.aio.open(tmp_path / "log")
+        with pytest.raises(seglog.InvalidArgument):
+            await seglog.aio.open(tmp_path / "log", wait=-1)
+        opening = asyncio.create_task(seglog.aio.open(tmp_path / "log", wait=20))
+        await asyncio.sleep(0)
+        held.close()
+        async with await opening as log:
+            await log.append(b"v")
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_cancelled_opening_leaves_no_log_open(tmp_path: Path) -> None:
+    async def story() -> None:
+        opening = asyncio.create_task(seglog.aio.open(tmp_path / "log", wait=20))
+        await asyncio.sleep(0)  # it has begun on a thread
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+    seglog.open(tmp_path / "log", wait=20).close()

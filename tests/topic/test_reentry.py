@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,31 +11,13 @@ import pytest
 
 import seglog
 from seglog import Broker, LogConfig
+from tests.deadlocks import in_time
 from tests.log.moments import at_moments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 MODULES = ("topic/broker.py", "topic/topic.py", "appending.py", "once.py", "groups.py", "consumer.py", "locked.py")
-PATIENCE_SECONDS = 60.0
-
-
-def in_time(work: Callable[[], None]) -> None:
-    """Run in a thread, so that a deadlock fails the test."""
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001 - raised below
-            errors.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(PATIENCE_SECONDS)
-    assert not thread.is_alive(), "it hangs"
-    for error in errors:
-        raise error
 
 
 def serve(broker: Broker, acknowledged: list[bytes]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seglog.cli.frame import Args, Command, File, argument, flag, option
+from seglog.cli.location import LocalPath
 from seglog.errors import InvalidArgument
 from seglog.format.lines import encode_bytes
 from seglog.terminal import output
@@ -145,7 +146,7 @@ COMMANDS = (
         "audit",
         _audit,
         [
-            argument("path", type=File(), help="a log, a topic, or a directory of topics"),
+            argument("path", type=LocalPath(), help="a log, a topic, or a directory of topics"),
             option(
                 "--delivered",
                 metavar="FILE",

@@ -16,7 +16,7 @@ from seglog.cli.filters import FILTERS, filter_from
 from seglog.cli.formats import format_of, format_option, printer
 from seglog.cli.frame import Args, Command, File, argument, flag, option
 from seglog.cli.location import SERVER, Local, Remote, client_for, locate
-from seglog.cli.options import delimiter_from, delimiter_options
+from seglog.cli.options import EXPOSE, delimiter_from, delimiter_options, expose_from
 from seglog.cli.waiting import WAIT, patiently
 from seglog.errors import InvalidArgument, LogLocked, TopicNotFound
 from seglog.record import Record
@@ -82,6 +82,7 @@ def _writer(args: Args) -> Callable[[TopicRecord], None]:
 @contextmanager
 def _consumer(args: Args) -> Iterator[Consumer | RemoteConsumer]:
     places = [locate(Args(log=log, url=args.url)) for log in args.log]
+    expose = expose_from(args)
     options: dict[str, Any] = {"start": args.start}
     with ExitStack() as resources:
         if isinstance(places[0], Remote):
@@ -92,7 +93,7 @@ def _consumer(args: Args) -> Iterator[Consumer | RemoteConsumer]:
             if any(place.partition is not None for place in remote):
                 raise InvalidArgument("the group assigns the partitions: give the topic without a partition")
             client = resources.enter_context(client_for(args, server, patient=args.follow))
-            yield resources.enter_context(client.consumer(args.group, topics, **options))
+            yield resources.enter_context(client.consumer(args.group, topics, **options, expose=expose))
             return
         roots, names = zip(*map(_topic_of, places), strict=True)
         if len(set(roots)) > 1:
@@ -153,13 +154,14 @@ COMMANDS = (
             format_option(),
             *FILTERS,
             *delimiter_options("raw: printed after every value"),
+            *EXPOSE,
             WAIT,
             *SERVER,
         ],
         story=(
             "Prints each record, then commits it: after an interruption the group reads some records again and\n"
             "loses none. Filters select what is printed; every record read is committed. A directory of topics is\n"
-            "opened exclusively; on a server the members of a group share the partitions."
+            "opened exclusively, which syncs all of it; on a server the members of a group share the partitions."
         ),
         examples=[
             "seglog consume shop/orders --group billing",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from seglog.cli.frame import Args, Command, File, argument, flag
+from seglog.cli.frame import Args, Command, argument, flag
+from seglog.cli.location import LocalPath
+from seglog.cli.waiting import WAIT, patiently
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, format_size
@@ -13,7 +15,7 @@ from seglog.terminal.units import format_count, format_size
 def _backup(args: Args) -> int:
     from seglog.topic.backup import backup
 
-    report = backup(args.place, args.dest, share=not args.copy)
+    report = patiently(lambda: backup(args.place, args.dest, share=not args.copy), args.wait)
     if args.json:
         output.say_json(asdict(report))
     else:
@@ -29,9 +31,10 @@ COMMANDS = (
         "backup",
         _backup,
         [
-            argument("place", help="a log's directory, a topic, or a directory of topics", type=File()),
-            argument("dest", help="the directory of the copy; a later backup to it adds what is new", type=File()),
+            argument("place", help="a log's directory, a topic, or a directory of topics", type=LocalPath()),
+            argument("dest", help="the directory of the copy; a later backup to it adds what is new", type=LocalPath()),
             flag("--copy", help="copy sealed segments instead of sharing their bytes with the log"),
+            WAIT,
         ],
         story=(
             "Works while another process writes; the copy opens and verifies. On the log's own file system the copy\n"

@@ -250,7 +250,7 @@ class Verbs(_Described, click.Group):
         """Move the verb to the front: its options may come before it, and the default verb may be omitted."""
         if not args and not ctx.resilient_parsing:
             show_help_instead(ctx)
-        flags = next((number for number, word in enumerate(args) if not word.startswith("-")), len(args))
+        flags = self._first_word(args)
         completing = ctx.resilient_parsing and flags == len(args)  # the next word may be a verb
         if not completing and not any(word in ("-h", "--help") for word in args[:flags]):
             verb = args[flags] if flags < len(args) else ""
@@ -262,6 +262,15 @@ class Verbs(_Described, click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete a verb, or the first argument of the default one, which is a path."""
         return [*super().shell_complete(ctx, incomplete), *_files(incomplete)]
+
+    def _first_word(self, args: Sequence[str]) -> int:
+        """Return the position of the first word that is neither an option nor an option's value."""
+        params = [param for verb in self.commands.values() for param in verb.params if isinstance(param, Option)]
+        take_values = {name for param in params if not param.is_flag for name in param.opts}
+        position = 0
+        while position < len(args) and args[position].startswith("-"):
+            position += 2 if args[position] in take_values else 1
+        return min(position, len(args))
 
     def _refuse_misspelled(self, ctx: click.Context, word: str, rest: list[str]) -> None:
         """Raise UsageError for a misspelled verb followed by more words, as in `topics craete shop orders`."""
@@ -348,12 +357,14 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def refusal(error: click.ClickException) -> str:
     """Return click's error as one sentence with a pointer to the help."""
-    if isinstance(error, click.NoSuchOption):
+    context = getattr(error, "ctx", None)
+    if isinstance(error, click.NoSuchOption) and error.option_name == "--url" and context is not None:
+        text = f"`{context.command_path}` works on files and takes no --url: run it on the server's machine"
+    elif isinstance(error, click.NoSuchOption):
         text = f"no such option {error.option_name!r}" + did_you_mean(error.option_name, error.possibilities or ())
     else:
         text = error.format_message().replace(_GUARD, "").rstrip(".")
         text = f"{text[:1].lower()}{text[1:]}"
-    context = getattr(error, "ctx", None)
     return f"{text}; see `{context.command_path} --help`" if context is not None else text
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from seglog.cli.brokers import changing, looking
-from seglog.cli.frame import Args, Command, Verbs, argument, option, refuse_together
+from seglog.cli.frame import Args, Command, Verbs, option, refuse_together
+from seglog.cli.location import SERVER_AS_ROOT
 from seglog.cli.options import YES
-from seglog.cli.verbs import ROOT, table
+from seglog.cli.roots import Root, root_to_change, root_to_read, settle
+from seglog.cli.verbs import ROOT, after_root, table
 from seglog.cli.waiting import WAIT
 from seglog.errors import InvalidArgument, OffsetOutOfRange
 from seglog.terminal import output
@@ -15,8 +16,6 @@ from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, parse_count, parse_moment, parse_offset
 
 if TYPE_CHECKING:
-    from seglog.log.log import Log
-    from seglog.topic.broker import Broker
     from seglog.topic.groups import GroupState
 
 _ENDS = ("earliest", "latest")
@@ -30,9 +29,9 @@ def _parse_place(text: str) -> str | int:
 
 
 def _list(args: Args) -> int:
-    with looking(args.root) as broker:
-        groups = broker.groups
-        states = [groups.describe(name) for name in groups.names()]
+    settle(args)
+    with root_to_read(args) as root:
+        states = root.groups()
     if args.json:
         output.say_json({"groups": [_facts(state) for state in states]})
         return Exit.OK
@@ -59,8 +58,9 @@ def _facts(state: GroupState) -> dict[str, Any]:
 
 
 def _show(args: Args) -> int:
-    with looking(args.root) as broker:
-        state = broker.groups.describe(args.group)
+    settle(args, "group")
+    with root_to_read(args) as root:
+        state = root.group(args.group)
     if args.json:
         output.say_json(_facts(state))
         return Exit.OK
@@ -80,15 +80,17 @@ def _show(args: Args) -> int:
 
 
 def _reset(args: Args) -> int:
+    settle(args, "group")
     refuse_together(args, "to", "time")
     if args.to is None and args.time is None:
         raise InvalidArgument("give the new position: --to (earliest, latest or an offset) or --time")
-    with changing(args.root, f"POST /groups/{args.group}/offsets", wait=args.wait) as broker:
-        before = broker.groups.describe(args.group).committed.get(args.topic, {})
-        offsets = _places(broker, args)
-        if not _may_drop_members(broker, args):
+    with root_to_change(args, f"POST /groups/{args.group}/offsets") as root:
+        state = root.group(args.group)
+        before = state.committed.get(args.topic, {})
+        offsets = _places(root, args)
+        if not _may_drop_members(root, state, args):
             return Exit.FAILED
-        broker.groups.commit(args.group, {args.topic: offsets}, durable=True)
+        root.commit(args.group, {args.topic: offsets})
     if args.json:
         output.say_json({"group": args.group, "offsets": {args.topic: offsets}, "before": {args.topic: before}})
         return Exit.OK
@@ -99,21 +101,21 @@ def _reset(args: Args) -> int:
     return Exit.OK
 
 
-def _places(broker: Broker, args: Args) -> dict[int, int]:
-    """Return partition -> the offset at which the group continues."""
-    topic = broker.topic(args.topic)
-    if args.partition is None and isinstance(args.to, int) and topic.partitions > 1:
-        raise InvalidArgument(
-            f"topic {args.topic!r} has {topic.partitions} partitions: choose one for the offset with --partition"
-        )
-    numbers = range(topic.partitions) if args.partition is None else [args.partition]
-    return {number: _place(topic.partition(number), args.to, args.time) for number in numbers}
+def _places(root: Root, args: Args) -> dict[int, int]:
+    """Return partition -> the offset at which the group is to read on."""
+    bounds = root.bounds(args.topic)
+    if args.partition is None and isinstance(args.to, int) and len(bounds) > 1:
+        raise InvalidArgument(f"topic {args.topic!r} has {len(bounds)} partitions: name the offset's with --partition")
+    if args.partition is not None and args.partition not in bounds:
+        raise InvalidArgument(f"topic {args.topic!r} has partitions 0 to {len(bounds) - 1}, not {args.partition}")
+    found = {} if args.time is None else root.offset_at(args.topic, args.time)
+    numbers = sorted(bounds) if args.partition is None else [args.partition]
+    return {number: _place(*bounds[number], args.to, found.get(number)) for number in numbers}
 
 
-def _place(log: Log, to: str | int | None, time_us: int | None) -> int:
-    lowest, end = log.lowest_offset, log.next_offset
-    if time_us is not None:
-        found = log.offset_at(time_us)
+def _place(lowest: int, end: int, to: str | int | None, found: int | None) -> int:
+    """Return where to read on. found: the offset of --time, None where all records are older."""
+    if to is None:
         return end if found is None else found
     if isinstance(to, int):
         if not lowest <= to <= end:
@@ -122,30 +124,32 @@ def _place(log: Log, to: str | int | None, time_us: int | None) -> int:
     return lowest if to == "earliest" else end
 
 
-def _may_drop_members(broker: Broker, args: Args) -> bool:
-    """Remove the group's members: no server is running, so they are not connected and will rejoin."""
-    members = broker.groups.describe(args.group).members
-    if not members:
+def _may_drop_members(root: Root, state: GroupState, args: Args) -> bool:
+    """Drop the group's members if it has any. In a directory no server runs: they will join again."""
+    if not state.members:
         return True
-    question = f"Group {args.group} has {format_count(len(members), 'member')} that will have to rejoin. Continue?"
+    drop = root.dropping(state)
+    count = format_count(len(state.members), "member")
+    question = f"Group {state.name} has {count} that will have to rejoin. Continue?"
     if not output.confirmed(question, yes=args.yes):
         output.note("nothing was changed")
         return False
-    for member in members:
-        broker.groups.leave(args.group, member.id)
+    drop()
     return True
 
 
 def _delete(args: Args) -> int:
-    with changing(args.root, f"DELETE /groups/{args.group}", wait=args.wait) as broker:
-        committed = broker.groups.committed(args.group)
+    settle(args, "group")
+    with root_to_change(args, f"DELETE /groups/{args.group}") as root:
+        state = root.group(args.group)
+        committed = state.committed
         count = format_count(sum(len(of) for of in committed.values()), "committed offset")
         if not output.confirmed(f"Delete group {args.group} with {count} permanently?", yes=args.yes):
             output.note("nothing was changed")
             return Exit.FAILED
-        if not _may_drop_members(broker, args):
+        if not _may_drop_members(root, state, args):
             return Exit.FAILED
-        broker.groups.delete(args.group)
+        root.delete_group(args.group)
     if args.json:
         output.say_json({"deleted": args.group, "committed": committed})
     else:
@@ -153,7 +157,7 @@ def _delete(args: Args) -> int:
     return Exit.OK
 
 
-_GROUP = argument("group", help="the group's name")
+_GROUP = after_root("group", "the group's name")
 _WHERE = (
     option("--topic", metavar="NAME", required=True, help="the topic"),
     option("--partition", metavar="P", type=parse_count, help="one partition; default: all"),
@@ -170,20 +174,35 @@ COMMANDS = (
     Verbs(
         "groups",
         [
-            Command("list", _list, [ROOT], summary="show the groups of ROOT (the default verb)"),
-            Command("show", _show, [ROOT, _GROUP], summary="show a group's members, committed offsets and lag"),
+            Command(
+                "list",
+                _list,
+                [ROOT, *SERVER_AS_ROOT],
+                summary="show the groups of ROOT; the word may be left out",
+            ),
+            Command(
+                "show",
+                _show,
+                [ROOT, _GROUP, *SERVER_AS_ROOT],
+                summary="show a group's members, committed offsets and lag",
+            ),
             Command(
                 "reset",
                 _reset,
-                [ROOT, _GROUP, *_WHERE, YES, WAIT],
+                [ROOT, _GROUP, *_WHERE, YES, WAIT, *SERVER_AS_ROOT],
                 summary="set the offsets at which a group continues; its members rejoin",
             ),
-            Command("delete", _delete, [ROOT, _GROUP, YES, WAIT], summary="delete a group and its committed offsets"),
+            Command(
+                "delete",
+                _delete,
+                [ROOT, _GROUP, YES, WAIT, *SERVER_AS_ROOT],
+                summary="delete a group and its committed offsets",
+            ),
         ],
         story=(
-            "ROOT is the directory of topics that `seglog serve` takes. Listing works beside a server; reset and\n"
-            "delete need exclusive access to ROOT (on a running server use the HTTP API).\n"
-            "`seglog groups VERB --help` shows the options."
+            "ROOT is the directory of topics, as `seglog serve` takes it, or a server. Showing a directory works\n"
+            "beside a server that has it; for reset and delete no other process may have it open for writing: name\n"
+            "the server instead, which changes a group without members. `seglog groups VERB --help` shows the options."
         ),
         examples=[
             "seglog groups shop",
@@ -191,6 +210,8 @@ COMMANDS = (
             "seglog groups reset shop billing --topic orders --to earliest",
             "seglog groups reset shop billing --topic orders --time 2024-05-01T12:00:00Z --partition 0",
             "seglog groups delete shop billing",
+            "seglog groups http://127.0.0.1:3000",
+            "seglog groups reset --url http://127.0.0.1:3000 billing --topic orders --to latest",
         ],
     ),
 )

@@ -11,7 +11,7 @@ from seglog.cli import draw
 from seglog.cli.frame import Args, Command, flag
 from seglog.cli.keyed import due_text, garbage_of
 from seglog.cli.location import SERVER, Remote, locate
-from seglog.cli.options import DURABLE, PLACE, as_typed
+from seglog.cli.options import EXPOSE, PLACE, as_typed, expose_from
 from seglog.terminal import output
 from seglog.terminal.units import format_count, format_size, format_time, typed_size
 
@@ -30,7 +30,7 @@ def _info(args: Args) -> int:
 
         return topic_info(args, place)
     drawn = args.segments or args.garbage
-    with seglog.open(args.log, mode="r", expose=args.expose) as log:
+    with seglog.open(args.log, mode="r", expose=expose_from(args)) as log:
         segments = log.segments
         figures = _figures(log, segments)
         keyed = _keyed(log, exact=args.garbage) if log.config.retention.compact else {}
@@ -134,7 +134,7 @@ COMMANDS = (
             PLACE,
             flag("--segments", help="draw the segments, oldest first"),
             flag("--garbage", help="count what a compaction would remove, per segment"),
-            DURABLE,
+            *EXPOSE,
             *SERVER,
         ],
         story=(

@@ -11,6 +11,7 @@ import seglog
 from seglog.cli import draw
 from seglog.cli.inspect import changed
 from seglog.cli.location import Local, Remote, client_for
+from seglog.cli.options import expose_from
 from seglog.cli.verbs import table
 from seglog.errors import InvalidArgument
 from seglog.log.info import SegmentInfo
@@ -70,7 +71,7 @@ def _local(args: Args, place: Local) -> _Facts:
         topic = resources.enter_context(seglog.Topic.open(place.topic, mode="r"))
         parts = []
         for number in range(topic.partitions):
-            log = resources.enter_context(seglog.open(place.topic / str(number), mode="r", expose=args.expose))
+            log = resources.enter_context(seglog.open(place.topic / str(number), mode="r", expose=expose_from(args)))
             bounds = (log.lowest_offset, log.next_offset, log.durable_offset)
             count = sum(segment.records for segment in log.segments)
             parts.append(_Part(number, *bounds, count, log.size, log.segments))

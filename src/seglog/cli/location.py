@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
+
+import click
 
 from seglog.cli.frame import Args, File, option
 from seglog.errors import InvalidArgument, TopicNotFound
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
     from seglog.client.client import Client
 
 _GROUP = "Server"
-SERVER = (
-    option("--url", metavar="URL", help="LOG is TOPIC or TOPIC/PARTITION on this server", group=_GROUP),
+_ACCESS = (
     option(
         "--token-file",
         metavar="FILE",
@@ -36,6 +37,27 @@ SERVER = (
         group=_GROUP,
     ),
 )
+SERVER = (
+    option("--url", metavar="URL", help="LOG is TOPIC or TOPIC/PARTITION on this server", group=_GROUP),
+    *_ACCESS,
+)
+SERVER_AS_ROOT = (option("--url", metavar="URL", help="this server, in place of ROOT", group=_GROUP), *_ACCESS)
+
+
+class LocalPath(File):
+    """A path of this machine, for commands that read or write the files themselves."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse a location on a server."""
+        if isinstance(value, str) and is_url(value):
+            raise click.UsageError(no_server(ctx, value))
+        return super().convert(value, param, ctx)
+
+
+def no_server(ctx: click.Context | None, place: str) -> str:
+    """Return why a command does not take a location on a server."""
+    command = "this command" if ctx is None else f"`{ctx.command_path}`"
+    return f"{command} works on files, and {place} is on a server: run it on that machine, on the server's directory"
 
 
 class Local(NamedTuple):
@@ -74,6 +96,11 @@ def locate(args: Args) -> Local | Remote:
             urlunsplit((parts.scheme, parts.netloc, before, "", "")), *_topic_and_partition(unquote(words), place)
         )
     return _local(place)
+
+
+def local(args: Args) -> Local:
+    """Return what LOG names, for a command that has no server."""
+    return _local(args.log)
 
 
 def is_url(place: str) -> bool:
@@ -123,10 +150,15 @@ def check_may_create(place: Local) -> None:
 
 def client_for(args: Args, place: Remote, *, patient: bool = False) -> Client:
     """Return a client for the place's server. patient: wait while a server restarts. Raises MissingExtra."""
+    return client_at(args, place.url, patient=patient)
+
+
+def client_at(args: Args, url: str, *, patient: bool = False) -> Client:
+    """Return a client of a server; see `client_for`."""
     import seglog
 
     token = os.environ.get("SEGLOG_TOKEN") or None
     if args.token_file is not None:
         token = Path(args.token_file).read_text(encoding="utf-8").strip()
     retries = 8 if patient else 3
-    return seglog.Client(place.url, token=token, retries=retries, verify=True if args.tls_ca is None else args.tls_ca)
+    return seglog.Client(url, token=token, retries=retries, verify=True if args.tls_ca is None else args.tls_ca)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from seglog.cli.frame import Args, Command, File, argument, flag
+from seglog.cli.frame import Args, Command, argument, flag
+from seglog.cli.location import LocalPath
 from seglog.cli.options import QUIET, YES
 from seglog.cli.progress import progress
+from seglog.cli.waiting import WAIT, patiently
 from seglog.terminal import output
 from seglog.terminal.exits import Exit, exit_of, message_of
 from seglog.terminal.units import format_count, format_size
@@ -172,7 +174,7 @@ def _repair(args: Args) -> int:
     from seglog.topic.care import refuse_writer, repair_place
 
     if not args.dry_run:
-        refuse_writer(args.log)
+        patiently(lambda: refuse_writer(args.log), args.wait)
     with progress("check", unit="B", quiet=args.quiet) as report:
         plan = repair_place(args.log, dry_run=True, progress=report)
     _raise_of_one(plan)
@@ -184,10 +186,16 @@ def _repair(args: Args) -> int:
     if not output.confirmed(f"Repair {args.log}, losing {_lost(plan)}?", yes=args.yes):
         output.note("nothing was changed")
         return Exit.FAILED
+    return _say_repair(args, patiently(lambda: _repaired(args), args.wait), changed=True)
+
+
+def _repaired(args: Args) -> Told:
+    from seglog.topic.care import repair_place
+
     with progress("repair", unit="B", quiet=args.quiet) as report:
         done = repair_place(args.log, progress=report)
     _raise_of_one(done)
-    return _say_repair(args, done, changed=True)
+    return done
 
 
 def _actions(actions: list[RepairAction]) -> Iterator[str]:
@@ -247,7 +255,7 @@ def _repaired_plainly(told: Told) -> dict[str, Any]:
     return {"kind": told.kind, "path": told.path, "topics": parts[:split], "logs": parts[split:]}
 
 
-_PATH = argument("log", metavar="PATH", type=File(), help="the directory of a log, of a topic, or of topics")
+_PATH = argument("log", metavar="PATH", type=LocalPath(), help="the directory of a log, of a topic, or of topics")
 
 COMMANDS = (
     Command(
@@ -263,7 +271,7 @@ COMMANDS = (
     Command(
         "repair",
         _repair,
-        [_PATH, flag("--dry-run", help="show what would be done, change nothing"), YES, QUIET],
+        [_PATH, flag("--dry-run", help="show what would be done, change nothing"), YES, QUIET, WAIT],
         story=(
             "Shows the plan and asks. It deletes nothing: what it removes from a log or a topic goes to its\n"
             "quarantine/ directory. No other process may have it open for writing, except with --dry-run.\n\n"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import seglog
 from seglog.cli.frame import Args, File, Option, argument, flag, option, refuse_together
+from seglog.cli.location import LocalPath
 from seglog.config import LogConfig
 from seglog.errors import LogNotFound
 from seglog.terminal.units import (
@@ -25,6 +26,8 @@ from seglog.terminal.units import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from seglog.log.opening import Expose
 
 
 def parse_share(text: str) -> float:
@@ -139,7 +142,7 @@ _RETENTION = "retention."
 _COMPACT = "retention.compact"
 _UNITS = "(SIZE as 512, 64MiB, 1GB; DURATION as 90s, 15m, 7d)"
 
-LOG = argument("log", help="the log's directory", type=File())
+LOG = argument("log", help="a log's directory, a topic (shop/orders), or a partition (shop/orders/0)", type=LocalPath())
 PLACE = argument(
     "log",
     help="a log's directory, a topic (shop/orders), a partition (shop/orders/0), or one on a server "
@@ -149,12 +152,13 @@ PLACE = argument(
 YES = flag("--yes", help="do not ask; required without a terminal")
 FORCE = flag("--force", help="replace the file if it exists")
 QUIET = flag("--quiet", help="no progress bar (terminal only), no counts")
-DURABLE = option(
-    "--durable",
-    "expose",
-    flag_value="durable",
-    default="appended",
-    help="show only records known to be on disk, not all appended ones",
+EXPOSE = (
+    option(
+        "--expose",
+        choices=["appended", "durable"],
+        help="appended: all records (the default); durable: only those that are synced to disk",
+    ),
+    flag("--durable", help="same as --expose durable"),
 )
 
 
@@ -169,6 +173,12 @@ def delimiter_options(what: str) -> tuple[Option, Option]:
         ),
         flag("--null", help="same as --delimiter '\\0', for xargs -0 and values that contain newlines"),
     )
+
+
+def expose_from(args: Args) -> Expose:
+    """Return what the options EXPOSE say."""
+    refuse_together(args, "expose", "durable")
+    return "durable" if args.durable or args.expose == "durable" else "appended"
 
 
 def delimiter_from(args: Args) -> bytes:
@@ -232,10 +242,15 @@ def config_from(args: Args) -> LogConfig | None:
 
     The options of a new log change the defaults. Raises ConfigError for an invalid config.
     """
+    return config_over(args, lambda: _stored_config(args.log))
+
+
+def config_over(args: Args, stored_config: Callable[[], LogConfig]) -> LogConfig | None:
+    """Return what `stored_config` returns with what the options change in it, or None where they change nothing."""
     said = config_given(args)
     if not said:
         return None
-    stored = _stored_config(args.log)
+    stored = stored_config()
     kept: dict[str, Any] = {
         name.removeprefix(_RETENTION): said.pop(name) for name in list(said) if name.startswith(_RETENTION)
     }

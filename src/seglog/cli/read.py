@@ -9,7 +9,7 @@ from seglog.cli.filters import FILTERS, filter_from
 from seglog.cli.formats import format_of, format_option, printer
 from seglog.cli.frame import Args, Command, File, argument, flag, option
 from seglog.cli.location import SERVER
-from seglog.cli.options import DURABLE, FORCE, PLACE, delimiter_from, delimiter_options
+from seglog.cli.options import EXPOSE, FORCE, PLACE, delimiter_from, delimiter_options
 from seglog.cli.selection import SELECTION, Selection, last_records, records, selection_from
 from seglog.cli.source import Source, reading
 from seglog.errors import InvalidArgument, OffsetOutOfRange
@@ -128,7 +128,7 @@ COMMANDS = (
             *delimiter_options("raw ranges: printed after every value"),
             option("--output", metavar="FILE", type=File(), default="-", help="write here; it appears when complete"),
             FORCE,
-            DURABLE,
+            *EXPOSE,
             *SERVER,
         ],
         story=(
@@ -157,7 +157,7 @@ COMMANDS = (
             format_option(),
             *FILTERS,
             *delimiter_options("raw: printed after every value"),
-            DURABLE,
+            *EXPOSE,
             *SERVER,
         ],
         story=(

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from seglog.cli.frame import Args, Command, File, argument, flag, option
+from seglog.cli.location import LocalPath
 from seglog.cli.options import dest
+from seglog.cli.waiting import WAIT, patiently
 from seglog.errors import InvalidArgument, MissingExtra
 from seglog.terminal import output
 from seglog.terminal.units import parse_count, parse_duration, parse_size
@@ -93,7 +95,7 @@ def _serve(args: Args) -> int:
                 output.say(f"seglog: {text}")
             output.flush()
 
-    serving.serve(args.root, settings, say)
+    patiently(lambda: serving.serve(args.root, settings, say), args.wait)
     return 0
 
 
@@ -145,7 +147,7 @@ COMMANDS = (
         "serve",
         _serve,
         [
-            argument("root", type=File(), help="the directory of topics; created if it does not exist"),
+            argument("root", type=LocalPath(), help="the directory of topics; created if it does not exist"),
             option(
                 "--host", default="127.0.0.1", help="the address to listen on; default 127.0.0.1: this machine only"
             ),
@@ -157,6 +159,7 @@ COMMANDS = (
             option(
                 "--spool", metavar="DIRECTORY", type=File(), help="for large bodies; default: the temporary directory"
             ),
+            WAIT,
             *(
                 option(
                     name,

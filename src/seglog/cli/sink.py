@@ -59,7 +59,7 @@ def writing(args: Args, *, durable: bool = False) -> Iterator[Sink]:
             yield RemoteSink(client.topic(place.topic), place.partition, durable=durable)
         elif place.topic is not None:
             _refuse_config(args, "a topic")
-            yield TopicSink(resources.enter_context(_open_topic(place.topic, args.wait)), place.partition)
+            yield TopicSink(resources.enter_context(open_topic(place.topic, args.wait)), place.partition)
         else:
             check_may_create(place)
             config = config_from(args)
@@ -73,7 +73,8 @@ def _refuse_config(args: Args, what: str) -> None:
         raise InvalidArgument(f"{what} has its own config: set it with `seglog topics create` or `topics alter`")
 
 
-def _open_topic(path: Path, wait: float | None) -> Topic:
+def open_topic(path: Path, wait: float | None) -> Topic:
+    """Open a topic for writing. wait: seconds to wait for another process that has it."""
     import seglog
 
     try:

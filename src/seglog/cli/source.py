@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from seglog.cli.location import Remote, client_for, locate
 from seglog.cli.opened import opened
+from seglog.cli.options import expose_from
 from seglog.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def reading(args: Args, *, patient: bool = False) -> Iterator[Source]:
     with ExitStack() as resources:
         if isinstance(place, Remote):
             client = resources.enter_context(client_for(args, place, patient=patient))
-            yield RemoteSource(client.topic(place.topic), place.partition, durable=args.expose == "durable")
+            yield RemoteSource(client.topic(place.topic, expose=expose_from(args)), place.partition)
             return
         paths = {0: place.path}
         if place.topic is not None:
@@ -89,7 +90,7 @@ def reading(args: Args, *, patient: bool = False) -> Iterator[Source]:
             numbers = {one.partition: one.path for one in logs_at(place.topic)}
             paths = numbers if place.partition is None else {place.partition: place.path}
         logs = {
-            number: resources.enter_context(opened(path, mode="r", expose=args.expose))
+            number: resources.enter_context(opened(path, mode="r", expose=expose_from(args)))
             for number, path in paths.items()
         }
         name = Path(place.path).resolve() if place.topic is None else place.topic.resolve()
@@ -145,14 +146,14 @@ class LocalSource:
 class RemoteSource:
     """A topic on a server, or one partition of it."""
 
-    def __init__(self, topic: RemoteTopic, only: int | None, *, durable: bool) -> None:
+    def __init__(self, topic: RemoteTopic, only: int | None) -> None:
         self.topic, self.partitioned = topic.name, only is None
         self.remote = topic
-        self._only, self._durable = only, durable
+        self._only = only
 
     def bounds(self) -> dict[int, Bounds]:
         found = {
-            number: Bounds(one.lowest_offset, one.durable_offset if self._durable else one.next_offset)
+            number: Bounds(one.lowest_offset, one.end(self.remote.expose))
             for number, one in self.remote.bounds().items()
         }
         if self._only is None:
@@ -198,9 +199,7 @@ class RemoteSource:
     def follow(self, starts: Mapping[int, int]) -> Iterator[Row]:
         from seglog.record import Record
 
-        if self._durable:
-            raise InvalidArgument("--follow over HTTP shows records as they are appended: omit --durable")
-        only = None if self._only is None else self._only
+        only = self._only
         for one in self.remote.follow(only, dict(starts) if only is None else starts[only]):
             yield one.partition, Record(one.offset, one.timestamp, one.key, one.value, one.headers)
 

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from seglog.cli.brokers import changing, looking
-from seglog.cli.frame import Args, Command, Verbs, argument, option
-from seglog.cli.options import YES, as_typed, config_from, config_options, retention_options
-from seglog.cli.verbs import ROOT, table
+from seglog.cli.frame import Args, Command, Verbs, option
+from seglog.cli.location import SERVER_AS_ROOT
+from seglog.cli.options import YES, as_typed, config_options, config_over, retention_options
+from seglog.cli.roots import Facts, root_to_change, root_to_read, settle
+from seglog.cli.verbs import ROOT, after_root, table
 from seglog.cli.waiting import WAIT
-from seglog.config import Retention
-from seglog.errors import CorruptLog, FormatVersionError, InvalidArgument, SeglogError
+from seglog.config import LogConfig, Retention
+from seglog.errors import CorruptLog, FormatVersionError, InvalidArgument
 from seglog.terminal import output
-from seglog.terminal.exits import Exit, message_of
+from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, format_size, parse_count
-
-if TYPE_CHECKING:
-    from seglog.config import LogConfig
-    from seglog.topic.topic import Topic
 
 
 def _list(args: Args) -> int:
-    shown, failed = [], []
-    with looking(args.root) as broker:
-        for name in broker.topics():
-            try:
-                shown.append(_facts(broker.topic(name)))
-            except SeglogError as error:
-                failed.append({"name": name, "error": type(error).__name__, "message": message_of(error)})
+    settle(args)
+    with root_to_read(args) as root:
+        shown, failed = root.topics()
     if args.json:
         output.say_json({"topics": shown} | ({"failed": failed} if failed else {}))
     else:
@@ -41,21 +32,7 @@ def _list(args: Args) -> int:
     return Exit.FAILED if failed else Exit.OK
 
 
-def _facts(topic: Topic) -> dict[str, Any]:
-    logs = [topic.partition(number) for number in range(topic.partitions)]
-    config = logs[0].config.to_json()
-    return {
-        "name": topic.name,
-        "partitions": topic.partitions,
-        "id": topic.id,
-        "records": sum(segment.records for log in logs for segment in log.segments),
-        "bytes": sum(log.size for log in logs),
-        "retention": config["retention"],
-        "config": config,
-    }
-
-
-def _row(facts: dict[str, Any]) -> tuple[object, ...]:
+def _row(facts: Facts) -> tuple[object, ...]:
     default = dataclasses.asdict(Retention())
     kept = [f"{name} {as_typed(name, value)}" for name, value in facts["retention"].items() if value != default[name]]
     size = format_size(facts["bytes"])
@@ -66,11 +43,12 @@ def _create(args: Args) -> int:
     from seglog.topic.creation import check_partitions
     from seglog.topic.names import checked_name
 
-    checked_name(args.name, "topic")  # check before a directory of topics is created
+    settle(args, "name")
+    checked_name(args.name, "topic")  # an error in the words leaves no directory of topics
     check_partitions(args.partitions)
-    config = _config(args)
-    with changing(args.root, "POST /topics", create=True, wait=args.wait) as broker:
-        facts = _facts(broker.create_topic(args.name, partitions=args.partitions, config=config))
+    config = config_over(args, LogConfig)
+    with root_to_change(args, "POST /topics", create=True) as root:
+        facts = root.create(args.name, args.partitions, config)
     if args.json:
         output.say_json(facts)
     else:
@@ -79,13 +57,13 @@ def _create(args: Args) -> int:
 
 
 def _alter(args: Args) -> int:
-    with changing(args.root, f"PATCH /topics/{args.name}", wait=args.wait) as broker:
-        broker.topic(args.name)
-        config = _config(args)
+    settle(args, "name")
+    with root_to_change(args, f"PATCH /topics/{args.name}") as root:
+        stored = root.config(args.name)
+        config = config_over(args, lambda: stored)
         if config is None:
             raise InvalidArgument("give at least one option to change, such as --retention-age 7d; see --help")
-        broker.alter_retention(args.name, config.retention)
-        facts = _facts(broker.topic(args.name))
+        facts = root.alter(args.name, config.retention)
     if args.json:
         output.say_json(facts)
     else:
@@ -93,20 +71,15 @@ def _alter(args: Args) -> int:
     return Exit.OK
 
 
-def _config(args: Args) -> LogConfig | None:
-    """Return the topic's stored config (its first partition's) with the given options applied."""
-    args.log = str(Path(args.root) / args.name / "0")
-    return config_from(args)
-
-
 def _delete(args: Args) -> int:
+    settle(args, "name")
     held = _held(args)
     question = f"Delete topic {args.name} ({held}) permanently?"
     if not output.confirmed(question, yes=args.yes):
         output.note("nothing was changed")
         return Exit.FAILED
-    with changing(args.root, f"DELETE /topics/{args.name}", wait=args.wait) as broker:
-        broker.delete_topic(args.name)
+    with root_to_change(args, f"DELETE /topics/{args.name}") as root:
+        root.delete(args.name)
     if args.json:
         output.say_json({"deleted": args.name})
     else:
@@ -116,51 +89,56 @@ def _delete(args: Args) -> int:
 
 def _held(args: Args) -> str:
     """Describe what a topic holds; a damaged topic can be deleted too."""
-    with looking(args.root) as broker:
+    with root_to_read(args) as root:
         try:
-            facts = _facts(broker.topic(args.name))
+            facts = root.topic(args.name)
         except (CorruptLog, FormatVersionError):
-            return "unknown content: it is damaged"
+            return "how much it holds cannot be read"
         return f"{format_count(facts['records'], 'record')}, {format_size(facts['bytes'])}"
 
 
-_NAME = argument("name", help="the topic's name")
+_NAME = after_root("name", "the topic's name")
 _PARTITIONS = option("--partitions", metavar="N", type=parse_count, default=1, help="how many partitions; default 1")
 
 COMMANDS = (
     Verbs(
         "topics",
         [
-            Command("list", _list, [ROOT], summary="show the topics of ROOT (the default verb)"),
+            Command(
+                "list", _list, [ROOT, *SERVER_AS_ROOT], summary="show the topics of ROOT; the word may be left out"
+            ),
             Command(
                 "create",
                 _create,
-                [ROOT, _NAME, _PARTITIONS, WAIT, *config_options()],
+                [ROOT, _NAME, _PARTITIONS, WAIT, *SERVER_AS_ROOT, *config_options()],
                 summary="create a topic, and ROOT if it does not exist",
             ),
             Command(
                 "alter",
                 _alter,
-                [ROOT, _NAME, WAIT, *retention_options()],
+                [ROOT, _NAME, WAIT, *SERVER_AS_ROOT, *retention_options()],
                 summary="change what a topic keeps, with immediate effect",
             ),
             Command(
                 "delete",
                 _delete,
-                [ROOT, _NAME, YES, WAIT],
+                [ROOT, _NAME, YES, WAIT, *SERVER_AS_ROOT],
                 summary="delete a topic, its records and its committed offsets",
             ),
         ],
         story=(
-            "A topic is a directory of partitions, each a log. ROOT is the directory of topics that `seglog serve`\n"
-            "takes. Listing works beside a server; the other verbs need exclusive access to ROOT (on a running\n"
-            "server use the HTTP API). `seglog topics VERB --help` shows the options."
+            "A topic is a directory of partitions, each a log. ROOT is the directory of topics, as `seglog serve`\n"
+            "takes it, or a server. Listing a directory works beside a server that has it; for the other verbs no\n"
+            "other process may have it open for writing: name the server instead. `seglog topics VERB --help` shows\n"
+            "the options."
         ),
         examples=[
             "seglog topics shop",
             "seglog topics create shop orders --partitions 4 --retention-age 7d",
             "seglog topics alter shop orders --retention-bytes 10GiB",
             "seglog topics delete shop orders",
+            "seglog topics http://127.0.0.1:3000",
+            "seglog topics create --url http://127.0.0.1:3000 orders --partitions 4",
         ],
     ),
 )

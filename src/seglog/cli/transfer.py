@@ -12,7 +12,7 @@ from seglog.cli.formats import write_ndjson
 from seglog.cli.frame import Args, Command, File, argument, option
 from seglog.cli.location import SERVER, is_url
 from seglog.cli.options import (
-    DURABLE,
+    EXPOSE,
     FORCE,
     PLACE,
     QUIET,
@@ -272,7 +272,7 @@ COMMANDS = (
             *SELECTION,
             FORCE,
             QUIET,
-            DURABLE,
+            *EXPOSE,
             *SERVER,
         ],
         story=(

@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from seglog.cli.frame import File, argument
 
-ROOT = argument("root", type=File(), help="the directory of topics")
+if TYPE_CHECKING:
+    import click
+
+ROOT = argument(
+    "root",
+    type=File(),
+    required=False,
+    help="the directory of topics, or a server (http://host:3000); left out with --url",
+)
+
+
+def after_root(name: str, about: str) -> click.Argument:
+    """Declare an argument after ROOT; `roots.settle` rejects a command line without it."""
+    found = argument(name, required=False, help=about)
+    found.metavar = name.upper()
+    return found
 
 
 def table(heads: tuple[str, ...], rows: list[tuple[object, ...]]) -> list[str]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from seglog.client.async_driver import AsyncDriver
+    from seglog.client.facts import Expose
     from seglog.client.retrying import Retries
     from seglog.record import TopicRecord
     from seglog.topic.groups.consumer import TopicBatch
@@ -42,6 +43,7 @@ class AsyncRemoteConsumer(Uncopied):
         session_timeout: float,
         share: tuple[int, int] | None,
         max_poll_interval: float,
+        expose: Expose = "appended",
     ) -> Self:
         """Join the group and return the consumer; arguments and errors as in `RemoteConsumer`."""
         reading = Reading(
@@ -51,6 +53,7 @@ class AsyncRemoteConsumer(Uncopied):
             session_timeout=session_timeout,
             share=share,
             max_poll_interval=max_poll_interval,
+            expose=expose,
             retries=retries,
         )
         await driver.run(reading.begin())

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from seglog.client.async_driver import AsyncDriver
     from seglog.client.call import Call
-    from seglog.client.facts import Ack, Bounds, Page, PartitionInfo, PartitionState, TopicInfo
+    from seglog.client.facts import Ack, Bounds, Expose, Page, PartitionInfo, PartitionState, TopicInfo
     from seglog.record import Header, Record, TopicRecord
 
 T = TypeVar("T")
@@ -24,8 +24,16 @@ T = TypeVar("T")
 class AsyncRemoteTopic:
     """A topic on a server, for asyncio; as `RemoteTopic`. Get it from `AsyncClient.topic`."""
 
-    def __init__(self, name: str, driver: AsyncDriver, retries: Retries, once: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        driver: AsyncDriver,
+        retries: Retries,
+        once: Callable[[], str],
+        expose: Expose = "appended",
+    ) -> None:
         self.name = name
+        self.expose: Expose = calls.checked_expose(expose)
         self._driver, self._retries, self._once = driver, retries, once
 
     # --- appending ------------------------------------------------------------------------------------------------
@@ -98,8 +106,8 @@ class AsyncRemoteTopic:
     # --- reading --------------------------------------------------------------------------------------------------
 
     async def read(self, partition: int, offset: int) -> Record:
-        """Return one record; as RemoteTopic.read. Raises OffsetOutOfRange, OffsetCompacted."""
-        return await self._driver.run(whole.read(self.name, partition, offset, self._retries))
+        """Return one record; as RemoteTopic.read. Raises OffsetOutOfRange, OffsetCompacted, NotDurableYet."""
+        return await self._driver.run(whole.read(self.name, partition, offset, self._retries, self.expose))
 
     async def records(self, partition: int, start: int | None = None, stop: int | None = None) -> AsyncIterator[Record]:
         """Iterate over a range of a partition, page by page; by default over everything present now."""
@@ -119,7 +127,7 @@ class AsyncRemoteTopic:
 
     def pages(self, partition: int, start: int | None = None, stop: int | None = None) -> AsyncIterator[Page]:
         """Iterate over a range, one page per request, each with the identity and epoch of its log."""
-        return self._driver.iterate(flows.pages(self.name, partition, start, stop, self._retries))
+        return self._driver.iterate(flows.pages(self.name, partition, start, stop, self._retries, self.expose))
 
     async def to_arrow(self, partition: int, start: int | None = None, stop: int | None = None) -> pa.Table:
         """Return a range as one table."""
@@ -131,17 +139,19 @@ class AsyncRemoteTopic:
         self, partition: int | None = None, start: str | int | Mapping[int, int] = "latest"
     ) -> AsyncIterator[TopicRecord]:
         """Iterate over records as they are appended, forever, across lost connections; as RemoteTopic.follow."""
-        async for records in self._driver.iterate(flows.follow(self.name, partition, start, self._retries)):
+        async for records in self._driver.iterate(
+            flows.follow(self.name, partition, start, self._retries, self.expose)
+        ):
             for record in records:
                 yield record
 
     async def offset_at(self, timestamp: int) -> dict[int, int | None]:
         """Return partition -> the first offset at or after a time (microseconds), None if there is none."""
-        return await self._call(calls.offset_at(self.name, timestamp))
+        return await self._call(calls.offset_at(self.name, timestamp, self.expose))
 
     async def with_key(self, key: bytes, max_records: int = 100) -> list[Record]:
         """Return the last records of a key, newest last; the server reads the key's whole partition."""
-        return await self._driver.run(whole.with_key(self.name, key, max_records, self._retries))
+        return await self._driver.run(whole.with_key(self.name, key, max_records, self._retries, self.expose))
 
     # --- facts and maintenance ------------------------------------------------------------------------------------
 
@@ -165,13 +175,13 @@ class AsyncRemoteTopic:
         """Remove a partition's records from `offset` on; return its next offset."""
         return await self._call(calls.truncate(self.name, partition, offset))
 
-    async def compact(self) -> dict[int, Any]:
-        """Compact every partition by key now; return partition -> report."""
-        return await self._call(calls.care(self.name, "compact"))
+    async def compact(self, partition: int | None = None) -> dict[int, Any]:
+        """Compact one partition by key, or all of them, now; return by partition what was done."""
+        return await self._call(calls.care(self.name, "compact", partition))
 
-    async def expire(self) -> dict[int, Any]:
-        """Delete what retention no longer keeps, now; return partition -> report."""
-        return await self._call(calls.care(self.name, "expire"))
+    async def expire(self, partition: int | None = None) -> dict[int, Any]:
+        """Delete what retention no longer keeps, in one partition or in all; return by partition what was done."""
+        return await self._call(calls.care(self.name, "expire", partition))
 
     async def _call(self, call: Call[T]) -> T:
         return await self._driver.run(retrying(call, self._retries))

@@ -23,7 +23,7 @@ from seglog.topic.names import checked_name
 from seglog.topic.positions import from_values, nested
 
 if TYPE_CHECKING:
-    from seglog.client.facts import Ack
+    from seglog.client.facts import Ack, Expose
 
 T = TypeVar("T")
 
@@ -74,6 +74,18 @@ def checked_ack(ack: object) -> Ack:
     if not isinstance(ack, str) or ack not in ("appended", "durable"):
         raise InvalidArgument(f'ack is {ack!r}; it must be "appended" or "durable"')
     return "durable" if ack == "durable" else "appended"
+
+
+def checked_expose(expose: object) -> Expose:
+    """Return which records are to be read; InvalidArgument for anything but one of both words."""
+    if not isinstance(expose, str) or expose not in ("appended", "durable"):
+        raise InvalidArgument(f'expose is {expose!r}; it must be "appended" or "durable"')
+    return "durable" if expose == "durable" else "appended"
+
+
+def exposed(expose: Expose) -> dict[str, str]:
+    """Return the parameter `expose` where it is not the default, which servers of earlier versions do not know."""
+    return {} if expose == "appended" else {"expose": expose}
 
 
 def json_body(value: object) -> bytes:
@@ -170,13 +182,14 @@ def delete_topic(name: str) -> Call[None]:
     return Call("DELETE", topic_path(name), nothing, repeatable=False)
 
 
-def care(name: str, what: str) -> Call[dict[int, Any]]:
-    """Compact or expire now; return partition -> report."""
+def care(name: str, what: str, partition: int | None) -> Call[dict[int, Any]]:
+    """Compact or expire now, one partition or all: partition -> what was done."""
+    wanted = None if partition is None else checked_offset(partition, "partition")
 
     def read(answer: Answer) -> dict[int, Any]:
         return {int(number): report for number, report in body_of(answer)["partitions"].items()}
 
-    return Call("POST", topic_path(name, f"/{what}"), read)
+    return Call("POST", target(topic_path(name, f"/{what}"), {"partition": wanted}), read)
 
 
 def truncate(name: str, partition: int, offset: int) -> Call[int]:
@@ -189,10 +202,12 @@ def truncate(name: str, partition: int, offset: int) -> Call[int]:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read(name: str, partition: int, offset: int) -> Call[Record]:
+def read(name: str, partition: int, offset: int, expose: Expose = "appended") -> Call[Record]:
     """Read one record; its value is a `Cut` if it is too long for JSON."""
     path = topic_path(name, f"/partitions/{checked_offset(partition, 'partition')}/records/{checked_offset(offset)}")
-    return Call("GET", path, lambda answer: record_of(body_of(answer)), headers=fields(accept=JSON))
+    return Call(
+        "GET", target(path, exposed(expose)), lambda answer: record_of(body_of(answer)), headers=fields(accept=JSON)
+    )
 
 
 def value(name: str, partition: int, offset: int) -> Call[bytes]:
@@ -213,13 +228,23 @@ def read_line(name: str, partition: int, start: int) -> Call[tuple[Record, Page]
     return Call("GET", target(path, {"start": start, "max_records": 1}), read, headers=fields(accept=NDJSON))
 
 
-def read_range(name: str, partition: int, start: int, stop: int, *, max_records: int, max_bytes: int) -> Call[Page]:
+def read_range(
+    name: str,
+    partition: int,
+    start: int,
+    stop: int,
+    *,
+    max_records: int,
+    max_bytes: int,
+    expose: Expose = "appended",
+) -> Call[Page]:
     """Read records of a range."""
-    query = {
+    query: dict[str, object] = {
         "start": checked_offset(start, "start"),
         "stop": checked_offset(stop, "stop"),
         "max_records": max_records,
         "max_bytes": max_bytes,
+        **exposed(expose),
     }
     path = target(topic_path(name, f"/partitions/{checked_offset(partition, 'partition')}/records"), query)
 
@@ -234,7 +259,13 @@ def read_range(name: str, partition: int, start: int, stop: int, *, max_records:
 
 
 def fetch(
-    positions: Mapping[str, Mapping[int, int]], *, max_records: int, max_bytes: int, wait: float, accept: str = ARROW
+    positions: Mapping[str, Mapping[int, int]],
+    *,
+    max_records: int,
+    max_bytes: int,
+    wait: float,
+    accept: str = ARROW,
+    expose: Expose = "appended",
 ) -> Call[Fetched]:
     """Read several partitions: one Arrow stream, and where to go on. wait: seconds to wait for the first record.
 
@@ -245,6 +276,7 @@ def fetch(
         "max_records": checked_offset(max_records, "max_records"),
         "max_bytes": checked_offset(max_bytes, "max_bytes"),
         "wait": checked_wait(wait),
+        **exposed(expose),
     }
 
     def read(answer: Answer) -> Fetched:
@@ -260,23 +292,28 @@ def fetch(
     return Call("POST", "/fetch", read, json_body(body), head, wait=wait)
 
 
-def offset_at(name: str, timestamp: int) -> Call[dict[int, int | None]]:
+def offset_at(name: str, timestamp: int, expose: Expose = "appended") -> Call[dict[int, int | None]]:
     """Get partition -> the first offset at or after a time."""
 
     def read(answer: Answer) -> dict[int, int | None]:
         return {int(number): offset for number, offset in body_of(answer)["offsets"].items()}
 
-    return Call("GET", target(topic_path(name, "/offsets"), {"timestamp": checked_timestamp(timestamp)}), read)
+    query: dict[str, object] = {"timestamp": checked_timestamp(timestamp), **exposed(expose)}
+    return Call("GET", target(topic_path(name, "/offsets"), query), read)
 
 
-def with_key(name: str, key: bytes, max_records: int) -> Call[list[tuple[int, Record]]]:
+def with_key(name: str, key: bytes, max_records: int, expose: Expose = "appended") -> Call[list[tuple[int, Record]]]:
     """Get the records of a key that exist, newest last, each with its partition; values as in `read`."""
 
     def read(answer: Answer) -> list[tuple[int, Record]]:
         lines = [json.loads(line) for line in answer.body.split(b"\n") if line]
         return [(line["partition"], record_of(line)) for line in lines]
 
-    query = {"key": checked_bytes(key, "key"), "max_records": checked_offset(max_records, "max_records")}
+    query: dict[str, object] = {
+        "key": checked_bytes(key, "key"),
+        "max_records": checked_offset(max_records, "max_records"),
+        **exposed(expose),
+    }
     return Call("GET", target(topic_path(name, "/keys"), query), read, headers=fields(accept=NDJSON))
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import httpx
 
     from seglog.client.call import Call
-    from seglog.client.facts import Ack, TopicInfo
+    from seglog.client.facts import Ack, Expose, TopicInfo
     from seglog.config import LogConfig, Retention
     from seglog.topic.groups import GroupState
     from seglog.topic.groups.consumer import TopicBatch
@@ -52,12 +52,15 @@ class Client(Uncopied):
         timeout: float = 30.0,
         retries: int = 8,
         verify: Verify = True,
+        expose: Expose = "appended",
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         """Create a client; nothing is sent yet.
 
         Args:
             url: The server's address, such as http://127.0.0.1:3000.
+            expose: Which records topics, consumers and `fetch` of this client read: "appended", all of them;
+                "durable", only those that survive power loss.
             token: A bearer token, if the server requires one.
             timeout: Seconds to connect, and for each wait for bytes.
             retries: How often to retry a request.
@@ -70,6 +73,7 @@ class Client(Uncopied):
         self._driver = Driver(Origin(url, token=token, timeout=timeout), verify=verify, transport=transport)
         self._retries = Retries(retries)
         self._once = once_keys()
+        self._expose = calls.checked_expose(expose)
 
     # --- topics -------------------------------------------------------------------------------------------------
 
@@ -95,9 +99,9 @@ class Client(Uncopied):
         self._call(calls.create_topic(name, partitions, config))
         return self.topic(name)
 
-    def topic(self, name: str) -> RemoteTopic:
-        """Return a topic without checking that it exists: its calls raise TopicNotFound."""
-        return RemoteTopic(name, self._driver, self._retries, self._once)
+    def topic(self, name: str, *, expose: Expose | None = None) -> RemoteTopic:
+        """Return a topic, which may not exist: its calls raise TopicNotFound. expose: None: as the client."""
+        return RemoteTopic(name, self._driver, self._retries, self._once, self._shown(expose))
 
     def alter_retention(self, name: str, retention: Retention) -> TopicInfo:
         """Change the fields of a topic's retention that were given, and return the topic's new state.
@@ -122,6 +126,7 @@ class Client(Uncopied):
         max_records: int = 1000,
         max_bytes: int = 1024 * 1024,
         wait: float = 0.0,
+        expose: Expose | None = None,
     ) -> tuple[list[TopicBatch], dict[str, dict[int, int]]]:
         """Read from several partitions; return batches and the next positions.
 
@@ -130,12 +135,15 @@ class Client(Uncopied):
             max_records: The most records to return.
             max_bytes: About the most bytes of records to return.
             wait: Seconds, up to 60, to wait for the first record.
+            expose: Which records to read; None: as the client.
 
         Raises:
             OffsetOutOfRange: a partition does not hold the position; the error has `topic` and `partition`.
         """
         options = {"max_records": max_records, "max_bytes": max_bytes}
-        return self._driver.run(flows.fetch(positions, **options, wait=wait, retries=self._retries))
+        shown = self._shown(expose)
+        flow = flows.fetch(positions, **options, wait=wait, retries=self._retries, expose=shown)
+        return self._driver.run(flow)
 
     # --- groups -------------------------------------------------------------------------------------------------
 
@@ -217,8 +225,9 @@ class Client(Uncopied):
         session_timeout: float = 30.0,
         share: tuple[int, int] | None = None,
         max_poll_interval: float = 300.0,
+        expose: Expose | None = None,
     ) -> RemoteConsumer:
-        """Return a consumer that reads topics for a group. See `RemoteConsumer` for the arguments."""
+        """Return a consumer that reads topics for a group; see `RemoteConsumer`. expose: None: as the client's."""
         return RemoteConsumer(
             self._driver,
             self._retries,
@@ -228,6 +237,7 @@ class Client(Uncopied):
             session_timeout=session_timeout,
             share=share,
             max_poll_interval=max_poll_interval,
+            expose=self._shown(expose),
         )
 
     # --- the end ------------------------------------------------------------------------------------------------
@@ -238,6 +248,9 @@ class Client(Uncopied):
 
     def _call(self, call: Call[T]) -> T:
         return self._driver.run(retrying(call, self._retries))
+
+    def _shown(self, expose: Expose | None) -> Expose:
+        return self._expose if expose is None else calls.checked_expose(expose)
 
     def __enter__(self) -> Self:
         return self

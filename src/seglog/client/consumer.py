@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from seglog.client.driver import Driver
+    from seglog.client.facts import Expose
     from seglog.client.retrying import Retries
     from seglog.record import TopicRecord
     from seglog.topic.groups.consumer import TopicBatch
@@ -42,6 +43,7 @@ class RemoteConsumer(Uncopied):
         session_timeout: float,
         share: tuple[int, int] | None,
         max_poll_interval: float,
+        expose: Expose = "appended",
     ) -> None:
         """Join the group.
 
@@ -50,6 +52,7 @@ class RemoteConsumer(Uncopied):
             session_timeout: Seconds of silence (1 up) until other members take over.
             share: (index, n): read every n-th partition of each topic instead of joining.
             max_poll_interval: Seconds between polls after which heartbeats stop.
+            expose: "durable": deliver only records that survive power loss.
 
         Raises:
             TopicNotFound: a topic does not exist.
@@ -62,6 +65,7 @@ class RemoteConsumer(Uncopied):
             session_timeout=session_timeout,
             share=share,
             max_poll_interval=max_poll_interval,
+            expose=expose,
             retries=retries,
         )
         self._ending = threading.Event()

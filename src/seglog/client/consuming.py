@@ -25,7 +25,7 @@ from seglog.topic.positions import flat
 from seglog.topic.trace import tell_how_to_go_on
 
 if TYPE_CHECKING:
-    from seglog.client.facts import Ack, Bounds
+    from seglog.client.facts import Ack, Bounds, Expose
     from seglog.topic.groups.consumer import TopicBatch
     from seglog.topic.groups.position import Standing, Start
     from seglog.topic.groups.state import Membership
@@ -51,6 +51,7 @@ class Reading:
         share: tuple[int, int] | None,
         max_poll_interval: float,
         retries: Retries,
+        expose: Expose = "appended",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if start not in ("earliest", "latest"):
@@ -60,6 +61,7 @@ class Reading:
         self.cursor = Cursor(self.session_timeout)
         self.closed = False
         self._start: Start = start
+        self._expose = calls.checked_expose(expose)
         self._share = None if share is None else checked_share(share)
         self._patience = checked_timeout(max_poll_interval)
         self._retries, self._clock = retries, clock
@@ -168,7 +170,7 @@ class Reading:
     def _fetch(
         self, wanted: dict[str, dict[int, int]], max_records: int, max_bytes: int, wait: float
     ) -> Flow[list[TopicBatch]]:
-        call = calls.fetch(wanted, max_records=max_records, max_bytes=max_bytes, wait=wait)
+        call = calls.fetch(wanted, max_records=max_records, max_bytes=max_bytes, wait=wait, expose=self._expose)
         try:
             fetched = yield from whole.fetched(call, wanted, self._retries)
         except OffsetOutOfRange as error:
@@ -202,7 +204,7 @@ class Reading:
                 if topic not in bounds:
                     bounds[topic] = yield from retrying(calls.bounds(topic), self._retries)
                 at = bounds[topic][number]
-                self.cursor.place(partition, at.lowest_offset if self._start == "earliest" else at.next_offset)
+                self.cursor.place(partition, at.lowest_offset if self._start == "earliest" else at.end(self._expose))
         self._kept = {}
 
     def _committed(self) -> Flow[dict[str, dict[int, int]]]:
@@ -227,11 +229,11 @@ class Reading:
         checked_timestamp(timestamp)
         for topic in sorted({topic for topic, _ in self.cursor.assignment}):
             ends = yield from retrying(calls.bounds(topic), self._retries)  # before offset_at
-            found = yield from retrying(calls.offset_at(topic, timestamp), self._retries)
+            found = yield from retrying(calls.offset_at(topic, timestamp, self._expose), self._retries)
             for one, number in self.cursor.assignment:
                 if one == topic:
                     offset = found[number]
-                    self.cursor.seek((topic, number), ends[number].next_offset if offset is None else offset)
+                    self.cursor.seek((topic, number), ends[number].end(self._expose) if offset is None else offset)
 
     def lag(self) -> Flow[dict[Partition, int]]:
         """Return how many records remain in each assigned partition; an estimate if it is compacted."""
@@ -240,7 +242,7 @@ class Reading:
         positions = self.cursor.positions
         if not positions:
             return {}
-        return flat((yield from retrying(group_calls.lag(positions), self._retries)))
+        return flat((yield from retrying(group_calls.lag(positions, self._expose), self._retries)))
 
     def commit(self, offsets: Positions | None, ack: Ack) -> Flow[None]:
         """Commit offsets, by default of everything poll has returned; all or none."""

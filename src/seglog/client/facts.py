@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 Ack = Literal["appended", "durable"]
 """When an append is answered: "appended", when readers can see it; "durable", when it survives power loss."""
 
+Expose = Literal["appended", "durable"]
+"""Which records are read: all of them, or only those that survive power loss."""
+
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
@@ -53,6 +56,10 @@ class Bounds(NamedTuple):
     lowest_offset: int
     next_offset: int
     durable_offset: int
+
+    def end(self, expose: Expose) -> int:
+        """Return the offset before which records are read."""
+        return self.durable_offset if expose == "durable" else self.next_offset
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from seglog.record import checked_offset
 from seglog.topic.groups.position import Cursor
 
 if TYPE_CHECKING:
-    from seglog.client.facts import Ack, Bounds, Fetched
+    from seglog.client.facts import Ack, Bounds, Expose, Fetched
     from seglog.client.retrying import Retries
     from seglog.topic.groups.consumer import TopicBatch
     from seglog.topic.places import Partition
@@ -45,7 +45,14 @@ def append_batch(
     return offsets
 
 
-def pages(topic: str, partition: int, start: int | None, stop: int | None, retries: Retries) -> Flow[None]:
+def pages(
+    topic: str,
+    partition: int,
+    start: int | None,
+    stop: int | None,
+    retries: Retries,
+    expose: Expose = "appended",
+) -> Flow[None]:
     """Emit the pages of a range, by default of everything present now."""
     partition = checked_offset(partition, "partition")
     start = None if start is None else checked_offset(start, "start")
@@ -55,28 +62,34 @@ def pages(topic: str, partition: int, start: int | None, stop: int | None, retri
         if bounds is None:
             raise InvalidArgument(f"topic {topic!r} has no partition {partition}")
         start = bounds.lowest_offset if start is None else start
-        stop = bounds.next_offset if stop is None else stop
+        stop = bounds.end(expose) if stop is None else stop
     while start < stop:
-        page = yield from whole.page(topic, partition, start, stop, PAGE_RECORDS, PAGE_BYTES, retries)
+        page = yield from whole.page(topic, partition, start, stop, PAGE_RECORDS, PAGE_BYTES, retries, expose)
         yield Emit(page)
         if page.next_offset <= start:  # the end, which is before `stop`
             return
         start = page.next_offset
 
 
-def follow(topic: str, partition: int | None, start: str | int | Mapping[int, int], retries: Retries) -> Flow[None]:
+def follow(
+    topic: str,
+    partition: int | None,
+    start: str | int | Mapping[int, int],
+    retries: Retries,
+    expose: Expose = "appended",
+) -> Flow[None]:
     """Emit lists of new records forever, by long polls; each poll names its position, so that none is lost."""
     from seglog.client import arrow  # noqa: PLC0415 - as above
 
     bounds = yield from retrying(calls.bounds(topic), retries)
-    beginning = _beginning(topic, bounds, partition, start)
+    beginning = _beginning(topic, bounds, partition, start, expose)
     cursor = Cursor()
     cursor.adopt((topic, number) for number in beginning)
     for number, offset in beginning.items():
         cursor.place((topic, number), offset)
     while True:
         wanted = cursor.wanted()
-        call = calls.fetch(wanted, max_records=PAGE_RECORDS, max_bytes=PAGE_BYTES, wait=POLL_SECONDS)
+        call = calls.fetch(wanted, max_records=PAGE_RECORDS, max_bytes=PAGE_BYTES, wait=POLL_SECONDS, expose=expose)
         fetched = yield from whole.fetched(call, wanted, retries)
         for batch in taken(cursor, wanted, fetched):
             yield Emit(arrow.topic_records(batch))
@@ -107,7 +120,11 @@ def taken(cursor: Cursor, wanted: Mapping[str, Mapping[int, int]], fetched: Fetc
 
 
 def _beginning(
-    topic: str, bounds: Mapping[int, Bounds], partition: int | None, start: str | int | Mapping[int, int]
+    topic: str,
+    bounds: Mapping[int, Bounds],
+    partition: int | None,
+    start: str | int | Mapping[int, int],
+    expose: Expose,
 ) -> dict[int, int]:
     """Return partition -> starting offset."""
     partition = None if partition is None else checked_offset(partition, "partition")
@@ -117,7 +134,7 @@ def _beginning(
     if start == "earliest":
         return {number: bounds[number].lowest_offset for number in numbers}
     if start == "latest":
-        return {number: bounds[number].next_offset for number in numbers}
+        return {number: bounds[number].end(expose) for number in numbers}
     if isinstance(start, Mapping):
         return {checked_offset(number, "partition"): checked_offset(offset) for number, offset in start.items()}
     if isinstance(start, int) and partition is not None:
@@ -128,11 +145,17 @@ def _beginning(
 
 
 def fetch(
-    positions: Mapping[str, Mapping[int, int]], *, max_records: int, max_bytes: int, wait: float, retries: Retries
+    positions: Mapping[str, Mapping[int, int]],
+    *,
+    max_records: int,
+    max_bytes: int,
+    wait: float,
+    retries: Retries,
+    expose: Expose = "appended",
 ) -> Flow[tuple[list[Any], dict[str, dict[int, int]]]]:
     """Fetch once; return the batches (TopicBatch) and the next positions."""
     from seglog.client import arrow  # noqa: PLC0415 - as above
 
-    call = calls.fetch(positions, max_records=max_records, max_bytes=max_bytes, wait=wait)
+    call = calls.fetch(positions, max_records=max_records, max_bytes=max_bytes, wait=wait, expose=expose)
     fetched = yield from whole.fetched(call, positions, retries)
     return arrow.topic_batches(fetched.body), fetched.next_offsets

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from seglog.client.call import Answer, Call
-from seglog.client.calls import body_of, checked_ack, nothing, posted
+from seglog.client.calls import body_of, checked_ack, exposed, nothing, posted
 from seglog.topic.groups.asked import checked_offsets, checked_timeout, checked_topics
 from seglog.topic.groups.state import GroupState, Membership, MemberState
 from seglog.topic.names import checked_name
 from seglog.topic.positions import flat, from_values, nested
 
 if TYPE_CHECKING:
-    from seglog.client.facts import Ack
+    from seglog.client.facts import Ack, Expose
     from seglog.topic.positions import Positions
 
 
@@ -77,11 +77,10 @@ def commit(name: str, offsets: Positions, *, member: str | None, ack: Ack) -> Ca
     return posted(group_path(name, "/offsets"), body, nothing)
 
 
-def lag(positions: Positions) -> Call[dict[str, dict[int, int]]]:
+def lag(positions: Positions, expose: Expose = "appended") -> Call[dict[str, dict[int, int]]]:
     """Count the records from positions on: topic -> partition -> records."""
-    return posted(
-        "/lag", {"positions": nested(checked_offsets(positions))}, lambda answer: from_values(body_of(answer)["lag"])
-    )
+    body = {"positions": nested(checked_offsets(positions)), **exposed(expose)}
+    return posted("/lag", body, lambda answer: from_values(body_of(answer)["lag"]))
 
 
 def _membership(answer: Answer) -> Membership:

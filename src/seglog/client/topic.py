@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from seglog.client.call import Call
     from seglog.client.driver import Driver
-    from seglog.client.facts import Ack, Bounds, Page, PartitionInfo, PartitionState, TopicInfo
+    from seglog.client.facts import Ack, Bounds, Expose, Page, PartitionInfo, PartitionState, TopicInfo
     from seglog.record import Header, Record, TopicRecord
 
 T = TypeVar("T")
@@ -33,10 +33,21 @@ class RemoteTopic:
         ack: "appended": return when readers can see it; "durable": when it survives power loss.
 
     Every call raises TopicNotFound and the errors of `Client`.
+
+    expose, of all that reads: "appended", all records; "durable", those that survive power loss: `read` of another one
+    raises NotDurableYet, a range ends before it, `follow` waits for the sync.
     """
 
-    def __init__(self, name: str, driver: Driver, retries: Retries, once: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        driver: Driver,
+        retries: Retries,
+        once: Callable[[], str],
+        expose: Expose = "appended",
+    ) -> None:
         self.name = name
+        self.expose: Expose = calls.checked_expose(expose)
         self._driver, self._retries, self._once = driver, retries, once
 
     # --- appending ------------------------------------------------------------------------------------------------
@@ -158,8 +169,9 @@ class RemoteTopic:
         Raises:
             OffsetOutOfRange: the partition does not hold the offset.
             OffsetCompacted: a compaction removed the record.
+            NotDurableYet: the record is not synced, and the topic shows only synced ones.
         """
-        return self._driver.run(whole.read(self.name, partition, offset, self._retries))
+        return self._driver.run(whole.read(self.name, partition, offset, self._retries, self.expose))
 
     def records(self, partition: int, start: int | None = None, stop: int | None = None) -> Iterator[Record]:
         """Iterate over a range of a partition, page by page; by default over everything present now."""
@@ -175,13 +187,25 @@ class RemoteTopic:
 
     def pages(self, partition: int, start: int | None = None, stop: int | None = None) -> Iterator[Page]:
         """Iterate over a range, one page per request, each with the identity and epoch of its log."""
-        return self._driver.iterate(flows.pages(self.name, partition, start, stop, self._retries))
+        return self._driver.iterate(flows.pages(self.name, partition, start, stop, self._retries, self.expose))
 
     def to_arrow(self, partition: int, start: int | None = None, stop: int | None = None) -> pa.Table:
         """Return a range as one table."""
         from seglog.client import arrow  # noqa: PLC0415 - as above
 
         return arrow.joined(list(self.batches(partition, start, stop)))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
+        """Export the records that are there now as an Arrow stream, partition by partition, with a column `partition`.
+
+        As `Topic.__arrow_c_stream__`: so that polars, DuckDB and pyarrow read a topic on a server directly. Pages of up
+        to 8 MiB are fetched as the stream is taken. Not while the stream is read: `Client.close`.
+        """
+        from seglog.topic.exported import stream  # noqa: PLC0415 - pyarrow loads when it is needed
+
+        bounds = sorted(self.bounds().items())
+        parts = (self.batches(number, at.lowest_offset, at.end(self.expose)) for number, at in bounds)
+        return stream(parts, requested_schema)
 
     def follow(
         self, partition: int | None = None, start: str | int | Mapping[int, int] = "latest"
@@ -198,16 +222,16 @@ class RemoteTopic:
             LogTruncated: returned records no longer belong to the topic: it was truncated, or deleted and created
             again.
         """
-        for records in self._driver.iterate(flows.follow(self.name, partition, start, self._retries)):
+        for records in self._driver.iterate(flows.follow(self.name, partition, start, self._retries, self.expose)):
             yield from records
 
     def offset_at(self, timestamp: int) -> dict[int, int | None]:
         """Return partition -> the first offset at or after a time (microseconds), None if there is none."""
-        return self._call(calls.offset_at(self.name, timestamp))
+        return self._call(calls.offset_at(self.name, timestamp, self.expose))
 
     def with_key(self, key: bytes, max_records: int = 100) -> list[Record]:
         """Return the last records of a key, newest last; the server reads the key's whole partition."""
-        return self._driver.run(whole.with_key(self.name, key, max_records, self._retries))
+        return self._driver.run(whole.with_key(self.name, key, max_records, self._retries, self.expose))
 
     # --- facts and maintenance ------------------------------------------------------------------------------------
 
@@ -231,13 +255,13 @@ class RemoteTopic:
         """Remove a partition's records from `offset` on; return its next offset."""
         return self._call(calls.truncate(self.name, partition, offset))
 
-    def compact(self) -> dict[int, Any]:
-        """Compact every partition by key now; return partition -> report."""
-        return self._call(calls.care(self.name, "compact"))
+    def compact(self, partition: int | None = None) -> dict[int, Any]:
+        """Compact one partition by key, or all of them, now; return by partition what was done."""
+        return self._call(calls.care(self.name, "compact", partition))
 
-    def expire(self) -> dict[int, Any]:
-        """Delete what retention no longer keeps, now; return partition -> report."""
-        return self._call(calls.care(self.name, "expire"))
+    def expire(self, partition: int | None = None) -> dict[int, Any]:
+        """Delete what retention no longer keeps, in one partition or in all; return by partition what was done."""
+        return self._call(calls.care(self.name, "expire", partition))
 
     def _call(self, call: Call[T]) -> T:
         return self._driver.run(retrying(call, self._retries))

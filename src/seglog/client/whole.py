@@ -15,20 +15,22 @@ from seglog.record import Cut
 
 if TYPE_CHECKING:
     from seglog.client.call import Call, Flow
-    from seglog.client.facts import Fetched, Page
+    from seglog.client.facts import Expose, Fetched, Page
     from seglog.client.retrying import Retries
     from seglog.record import Record
 
 
-def read(topic: str, partition: int, offset: int, retries: Retries) -> Flow[Record]:
+def read(topic: str, partition: int, offset: int, retries: Retries, expose: Expose = "appended") -> Flow[Record]:
     """Read one record."""
-    record = yield from retrying(calls.read(topic, partition, offset), retries)
+    record = yield from retrying(calls.read(topic, partition, offset, expose), retries)
     return (yield from _whole(topic, partition, record, retries))
 
 
-def with_key(topic: str, key: bytes, max_records: int, retries: Retries) -> Flow[list[Record]]:
+def with_key(
+    topic: str, key: bytes, max_records: int, retries: Retries, expose: Expose = "appended"
+) -> Flow[list[Record]]:
     """Read the last records of a key, newest last."""
-    found = yield from retrying(calls.with_key(topic, key, max_records), retries)
+    found = yield from retrying(calls.with_key(topic, key, max_records, expose), retries)
     records = []
     for partition, record in found:
         records.append((yield from _whole(topic, partition, record, retries)))
@@ -43,11 +45,19 @@ def _whole(topic: str, partition: int, record: Record, retries: Retries) -> Gene
 
 
 def page(
-    topic: str, partition: int, start: int, stop: int, max_records: int, max_bytes: int, retries: Retries
+    topic: str,
+    partition: int,
+    start: int,
+    stop: int,
+    max_records: int,
+    max_bytes: int,
+    retries: Retries,
+    expose: Expose = "appended",
 ) -> Flow[Page]:
     """Read a page of a range; of the one record if the server has no room for it in Arrow."""
     try:
-        call = calls.read_range(topic, partition, start, stop, max_records=max_records, max_bytes=max_bytes)
+        limits = {"max_records": max_records, "max_bytes": max_bytes}
+        call = calls.read_range(topic, partition, start, stop, **limits, expose=expose)
         return (yield from retrying(call, retries))
     except RecordTooLarge as error:
         if getattr(error, "offset", None) is None:  # not of this kind

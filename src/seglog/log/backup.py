@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from seglog.errors import CorruptLog, InvalidArgument, InvalidType, LogLocked, NotALog, StorageError
 from seglog.format import filename
 from seglog.format.store import HEADER_BYTES, decode_header
+from seglog.log import holder
 from seglog.log.catalog import read_manifest, write_manifest
-from seglog.log.write_lock import is_written_around
+from seglog.log.write_lock import holder_of, is_written_around
 from seglog.storage import LocalStorage, must_sync
 from seglog.storage.copies import share_file
 from seglog.storage.local import checked_directory
@@ -79,6 +80,7 @@ class LogBackup:
         self._lock = self._target.try_lock(filename.LOCK)
         if self._lock is None:
             raise self._locked()
+        holder.mark(self._lock)
         try:
             self._known = self._earlier()  # again: a writer may have opened it before this took the lock
             if self._known is not None and is_written_around(self._target):
@@ -89,7 +91,10 @@ class LogBackup:
         return self
 
     def _locked(self) -> LogLocked:
-        message = "the backup is open for writing, or another backup to it is running; wait for its end"
+        message = (
+            f"the backup is open for writing, or another backup to it is running, {holder_of(self._target)}; "
+            "wait for its end"
+        )
         return LogLocked(errno.EWOULDBLOCK, message, self._target.path)
 
     def __exit__(self, *_: object) -> None:

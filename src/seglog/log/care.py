@@ -7,6 +7,7 @@ import os
 from seglog.log.check import Progress, verify_storage
 from seglog.log.findings import VerifyReport
 from seglog.log.opening import existing, storage_at
+from seglog.log.patience import patiently
 from seglog.log.repair import RepairReport, repair_storage
 from seglog.storage import Storage
 
@@ -27,7 +28,11 @@ def verify(place: str | os.PathLike[str] | Storage, progress: Progress | None = 
 
 
 def repair(
-    place: str | os.PathLike[str] | Storage, *, dry_run: bool = False, progress: Progress | None = None
+    place: str | os.PathLike[str] | Storage,
+    *,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+    wait: float | None = None,
 ) -> RepairReport:
     """Move damage to quarantine/ so that the log opens again with everything readable. Deletes nothing.
 
@@ -35,10 +40,12 @@ def repair(
         place: Path or storage of the log.
         dry_run: Only report what would be done.
         progress: Called with (bytes done, bytes in total).
+        wait: Seconds to wait for a writer that has the log open; None: LogLocked at once.
 
     Raises:
         LogLocked: If a writer has the log open.
         LogNotFound: If there is no log.
         NotALog: If something else is there.
     """
-    return repair_storage(existing(storage_at(place)), dry_run=dry_run, progress=progress)
+    storage = existing(storage_at(place))
+    return patiently(lambda: repair_storage(storage, dry_run=dry_run, progress=progress), wait)

@@ -141,6 +141,11 @@ class LogFollower(Log):
             raise NotDurableYet(offset, view.lowest_offset, view.next_offset)
         super()._refuse_to_read(view, offset)
 
+    def _refuse_start(self, view: View, start: int) -> NoReturn:
+        if self._durable and view.next_offset < start <= self._followed(durable=False):
+            raise NotDurableYet(start, view.lowest_offset, view.next_offset)
+        super()._refuse_start(view, start)
+
     def _followed(self, *, durable: bool) -> int:
         """Return the present next offset from the writer's files: of all records, or of the synced ones."""
         manifest = self.view().manifest

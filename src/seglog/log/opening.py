@@ -38,7 +38,7 @@ from seglog.log.patience import patiently
 from seglog.log.rebuild import read_or_rebuild
 from seglog.log.staged import staged_identities
 from seglog.log.staging import COMPACTION, age_out, remove_own
-from seglog.log.write_lock import try_lock_log
+from seglog.log.write_lock import holder_of, try_lock_log
 from seglog.log.writer import LogWriter
 from seglog.segment.active import create_segment
 from seglog.segment.recovery import TailRecovery
@@ -198,7 +198,7 @@ def _open_writer(storage: Storage, config: LogConfig | None, clock: Clock, home:
     if lock is None:
         raise LogLocked(
             errno.EWOULDBLOCK,
-            'the log is open for writing already, here or in another process; mode="r" reads beside it, wait=10 waits '
+            f'the log is open for writing already, {holder_of(storage)}; mode="r" reads beside it, wait=10 waits '
             "10 seconds for it",
             storage.path,
         )

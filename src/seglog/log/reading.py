@@ -17,6 +17,7 @@ from seglog.errors import (
     InvalidArgument,
     InvalidType,
     LogClosed,
+    NotDurableYet,
     OffsetCompacted,
     OffsetOutOfRange,
 )
@@ -197,6 +198,17 @@ class ReadableLog(ABC, Uncopied):
         """Raise the error of an offset outside of a view."""
         raise OffsetOutOfRange(offset, view.lowest_offset, view.next_offset)
 
+    def _view_from(self, start: int) -> View:
+        """Return a view for reading from `start`; OffsetOutOfRange, or what `_refuse_start` raises."""
+        view = self.view()
+        if not view.lowest_offset <= start <= view.next_offset:
+            self._refuse_start(view, start)
+        return view
+
+    def _refuse_start(self, view: View, start: int) -> NoReturn:
+        """Raise why reading cannot begin at an offset outside a view."""
+        raise OffsetOutOfRange(start, view.lowest_offset, view.next_offset)
+
     def scan(
         self, start: int | None = None, stop: int | None = None, *, on_corrupt: OnCorrupt | None = None
     ) -> Iterator[Record]:
@@ -210,6 +222,7 @@ class ReadableLog(ABC, Uncopied):
 
         Raises:
             OffsetOutOfRange: If start is after the end.
+            NotDurableYet: If start is after the end that expose="durable" shows, and the log has more records.
             CorruptRecord: At a damaged record, without `on_corrupt`.
         """
         view, start, stop = self._range(start, stop)
@@ -221,7 +234,7 @@ class ReadableLog(ABC, Uncopied):
         start = lowest if start is None else checked_offset(start, "start")
         stop = end if stop is None else checked_offset(stop, "stop")
         if start < 0 or start > end:
-            raise OffsetOutOfRange(start, lowest, end)
+            self._refuse_start(view, start)
         if stop < 0:
             raise OffsetOutOfRange(stop, lowest, end)
         return view, max(start, lowest), min(stop, end)
@@ -320,15 +333,20 @@ class ReadableLog(ABC, Uncopied):
         """Return a position in the log whose `poll` returns the records that follow.
 
         Args:
-            start: Offset of the position. Default: the present end.
+            start: Offset of the position. Default: the present end. With expose="durable" it may be after the last
+                synced record; `poll` then returns nothing before the sync.
 
         Raises:
             OffsetOutOfRange: If start < lowest_offset or > next_offset.
         """
-        view = self.view()
-        position = view.next_offset if start is None else checked_offset(start, "start")
-        if not view.lowest_offset <= position <= view.next_offset:
-            raise OffsetOutOfRange(position, view.lowest_offset, view.next_offset)
+        if start is None:
+            view = self.view()
+            return Tail(self.path, self.view, view, view.next_offset)
+        position = checked_offset(start, "start")
+        try:
+            view = self._view_from(position)
+        except NotDurableYet:
+            view = self.view()
         return Tail(self.path, self.view, view, position)
 
     def follow(self, start: int | None = None, *, timeout: float | None = None) -> Iterator[Record]:

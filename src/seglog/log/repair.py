@@ -22,7 +22,7 @@ from seglog.log.check import Progress, verify_storage
 from seglog.log.findings import Problem, VerifyReport
 from seglog.log.quarantine import copy_aside, link_aside
 from seglog.log.rebuild import read_or_rebuild
-from seglog.log.write_lock import try_lock_log
+from seglog.log.write_lock import holder_of, try_lock_log
 from seglog.segment.active import ActiveSegment, create_segment
 from seglog.segment.recovery import TailRecovery
 from seglog.segment.resync import find_record
@@ -82,7 +82,9 @@ def repair_storage(
     storage.make(filename.DIRECTORIES)
     lock = try_lock_log(storage)
     if lock is None:
-        raise LogLocked(errno.EWOULDBLOCK, "the log is open for writing; close it, or call its repair()", storage.path)
+        whose = holder_of(storage)
+        message = f"the log is open for writing, {whose}; close it, call its repair(), or wait for it with wait=10"
+        raise LogLocked(errno.EWOULDBLOCK, message, storage.path)
     try:
         for name in storage.names(filename.TMP):  # from an interrupted repair: may be a second name of a live file
             storage.unlink(f"{filename.TMP}/{name}")
@@ -101,7 +103,8 @@ def accept_home(storage: Storage, home: tuple[str, int], *, is_held: bool) -> No
     """
     lock = None if is_held else try_lock_log(storage)
     if lock is None and not is_held:
-        raise LogLocked(errno.EWOULDBLOCK, "the log is open for writing; close it, then repair again", storage.path)
+        message = f"the log is open for writing, {holder_of(storage)}; close it, then repair again"
+        raise LogLocked(errno.EWOULDBLOCK, message, storage.path)
     try:
         manifest = read_manifest(storage)
         if manifest is not None:

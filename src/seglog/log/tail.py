@@ -29,13 +29,20 @@ class Tail:
         self._failure: SeglogError | None = None
         self.position = position
 
-    def poll(self, most: int = POLL_RECORDS, size: int | None = None, keep: int | None = None) -> list[Record]:
+    def poll(
+        self,
+        most: int = POLL_RECORDS,
+        size: int | None = None,
+        keep: int | None = None,
+        stop: int | None = None,
+    ) -> list[Record]:
         """Return up to `most` records from the position on, without waiting.
 
         Args:
             most: Maximum number of records.
             size: Maximum size in bytes; the first record may exceed it.
             keep: Maximum bytes to keep of a large value, as `ReadableLog.read_cut`.
+            stop: First offset not to return; None: the end.
 
         Raises:
             CorruptRecord: If a record does not verify. It, CorruptLog and StorageError are raised by the next call if
@@ -49,7 +56,10 @@ class Tail:
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure  # kept, because a read from the present position may not meet it
-        found = islice(self.view.scan(self.position, self.view.next_offset, keep=keep), most)
+        end = self.view.next_offset if stop is None else min(stop, self.view.next_offset)
+        if end <= self.position:
+            return []
+        found = islice(self.view.scan(self.position, end, keep=keep), most)
         records: list[Record] = []
         try:
             records.extend(found if size is None else _up_to(found, size))

@@ -17,15 +17,18 @@ the same time, at least one of them finds the other's lock. No process waits for
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from seglog.errors import StorageError
 from seglog.format.filename import LOCK, TREE_LOCK
-from seglog.storage import Lock, Storage, enclosing, link_target, lock_around
+from seglog.log import holder
+from seglog.storage import Lock, Storage, Subdirectory, enclosing, is_directory, link_target, lock_around
 from seglog.storage.descriptors import descriptors_allowed
 from seglog.uncopied import Uncopied
 
 _AROUND = 2  # directories around a log: its topic, and the broker's
 _PART_FOR_OWN_LOCKS = 8  # an eighth of the descriptors
+_MOST_PLACES = 20_000  # looked at for the process that holds a lock
 
 
 class Locks(Uncopied):
@@ -53,6 +56,10 @@ class Locks(Uncopied):
     @property
     def _own(self) -> Lock:
         return self._held[self._path]
+
+    def mark(self) -> None:
+        """Write into the file of its own lock which process holds it."""
+        holder.mark(self._own)
 
     def release(self) -> None:
         """Release all; a second call does nothing."""
@@ -175,6 +182,7 @@ def _try_lock(storage: Storage, name: str) -> Lock | None:
         locks.release()
         raise
     if held:
+        locks.mark()
         return locks
     locks.release()
     return None
@@ -201,6 +209,30 @@ def _locked_around(storage: Storage) -> Iterator[Storage]:
         if outer.identity(TREE_LOCK) is not None:
             yield outer
         outer = enclosing(outer)
+
+
+def holder_of(storage: Storage) -> str:
+    """Return as text which process has a log, or a directory of logs, open for writing, as far as that is known."""
+    return holder.described(islice(_places(storage), _MOST_PLACES))
+
+
+def _places(storage: Storage) -> Iterator[tuple[Storage, str]]:
+    """Yield the files of locks that keep a process from taking that of a log or a directory."""
+    yield storage, LOCK
+    yield storage, TREE_LOCK
+    for outer in _locked_around(storage):
+        yield outer, TREE_LOCK
+    if storage.identity(TREE_LOCK) is not None:
+        yield from _parts(storage, _AROUND)
+
+
+def _parts(storage: Storage, depth: int) -> Iterator[tuple[Storage, str]]:
+    for name in storage.names() if depth else ():
+        if is_directory(storage, name):
+            part = Subdirectory(storage, name)
+            yield part, LOCK
+            yield part, TREE_LOCK
+            yield from _parts(part, depth - 1)
 
 
 def is_written(log: Storage) -> bool | None:

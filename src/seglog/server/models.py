@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from seglog.config import LogConfig, Retention
+from seglog.server.exposed import Expose
 from seglog.topic.names import ENDINGS, RESERVED
 
 NAME = "[A-Za-z0-9_-][A-Za-z0-9._-]*"
@@ -170,6 +171,7 @@ class Fetch(Model):
     max_records: Annotated[int, Field(ge=1, le=1_000_000), WHOLE] = 1000
     max_bytes: Annotated[int, Field(ge=1, le=2**40), WHOLE] = 1024 * 1024
     wait: Annotated[float, Field(ge=0, le=60)] = 0.0
+    expose: Expose = "appended"
 
 
 class Lag(Model):
@@ -177,6 +179,7 @@ class Lag(Model):
 
     most_bytes: ClassVar[int] = POSITIONS_BYTES
     positions: Positions
+    expose: Expose = "appended"
 
 
 class Join(Model):

@@ -22,7 +22,10 @@ class Syncing:
     """The partitions with unsynced records that this server appended."""
 
     def __init__(self, seconds: float, workers: Workers, synced: Callable[[Partition], None]) -> None:
-        """seconds: between two syncs of a partition. synced: called in the event loop after each sync."""
+        """seconds: between two syncs of a partition. synced: called in the event loop after each sync.
+
+        It is also called if the log itself has synced meanwhile (flush_interval, a roll).
+        """
         self._seconds = seconds
         self._workers = workers
         self._synced = synced
@@ -58,7 +61,7 @@ class Syncing:
             try:
                 if log.durable_offset < log.next_offset:
                     await self._workers.run(log.sync)
-                    self._synced(place)
+                self._synced(place)
             except (SeglogError, OSError):  # closed in the meantime, or poisoned
                 continue
         self._next_at = monotonic() + self._seconds

@@ -23,8 +23,9 @@ class Workers:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"seglog-{name}")
 
     async def run(self, call: Callable[[], Result], first: Callable[[], Awaitable[object]] | None = None) -> Result:
-        """Run a call on a thread and return its result. Waits for its end even if the caller is cancelled.
+        """Run a call on a thread and return its result.
 
+        If the caller is cancelled, it stops waiting; the call runs to its end and counts until then.
         first: awaited before the call; counts as a waiting call. Raises Busy.
         """
         if self.busy >= self._most:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from seglog.errors import InvalidArgument, LogLocked
 from seglog.log.backup import BackupReport, Destination, LogBackup
 from seglog.log.opening import open_log, open_partition, storage_at
+from seglog.log.patience import patiently
 from seglog.storage import Subdirectory
 from seglog.topic import creation, description
 from seglog.topic.care.site import site_at
@@ -32,7 +33,11 @@ LOOK_AGAIN_SECONDS = 0.02
 
 
 def backup(
-    place: str | os.PathLike[str] | Storage, dest: str | os.PathLike[str], *, share: bool = True
+    place: str | os.PathLike[str] | Storage,
+    dest: str | os.PathLike[str],
+    *,
+    share: bool = True,
+    wait: float | None = None,
 ) -> BackupReport:
     """Copy a log, a topic or a directory of topics to a directory; see `Log.backup` for each log.
 
@@ -46,7 +51,12 @@ def backup(
     Raises:
         LogNotFound, NotALog: there is no log and no topic at the place.
         InvalidArgument: a topic was deleted and created again since the last backup.
+    LogLocked while another backup to the destination is under way; wait: seconds to wait for it, None: at once.
     """
+    return patiently(lambda: _backup(place, dest, share=share), wait)
+
+
+def _backup(place: str | os.PathLike[str] | Storage, dest: str | os.PathLike[str], *, share: bool) -> BackupReport:
     root = storage_at(place)
     site = site_at(root)
     destination = Destination(dest, root.path)

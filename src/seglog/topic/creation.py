@@ -16,7 +16,7 @@ from seglog.errors import CorruptLog, InvalidArgument, InvalidType, LogLocked, N
 from seglog.format import filename
 from seglog.format.store import HEADER_BYTES
 from seglog.log.opening import open_log
-from seglog.log.write_lock import try_lock_tree
+from seglog.log.write_lock import holder_of, try_lock_tree
 from seglog.storage import Subdirectory, is_directory, is_doomed
 from seglog.topic import description as topic_json
 from seglog.topic.names import is_name, is_reserved
@@ -57,7 +57,10 @@ def lock_topic(root: Storage) -> Share:
     """Lock a topic with all its partitions for writing. Raises LogLocked if another process has any of it."""
     lock = try_lock_tree(root)
     if lock is None:
-        message = "the topic or a part of it is already open for writing, here or in another process"
+        message = (
+            f"the topic or a part of it is already open for writing, {holder_of(root)}; "
+            'mode="r" reads beside it, wait=10 waits 10 seconds for it'
+        )
         raise LogLocked(errno.EWOULDBLOCK, message, root.path)
     return lock
 

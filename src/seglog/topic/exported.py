@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,20 +10,22 @@ import pyarrow as pa
 
 from seglog.log.arrow import record_schema
 from seglog.log.arrow_stream import stream_of
-from seglog.log.log import Log
 from seglog.topic.split import PARTITION
 
 FIELD = pa.field(PARTITION, pa.int32(), nullable=False)
 
 
-def stream(logs: Sequence[Log], requested: Any) -> Any:
-    """Return the capsule of an Arrow stream of all records, in the order of partitions and offsets."""
-    return stream_of(record_schema("binary").insert(0, FIELD), _batches(logs), requested)
+def stream(partitions: Iterable[Iterable[pa.RecordBatch]], requested: Any) -> Any:
+    """Return the capsule of an Arrow stream of all records, in the order of partitions and offsets.
+
+    partitions: of each in turn its record batches, keys and values as plain binary; read as the stream is taken.
+    """
+    return stream_of(record_schema("binary").insert(0, FIELD), _batches(partitions), requested)
 
 
-def _batches(logs: Sequence[Log]) -> Iterator[pa.RecordBatch]:
+def _batches(partitions: Iterable[Iterable[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
     schema = record_schema("binary").insert(0, FIELD)
-    for number, log in enumerate(logs):
-        for batch in log.batches(values="binary"):
+    for number, batches in enumerate(partitions):
+        for batch in batches:
             numbers = pa.array(np.full(batch.num_rows, number, np.int32))
             yield pa.RecordBatch.from_arrays([numbers, *batch.columns], schema=schema)

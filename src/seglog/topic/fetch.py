@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from seglog.errors import CorruptRecord, InvalidArgument, OffsetOutOfRange
+from seglog.errors import CorruptRecord, InvalidArgument
 from seglog.record import HEADER_COST, Record, checked_offset, value_size
 
 if TYPE_CHECKING:
@@ -102,10 +102,8 @@ def _range(log: Log, start: int, stop: int | None, max_records: int, max_bytes: 
     for name, limit in (("max_records", max_records), ("max_bytes", max_bytes)):
         if checked_offset(limit, name) < 1:
             raise InvalidArgument(f"{name} is {limit}; it must be at least 1")
-    view, start = log.view(), checked_offset(start, "start")
+    view = log._view_from(checked_offset(start, "start"))
     end = view.next_offset
-    if not view.lowest_offset <= start <= end:
-        raise OffsetOutOfRange(start, view.lowest_offset, end)
     return view, end if stop is None else max(min(checked_offset(stop, "stop"), end), start)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from seglog.config import LogConfig, Retention
 from seglog.errors import InvalidArgument, LogLocked, LogNotFound, NotALog
 from seglog.log.opening import open_log
-from seglog.log.write_lock import try_lock_tree
+from seglog.log.write_lock import holder_of, try_lock_tree
 from seglog.storage import MemoryStorage, Subdirectory
 from seglog.topic import description
 from seglog.topic.places import is_log
@@ -52,8 +52,9 @@ def lock_to_write(root: Storage) -> Share:
 
 def _locked(root: Storage) -> LogLocked:
     message = (
-        "another broker (perhaps a server), or a program with one of its topics, already has this open for writing; "
-        'mode="r" reads beside it, wait=10 waits 10 seconds for it, and seglog.Client(url) goes through a server'
+        "another broker (perhaps a server), or a program with one of its topics, already has this open for writing, "
+        f'{holder_of(root)}; mode="r" reads beside it, wait=10 waits 10 seconds for it, and seglog.Client(url) goes '
+        "through a server"
     )
     return LogLocked(errno.EWOULDBLOCK, message, root.path)
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from seglog.clock import system_clock
 from seglog.errors import InvalidArgument, SeglogError
 from seglog.log.opening import Expose, open_partition, storage_at
+from seglog.log.patience import patiently
 from seglog.record import checked_offset, checked_text
 from seglog.storage import Storage
 from seglog.topic import creation
@@ -85,6 +87,7 @@ class Topic(Uncopied):
         name: str | None = None,
         clock: Clock | None = None,
         once_window: OnceWindow = WINDOW,
+        wait: float | None = None,
     ) -> Topic:
         """Create a topic of `partitions` logs with one config and open it for writing.
 
@@ -97,13 +100,27 @@ class Topic(Uncopied):
             name: The name that readers see; default: the directory's name.
             clock: Microseconds since the epoch; default: the system's clock.
             once_window: How far back idempotency keys are known.
+            wait: Seconds to wait for another process that has it open for writing; None: LogLocked at once.
 
         Raises:
             InvalidArgument: the number of partitions is invalid, the name is reserved, or there is a topic already.
             NotALog: something else is at the path.
             LogLocked: another process holds it.
         """
-        root, clock = storage_at(path), clock or system_clock
+        make = partial(cls._create, path, partitions, config, name, clock or system_clock, once_window)
+        return patiently(make, wait)
+
+    @classmethod
+    def _create(
+        cls,
+        path: str | os.PathLike[str] | Storage,
+        partitions: int,
+        config: LogConfig | None,
+        name: str | None,
+        clock: Clock,
+        once_window: OnceWindow,
+    ) -> Topic:
+        root = storage_at(path)
         shown = _path_of(path, root)
         creation.check_partitions(partitions)
         refuse_reserved(shown.resolve().name)
@@ -135,6 +152,7 @@ class Topic(Uncopied):
         expose: Expose = "appended",
         clock: Clock | None = None,
         once_window: OnceWindow = WINDOW,
+        wait: float | None = None,
     ) -> Topic:
         """Open an existing topic; never creates one.
 
@@ -144,6 +162,7 @@ class Topic(Uncopied):
             expose: "durable", with mode "r": only records that are synced.
             clock: Microseconds since the epoch; default: the system's clock.
             once_window: How far back idempotency keys are known.
+            wait: Seconds to wait for another process that has it open for writing; None: LogLocked at once.
 
         Raises:
             LogNotFound, NotALog: there is no topic at the path.
@@ -151,7 +170,18 @@ class Topic(Uncopied):
             CorruptLog: topic.json is damaged, or a partition is missing or belongs to another topic.
             FormatVersionError: a newer version wrote the topic.
         """
-        root, clock = storage_at(path), clock or system_clock
+        return patiently(partial(cls._attempt, path, mode, expose, clock or system_clock, once_window), wait)
+
+    @classmethod
+    def _attempt(
+        cls,
+        path: str | os.PathLike[str] | Storage,
+        mode: Mode,
+        expose: Expose,
+        clock: Clock,
+        once_window: OnceWindow,
+    ) -> Topic:
+        root = storage_at(path)
         shown = _path_of(path, root)
         description = topic_json.read(root)
         with ExitStack() as resources:
@@ -329,7 +359,8 @@ class Topic(Uncopied):
         """
         from seglog.topic.exported import stream  # noqa: PLC0415 - imports pyarrow when used
 
-        return stream([self.partition(number) for number in range(self.partitions)], requested_schema)
+        logs = [self.partition(number) for number in range(self.partitions)]
+        return stream((log.batches(values="binary") for log in logs), requested_schema)
 
     def publish(
         self, staged: Mapping[int, Sequence[StagedSegment]], *, query: str, batch: int

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from starlette.responses import Response
 
 from seglog.server import group_rights, shapes
+from seglog.server.exposed import records_from
 from seglog.server.models import NAME, Commit, Heartbeat, Join, Lag
 from seglog.server.operations import Call, Operation, json_answer
 from seglog.server.parameters import text
@@ -102,7 +103,8 @@ async def _offsets(call: Call) -> Response:
 
 
 async def _lag(call: Call) -> Response:
-    positions = from_values((await call.json(Lag)).positions)
+    wanted = await call.json(Lag)
+    positions = from_values(wanted.positions)
     _require(call, "read", positions)
     topics = {name: await topic_of(call, name) for name in positions}
     logs = {
@@ -111,7 +113,7 @@ async def _lag(call: Call) -> Response:
 
     def count() -> dict[str, dict[int, int]]:
         return {
-            name: {number: log.records_from(positions[name][number]) for number, log in of.items()}
+            name: {number: records_from(log, positions[name][number], wanted.expose) for number, log in of.items()}
             for name, of in logs.items()
         }
 

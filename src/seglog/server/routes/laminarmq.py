@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from seglog.server.bodies import OCTETS
+from seglog.server.exposed import EXPOSE
 from seglog.server.models import TruncateIndex
 from seglog.server.operations import ANYTHING, Answer, Call, Operation, json_answer
 from seglog.server.parameters import integer
@@ -82,7 +83,7 @@ OPERATIONS = (
         _read,
         "read",
         {200: Answer("The value, unchanged.", {OCTETS: BINARY})},
-        (INDEX,),
+        (INDEX, EXPOSE),
         topic=DEFAULT_TOPIC,
     ),
     Operation(

@@ -14,9 +14,10 @@ from seglog.errors import CorruptRecord, OffsetOutOfRange, RecordTooLarge
 from seglog.record import value_size
 from seglog.server.answers import NeedsRoom
 from seglog.server.bodies import ARROW, IN_JSON, NDJSON, arrow_body, line_of, placed, placed_schema
+from seglog.server.exposed import EXPOSE, end_of
 from seglog.server.models import Fetch
 from seglog.server.operations import Answer, Call, Operation
-from seglog.server.parameters import choice, integer, seconds
+from seglog.server.parameters import integer, seconds
 from seglog.server.routes.common import (
     MAX_BYTES,
     MAX_RECORDS,
@@ -44,9 +45,6 @@ if TYPE_CHECKING:
 START = integer("start", "The first offset to read; default: the lowest.", least=0)
 STOP = integer("stop", "The offset to end before; default: the log's end.", least=0)
 WAIT = seconds("wait", "If there is no record, wait up to this many seconds for the first.", most=60)
-EXPOSE = choice(
-    "expose", 'Show all records ("appended") or only those that survive power loss ("durable").', "appended", "durable"
-)
 STEP = 500  # records read at a time, before they are converted to lines
 FREE = 1024 * 1024  # bytes read without reserving memory: there are few reading threads
 LINES_ROOM = 3  # times the requested bytes: as read, and twice as many as lines
@@ -114,7 +112,7 @@ async def _read_range(call: Call) -> Response:
     bounds = _bounds(call, values, arrow)
 
     def read(room: int) -> Found:
-        end = log.durable_offset if values["expose"] == "durable" else log.next_offset
+        end = end_of(log, values["expose"])
         stop = end if values["stop"] is None else min(values["stop"], end)
         found = _read_all({place: (log, start, stop)}, bounds, room, arrow=arrow, several=False)
         return found._replace(state=_state(log))
@@ -280,7 +278,7 @@ async def _fetch_several(call: Call) -> Response:
 
     def read(room: int) -> Found:
         views = {place: log.view() for place, (log, _) in starts.items()}
-        logs = {place: (log, start, log.next_offset) for place, (log, start) in starts.items()}
+        logs = {place: (log, start, end_of(log, wanted.expose)) for place, (log, start) in starts.items()}
         found = _read_all(logs, bounds, room, arrow=arrow, several=True)
         return found._replace(state=_passages(views, starts, found.next_offsets))
 

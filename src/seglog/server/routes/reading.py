@@ -12,6 +12,7 @@ from starlette.responses import Response
 from seglog.errors import OffsetCompacted
 from seglog.record import value_size
 from seglog.server.bodies import IN_JSON, NDJSON, OCTETS, line_of
+from seglog.server.exposed import EXPOSE, end_of
 from seglog.server.operations import Answer, Call, Operation, json_answer
 from seglog.server.parameters import data, integer
 from seglog.server.routes.common import (
@@ -51,10 +52,15 @@ async def _read_one(call: Call) -> Response:
 
 
 async def _offsets_at(call: Call) -> Response:
-    topic, timestamp = await topic_of(call), call.values["timestamp"]
+    topic, timestamp, expose = await topic_of(call), call.values["timestamp"], call.values["expose"]
+
+    def offset_at(log: Log) -> int | None:
+        end = end_of(log, expose)
+        found = log.offset_at(timestamp)
+        return None if found is None or (expose == "durable" and found >= end) else found
 
     def find() -> dict[str, int | None]:
-        return {str(number): topic.partition(number).offset_at(timestamp) for number in range(topic.partitions)}
+        return {str(number): offset_at(topic.partition(number)) for number in range(topic.partitions)}
 
     return json_answer({"offsets": await call.services.reads.run(find)})
 
@@ -66,17 +72,21 @@ async def _by_key(call: Call) -> Response:
     limit, shown = min(limits.read_bytes // 4, share // IN_JSON), limits.shown_bytes
 
     def find(_room: int) -> bytes:
-        records = _records_of(topic.partition(number), key, most, limit, shown)
+        log = topic.partition(number)
+        records = _records_of(log, end_of(log, call.values["expose"]), key, most, limit, shown)
         return b"".join(line_of(record, shown, (topic.name, number)) for record in records)
 
     body = await call.read(find, IN_JSON * limit, workers=call.services.scans)
     return Response(body, headers={"Seglog-Partition": str(number)}, media_type=NDJSON)
 
 
-def _records_of(log: Log, key: bytes, most: int, limit: int, shown: int) -> list[Record]:
-    """Return the last records of a key, newest last, up to `limit` bytes of values; reads the whole partition."""
+def _records_of(log: Log, end: int, key: bytes, most: int, limit: int, shown: int) -> list[Record]:
+    """Return the last records of a key before `end`, the newest last, up to `limit` bytes of values.
+
+    Reads the whole partition.
+    """
     offsets: list[int] = []
-    for batch in log.batches():  # views into the store: values are not copied
+    for batch in log.batches(stop=end):  # views into the store: values are not copied
         keys = batch.column("key").cast(pa.binary())
         hits = batch.column("offset").filter(pc.equal(keys, pa.scalar(key, pa.binary())))
         offsets = [*offsets, *hits.to_pylist()][-most:]
@@ -103,7 +113,7 @@ OPERATIONS = (
             200: Answer(f"The value. {KEY_ABOUT}", {OCTETS: BINARY, "application/json": RECORD}),
             204: Answer("A tombstone."),
         },
-        (TOPIC, PARTITION.in_path(), OFFSET),
+        (TOPIC, PARTITION.in_path(), OFFSET, EXPOSE),
     ),
     Operation(
         "GET",
@@ -113,7 +123,7 @@ OPERATIONS = (
         _offsets_at,
         "read",
         {200: json_of("Offsets by partition.", {"offsets": by_number(or_null(COUNT))})},
-        (TOPIC, integer("timestamp", "Microseconds since the epoch, UTC.", required=True)),
+        (TOPIC, integer("timestamp", "Microseconds since the epoch, UTC.", required=True), EXPOSE),
     ),
     Operation(
         "GET",
@@ -123,6 +133,6 @@ OPERATIONS = (
         _by_key,
         "read",
         {200: Answer("The records, newest last.", {NDJSON: BINARY})},
-        (TOPIC, KEY, MAX_RECORDS),
+        (TOPIC, KEY, MAX_RECORDS, EXPOSE),
     ),
 )

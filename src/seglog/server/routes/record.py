@@ -16,6 +16,7 @@ from starlette.responses import Response
 from seglog.record import value_size
 from seglog.server.answers import NeedsRoom, Pieces
 from seglog.server.bodies import IN_JSON, OCTETS, line_of
+from seglog.server.exposed import check_exposed
 
 if TYPE_CHECKING:
     from seglog.log.log import Log
@@ -46,6 +47,7 @@ class Whole(NamedTuple):
 
 async def whole_record(call: Call, log: Log, offset: int) -> Whole:
     """Read a record with all of its value; Busy where there is no room for the pieces of a long one."""
+    check_exposed(log, offset, call.values["expose"])
     return await call.read(partial(_read, log, offset), SMALL, free=SMALL)
 
 
@@ -73,6 +75,7 @@ def value_answer(whole: Whole) -> Response:
 
 async def shown_answer(call: Call, log: Log, offset: int) -> Response:
     """Return the answer that is a record as JSON, a long value cut."""
+    check_exposed(log, offset, call.values["expose"])
     limits = call.services.settings.limits
     most = limits.shown_bytes
 

@@ -17,6 +17,7 @@ from xxhash import xxh64_intdigest
 from seglog.errors import Busy, LogTruncated, SeglogError
 from seglog.server.answers import PIECE, NeedsRoom, watched
 from seglog.server.bodies import IN_JSON, as_json, shown_record
+from seglog.server.exposed import EXPOSE, end_of
 from seglog.server.memory import Claim
 from seglog.server.operations import Answer, Call, Operation, true_cause
 from seglog.server.parameters import choice, text
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from seglog.log.tail import Tail
     from seglog.log.view import View
     from seglog.record import Record
+    from seglog.server.exposed import Expose
     from seglog.server.services import Services
     from seglog.server.settings import Limits
     from seglog.topic.topic import Topic
@@ -102,7 +104,8 @@ def _tails_of(call: Call, topic: Topic) -> dict[int, Tail]:
     tails = {}
     for number in numbers:
         log = topic.partition(number)
-        start = log.lowest_offset if values["start"] == "earliest" else None
+        latest = log.durable_offset if values["expose"] == "durable" else None
+        start = log.lowest_offset if values["start"] == "earliest" else latest
         tails[number] = log.tail(seen.get(number, start))
     return tails
 
@@ -167,13 +170,13 @@ async def _events(call: Call, topic: Topic, tails: dict[int, Tail], claim: Claim
 
 async def _next_events(call: Call, topic: Topic, number: int, tails: dict[int, Tail], claim: Claim) -> bytes:
     """Return new records of one partition as events, once the claim holds memory for them."""
-    services, room = call.services, ROOM
-    limits = services.settings.limits
+    services, room, log = call.services, ROOM, topic.partition(number)
+    limits, expose = services.settings.limits, call.values["expose"]
     while not services.waiting.stopped:
         if not await claim.wait(room, WAIT_SECONDS):
             continue
         try:
-            events = await services.reads.run(partial(_polled, topic.partition(number), number, tails, limits, room))
+            events = await services.reads.run(partial(_polled, log, number, tails, limits, room, expose))
         except NeedsRoom as error:
             room = error.size
             continue
@@ -182,19 +185,20 @@ async def _next_events(call: Call, topic: Topic, number: int, tails: dict[int, T
     return b""
 
 
-def _polled(log: Log, number: int, tails: dict[int, Tail], limits: Limits, room: int) -> bytes:
+def _polled(log: Log, number: int, tails: dict[int, Tail], limits: Limits, room: int, expose: Expose) -> bytes:
     """Return events; on a thread, as JSON of long values takes its time. NeedsRoom where one needs more than `room`.
 
     The id of each names all partitions, so of many partitions few records make one go.
     """
     tail, ids = tails[number], PLACE_BYTES * len(tails)
     view, most = log.view(), limits.shown_bytes
-    if view.lowest_offset <= tail.position < view.next_offset:
+    end = min(view.next_offset, end_of(log, expose))
+    if view.lowest_offset <= tail.position < end:
         record = min(view.span_bytes(tail.position, tail.position + 1), most + limits.head_bytes)
         needed = IN_JSON * record + IN_ID * ids
         if needed > room:
             raise NeedsRoom(needed)
-    records = tail.poll(min(RECORDS, max(1, BYTES // ids)), BYTES, keep=most)
+    records = tail.poll(min(RECORDS, max(1, BYTES // ids)), BYTES, keep=most, stop=end)
     others = _token((one, other.view, other.position) for one, other in tails.items() if one != number)
     places: dict[str, int | str] = {str(one): other.position for one, other in tails.items()}
     return b"".join(_event(record, number, tail.view, most, places, others) for record in records)
@@ -220,6 +224,6 @@ OPERATIONS = (
         _tail,
         "read",
         {200: Answer("Events, until the client disconnects.", {EVENTS: EVENT})},
-        (TOPIC, PARTITION, FROM, LAST),
+        (TOPIC, PARTITION, FROM, LAST, EXPOSE),
     ),
 )

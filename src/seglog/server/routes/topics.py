@@ -13,7 +13,7 @@ from seglog.errors import GroupNotFound, InvalidArgument, SeglogError, TopicNotF
 from seglog.server import group_rights, shapes
 from seglog.server.models import AlterTopic, CreateTopic, Truncate
 from seglog.server.operations import Call, Operation, json_answer
-from seglog.server.routes.common import EMPTY, PARTITION, TOPIC, json_of, log_of, topic_of
+from seglog.server.routes.common import EMPTY, PARTITION, TOPIC, json_of, log_of, partition_log, topic_of
 
 if TYPE_CHECKING:
     from seglog.log.info import CompactionReport, SegmentInfo
@@ -198,10 +198,13 @@ async def _expire(call: Call) -> Response:
 
 
 async def _care(call: Call, do: Callable[[Log], dict[str, Any]]) -> Response:
-    topic = await topic_of(call)
+    topic, wanted = await topic_of(call), call.values["partition"]
+    if wanted is not None:
+        partition_log(topic, wanted)
+    numbers = range(topic.partitions) if wanted is None else [wanted]
 
     def work() -> dict[str, Any]:
-        return {str(number): do(topic.partition(number)) for number in range(topic.partitions)}
+        return {str(number): do(topic.partition(number)) for number in numbers}
 
     return json_answer({"partitions": await call.services.care.run(work)})
 
@@ -267,21 +270,21 @@ OPERATIONS = (
         "POST",
         "/topics/{topic}/compact",
         "compact",
-        "Compact a topic's partitions by key, now.",
+        "Compact a topic by key, now: one partition, or all of them.",
         _compact,
         "admin",
         {200: json_of("What was done, by partition.", {"partitions": shapes.by_number(shapes.REPORT)})},
-        (TOPIC,),
+        (TOPIC, PARTITION),
     ),
     Operation(
         "POST",
         "/topics/{topic}/expire",
         "expire",
-        "Delete what retention by time and size no longer keeps, now.",
+        "Delete what retention by time and size no longer keeps, now: of one partition, or of all.",
         _expire,
         "admin",
         {200: json_of("How many segments were deleted, by partition.", {"partitions": shapes.by_number(EXPIRED)})},
-        (TOPIC,),
+        (TOPIC, PARTITION),
     ),
     Operation(
         "GET",

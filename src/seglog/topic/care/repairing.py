@@ -18,7 +18,7 @@ from seglog.format import filename
 from seglog.log.opening import storage_at
 from seglog.log.quarantine import link_aside
 from seglog.log.repair import RepairAction, RepairReport, accept_home, repair_storage
-from seglog.log.write_lock import is_written, try_lock_log
+from seglog.log.write_lock import holder_of, is_written, try_lock_log
 from seglog.storage import Subdirectory, must_sync
 from seglog.topic import description
 from seglog.topic.care.freeing import free_name, name_problems, rename
@@ -70,7 +70,7 @@ def repair_place(
         for name, storage in logs.items():
             told.append(_log(storage, name, share(name), clock, dry_run=dry_run))
             if name == OFFSETS and not dry_run:
-                held.callback(_held(storage, site.root.path, told[-1].error).release)
+                held.callback(_held(storage, site.root, told[-1].error).release)
         topics = tuple(_topic(site, storage, name, dry_run=dry_run) for name, storage in site.topics.items())
     return Told(kind=site.kind, path=site.root.path, topics=topics, logs=tuple(told))
 
@@ -92,23 +92,23 @@ def refuse_writer(place: str | os.PathLike[str] | Storage) -> None:
 def _refuse_writer(site: Site, logs: dict[str, Storage]) -> None:
     """Try the first log's lock: a writer of a topic holds all of them, and a broker's first log is its own."""
     if logs and is_written(next(iter(logs.values()))):
-        raise _locked(site.root.path)
+        raise _locked(site.root)
 
 
-def _locked(path: str) -> LogLocked:
+def _locked(place: Storage) -> LogLocked:
     return LogLocked(
         errno.EWOULDBLOCK,
-        "a process has this open for writing (perhaps a server); stop it and repeat the repair. Meanwhile `seglog "
-        "verify` reports what is damaged, and `seglog repair --dry-run` what a repair would do",
-        path,
+        f"this is open for writing (perhaps by a server), {holder_of(place)}; stop it and repeat the repair. Meanwhile "
+        "`seglog verify` reports what is damaged, and `seglog repair --dry-run` what a repair would do",
+        place.path,
     )
 
 
-def _held(log: Storage, path: str, error: SeglogError | None = None) -> Lock:
+def _held(log: Storage, place: Storage, error: SeglogError | None = None) -> Lock:
     """Take a log's lock. Raises LogLocked if another process has it, or had it just now (error)."""
     lock = None if isinstance(error, LogLocked) else try_lock_log(log)
     if lock is None:
-        raise _locked(path)
+        raise _locked(place)
     return lock
 
 
@@ -130,7 +130,7 @@ def _topic(site: Site, topic: Storage, name: str, *, dry_run: bool) -> TopicTold
         if runs and not dry_run:
             with ExitStack() as held:
                 for log in list(logs_of(topic, name).values())[:1]:  # a writer of the topic holds all of them
-                    held.callback(_held(log, topic.path).release)
+                    held.callback(_held(log, topic).release)
                 kept = [kept for run in runs for kept in run()]
     except SeglogError as error:
         return TopicTold(name=name, path=topic.path, error=error)

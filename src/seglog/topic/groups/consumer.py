@@ -11,7 +11,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from seglog.clock import system_clock
-from seglog.errors import GroupNotFound, InvalidArgument, LogClosed, OffsetOutOfRange, SeglogError, UnknownMember
+from seglog.errors import (
+    GroupNotFound,
+    InvalidArgument,
+    LogClosed,
+    NotDurableYet,
+    OffsetOutOfRange,
+    SeglogError,
+    UnknownMember,
+)
 from seglog.log.tail import FIRST_WAIT, LONGEST_WAIT
 from seglog.record import TopicRecord, checked_offset, checked_timestamp
 from seglog.topic.fetch import fetch_batches, fetch_records
@@ -169,6 +177,8 @@ class Consumer(Uncopied):
         view = log.view()  # before the read, as traces require
         try:
             piece = read(log, start, max_records, max_bytes)
+        except NotDurableYet:  # it begins there once the writer has synced
+            return _Piece([], 0, 0, start)
         except OffsetOutOfRange as error:
             tell_how_to_go_on(error, partition)
             raise
