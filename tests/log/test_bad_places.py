@@ -250,11 +250,9 @@ def test_a_log_cannot_be_made_where_nothing_may_be_written(public: Path, script:
     assert list((public / "closed").iterdir()) == []
 
 
-def test_a_fifo_that_is_named_like_a_store_is_an_error_that_names_it_and_blocks_nothing(path: Path) -> None:
-    with seglog.open(path) as log:
-        log.append(b"v")
+@pytest.mark.parametrize("mode", MODES)
+def test_a_fifo_that_is_named_like_a_store_is_an_error_that_names_it_and_blocks_nothing(path: Path, mode: Any) -> None:
+    opened(path, "a")
     os.mkfifo(path / "00000000000000000000-9.store")
     with pytest.raises(seglog.StorageError, match=r"-9\.store"):
-        seglog.open(path)
-    with seglog.open(path, mode="r") as log:
-        assert log.read(0).value == b"v"
+        opened(path, mode)
