@@ -36,6 +36,10 @@ class _Method(ctypes.Structure):
     )
 
 
+_METHODS: list[_Method] = []
+"""CPython keeps the addresses of these, so they stay alive as long as the process."""
+
+
 class Library:
     """A loaded library of kernels."""
 
@@ -44,13 +48,12 @@ class Library:
         self._library = ctypes.PyDLL(str(path))
         self._make = ctypes.pythonapi["PyCFunction_NewEx"]  # [] returns a private function, whose types are set here
         self._make.restype, self._make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-        self._methods: list[_Method] = []  # CPython keeps their addresses
 
     def function(self, of: Callable[..., Any]) -> Any:
         """Return the compiled form of a function of this package."""
         address = ctypes.cast(self._library[symbol_of(of)], ctypes.c_void_p).value
         method = _Method(of.__name__.encode(), address, METH_FASTCALL, (of.__doc__ or "").encode())
-        self._methods.append(method)
+        _METHODS.append(method)
         return self._make(ctypes.addressof(method), None, None)
 
 
