@@ -29,7 +29,7 @@ def client(url: str, request: pytest.FixtureRequest) -> Iterator[seglog.Client]:
 @pytest.fixture
 def name() -> str:
     """A name that no other test has."""
-    return f"topic-{next(_numbers)}"
+    return f"client-{next(_numbers)}"
 
 
 @pytest.fixture

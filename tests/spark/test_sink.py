@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import seglog
+from seglog.format.filename import TREE_LOCK
 from seglog.topic import Topic, partition_of
 
 if TYPE_CHECKING:
@@ -59,8 +60,9 @@ def values_of(path: Path) -> list[bytes | None]:
 
 
 def files_below(path: Path) -> dict[str, bytes]:
-    """Return every file: what a refused write must leave as it was."""
-    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    """Return every file that a refused write must not change; the lock names the last process that held it."""
+    files = (file for file in path.rglob("*") if file.is_file() and file.name != TREE_LOCK)
+    return {str(file.relative_to(path)): file.read_bytes() for file in files}
 
 
 def staged_below(path: Path) -> list[Path]:

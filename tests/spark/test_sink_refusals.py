@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import seglog
+from seglog.format.filename import TREE_LOCK
 from seglog.topic import Topic
 
 if TYPE_CHECKING:
@@ -36,8 +37,9 @@ def stored(path: Path) -> list[list[seglog.Record]]:
 
 
 def files_below(path: Path) -> dict[str, bytes]:
-    """Return every file: what a refused write must leave as it was."""
-    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    """Return every file that a refused write must not change; the lock names the last process that held it."""
+    files = (file for file in path.rglob("*") if file.is_file() and file.name != TREE_LOCK)
+    return {str(file.relative_to(path)): file.read_bytes() for file in files}
 
 
 def staged_below(path: Path) -> list[Path]:

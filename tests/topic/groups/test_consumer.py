@@ -227,7 +227,7 @@ def test_a_topic_that_was_deleted_and_created_anew_is_another_one(broker):
         fill(broker, {0: 50})
         with pytest.raises(OffsetOutOfRange) as caught:
             consumer.poll()
-        assert any("made anew" in note for note in caught.value.__notes__)
+        assert any("created again" in note for note in caught.value.__notes__)
         fill(broker, {0: 60})
         with pytest.raises(LogTruncated):
             consumer.poll_batches()
