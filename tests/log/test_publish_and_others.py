@@ -342,7 +342,7 @@ def test_a_stage_that_met_an_error_cannot_be_published_in_part(path: Path, opera
         with pytest.raises(OSError, match=r"failed|error"):
             stage.append_batch(pa.table({"value": NEW}))
         for refused in (stage.finish, lambda: stage.append_batch(pa.table({"value": NEW}))):
-            with pytest.raises(seglog.InvalidArgument, match="ended"):
+            with pytest.raises(seglog.InvalidArgument, match="finished or failed"):
                 refused()
     assert names_in_stages(path) == []
 

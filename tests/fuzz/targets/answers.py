@@ -92,7 +92,7 @@ def _flows() -> list[Any]:
         calls.partition("t", 0),
         calls.alter_retention("t", Retention()),
         calls.delete_topic("t"),
-        calls.care("t", "compact"),
+        calls.care("t", "compact", None),
         calls.truncate("t", 0, 3),
         calls.offset_at("t", 5),
         append_calls.append(
