@@ -155,7 +155,8 @@ def checked_headers(headers: object) -> Headers:
         for name, value in pairs:  # type: ignore[attr-defined] # anything not iterable raises TypeError, caught below
             if not isinstance(name, str):
                 raise InvalidType(f"a header's key must be str, not {type(name).__name__}")
-            checked.append((name, None if value is None else checked_bytes(value, f"header {name!r}")))
+            text = str.__str__(name)  # plain text: a subclass may have an `encode` of its own
+            checked.append((text, None if value is None else checked_bytes(value, f"header {text!r}")))
     except (TypeError, ValueError) as error:
         if isinstance(error, InvalidType):
             raise

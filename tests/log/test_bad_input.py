@@ -243,3 +243,14 @@ def test_an_expected_offset_that_was_passed_is_a_conflict(place: Any) -> None:
             assert e.value.next_offset == 1
         assert log.append(b"b", expected_offset=1) == 1
         assert [record.value for record in log.scan()] == [b"a", b"b"]
+
+
+def test_a_header_key_of_a_subclass_of_str_is_stored_as_its_text(place: Any) -> None:
+    class Odd(str):
+        def encode(self, *_: object) -> bytes:
+            return b"\xff"
+
+    with seglog.open(place) as log:
+        log.append(b"v", headers=[(Odd("name"), b"x")])
+        assert log.read(0).headers == (("name", b"x"),)
+        assert log.verify().ok
