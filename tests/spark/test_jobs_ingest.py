@@ -149,7 +149,7 @@ def test_the_program_makes_the_topic_and_stores_a_run_once(
     told = json.loads(capfdbinary.readouterr().out)
     assert told == {"topic": "made", "run": "may", "batch": 0, "stored": False, "records": 0}
     assert program.main(words) == 0
-    assert b"is in made already" in capfdbinary.readouterr().out
+    assert b"is already in made" in capfdbinary.readouterr().out
     assert len(stored(tmp_path / "made")) == 300
     assert program.main([*words, "--option", "sep"]) == 2
     assert b"write NAME=VALUE" in capfdbinary.readouterr().err

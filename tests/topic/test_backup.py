@@ -12,7 +12,7 @@ import pytest
 import seglog
 from seglog import Broker, LogConfig, LogTruncated, Retention, Topic
 from seglog.log import backup as log_backup
-from seglog.log.history import trace_of, was_cut
+from seglog.log.history import was_cut
 from seglog.storage import LocalStorage
 from seglog.topic.care import verify_place
 
@@ -174,11 +174,11 @@ def test_a_restored_backup_is_another_history_from_its_end_on(tmp_path: Path) ->
         fill(log, 20)
         log.backup(tmp_path / "copy")
         fill(log, 10)
-        within, beyond = trace_of(log.view(), 20), trace_of(log.view(), 25)
+        within, beyond = log.view().trace_of(20), log.view().trace_of(25)
     with seglog.open(tmp_path / "copy") as copy:
         fill(copy, 10, "other")
-        assert not was_cut(within, trace_of(copy.view(), 20))
-        assert was_cut(beyond, trace_of(copy.view(), 25))
+        assert not was_cut(within, copy.view().trace_of(20))
+        assert was_cut(beyond, copy.view().trace_of(25))
 
 
 def test_where_bytes_cannot_be_shared_they_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import seglog
 from seglog import LogConfig, MemoryStorage, Retention
 from seglog.errors import LogTruncated
-from seglog.log.history import Trace, trace_of, was_cut
+from seglog.log.history import Trace, was_cut
 from seglog.spark.read.loss import Position, lost_below, position_at
 from seglog.spark.read.place import snapshot_of
 from seglog.topic.groups.position import Cursor
@@ -41,21 +41,21 @@ def grow(log: Any, count: int) -> None:
 
 def test_a_log_that_only_grows_rolls_and_is_compacted_is_not_cut() -> None:
     with filled() as log:
-        known = trace_of(log.view(), 10)
+        known = log.view().trace_of(10)
         grow(log, 30)
         log.compact()
-        assert trace_of(log.view(), 10).epoch == 0
-        assert not was_cut(known, trace_of(log.view(), 10))
+        assert log.view().trace_of(10).epoch == 0
+        assert not was_cut(known, log.view().trace_of(10))
 
 
 def test_a_truncate_below_a_position_is_noticed_however_the_log_grows_and_one_above_it_is_harmless() -> None:
     for cut in range(20):
         with filled() as log:
-            known = trace_of(log.view(), 10)
+            known = log.view().trace_of(10)
             log.truncate(cut)
-            assert was_cut(known, trace_of(log.view(), 10)) == (cut < 10)
+            assert was_cut(known, log.view().trace_of(10)) == (cut < 10)
             grow(log, 30)
-            assert was_cut(known, trace_of(log.view(), 10)) == (cut < 10)
+            assert was_cut(known, log.view().trace_of(10)) == (cut < 10)
 
 
 def spark_position(log: Any, offset: int) -> Position:
@@ -64,7 +64,7 @@ def spark_position(log: Any, offset: int) -> Position:
 
 def cut_by_both(log: Any, known: Trace, position: Position) -> bool:
     """Whether it was cut by a consumer's trace and a Spark position, which agree."""
-    cut = was_cut(known, trace_of(log.view(), position.offset))
+    cut = was_cut(known, log.view().trace_of(position.offset))
     assert cut == (lost_below(snapshot_of(log.view(), PLACE), position) is not None)
     return cut
 
@@ -73,7 +73,7 @@ def cut_by_both(log: Any, known: Trace, position: Position) -> bool:
 def test_a_truncate_below_a_position_is_noticed_where_the_log_went_on_behind_a_gap(gap: int) -> None:
     for cut in range(1, 20):
         with filled() as log:
-            known, above = trace_of(log.view(), 10), trace_of(log.view(), cut)
+            known, above = log.view().trace_of(10), log.view().trace_of(cut)
             position, position_above = spark_position(log, 10), spark_position(log, cut)
             log.truncate(cut)
             log.append_at(cut + gap, seglog.Record(0, 0, b"k", b"new"))
@@ -87,7 +87,7 @@ def test_a_truncate_to_a_position_behind_a_gap_takes_nothing_from_it_and_one_bef
         with filled(5) as log:
             log.append_at(100, seglog.Record(0, 0, b"k", b"behind"))
             grow(log, 10)
-            known, position = trace_of(log.view(), 100), spark_position(log, 100)
+            known, position = log.view().trace_of(100), spark_position(log, 100)
             tail = log.tail(100)
             log.truncate(cut)
             assert not lost or position.offset > log.next_offset
@@ -101,7 +101,7 @@ def test_at_the_end_of_a_log_whose_active_segment_is_empty_behind_a_gap_a_trunca
     with filled(5) as log:
         log.append_at(100, seglog.Record(0, 0, b"k", b"behind"))
         log.truncate(100)
-        known, position = trace_of(log.view(), 100), spark_position(log, 100)
+        known, position = log.view().trace_of(100), spark_position(log, 100)
         log.truncate(3)
         grow(log, 200)
         assert cut_by_both(log, known, position)
@@ -114,7 +114,7 @@ def test_a_manifest_made_anew_after_a_compaction_cuts_nothing() -> None:
             log.append(b"v" * 60, key=b"k%d" % (number * 7 % 40))
         log.compact()
         ends = range(log.next_offset + 1)
-        known = [(trace_of(log.view(), end), spark_position(log, end)) for end in ends]
+        known = [(log.view().trace_of(end), spark_position(log, end)) for end in ends]
     storage.unlink("MANIFEST")
     with seglog.open(storage) as log:
         assert log.recovery.events
@@ -123,17 +123,17 @@ def test_a_manifest_made_anew_after_a_compaction_cuts_nothing() -> None:
 
 def test_a_log_made_anew_is_another_one() -> None:
     with filled() as log, filled() as other:
-        assert was_cut(trace_of(log.view(), 10), trace_of(other.view(), 10))
-        assert was_cut(trace_of(log.view(), 0), trace_of(other.view(), 0))
+        assert was_cut(log.view().trace_of(10), other.view().trace_of(10))
+        assert was_cut(log.view().trace_of(0), other.view().trace_of(0))
 
 
 def test_where_nothing_was_read_before_it_a_truncate_takes_nothing_from_a_position() -> None:
     with filled() as log:
-        known = trace_of(log.view(), 0)
+        known = log.view().trace_of(0)
         assert known.file is None
         log.truncate(0)
         grow(log, 5)
-        assert not was_cut(known, trace_of(log.view(), 0))
+        assert not was_cut(known, log.view().trace_of(0))
 
 
 def test_a_truncate_while_a_piece_is_read_is_noticed_by_the_next() -> None:
@@ -141,7 +141,7 @@ def test_a_truncate_while_a_piece_is_read_is_noticed_by_the_next() -> None:
         view = log.view()
         log.truncate(5)
         grow(log, 30)
-        assert was_cut(passage_of(view, 10, 15).after, trace_of(log.view(), 15))
+        assert was_cut(passage_of(view, 10, 15).after, log.view().trace_of(15))
 
 
 @given(
