@@ -14,6 +14,8 @@ MIN_SEGMENT_BYTES = 512
 MAX_STORE_BYTES = 2**32 - 1
 MAX_OFFSET = 2**63 - 1
 MAX_BYTES = MAX_COUNT = 2**63 - 1
+Expose = Literal["appended", "durable"]
+"""Which records readers see: all, or those that are on the disk."""
 DAY = 86_400.0
 MIN_SECONDS = 1e-6  # the resolution of the clock
 MAX_SECONDS = 36_525 * DAY  # 100 years: any clock plus this fits 64 bits of microseconds, and a thread can wait for it

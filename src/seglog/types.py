@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from seglog.client.producer import Producer
     from seglog.client.topic import RemoteTopic
     from seglog.clock import Clock
+    from seglog.config import Expose
     from seglog.keyed.plan import CompactionPlan
     from seglog.keyed.rewrite import Outcome as RewriteOutcome
     from seglog.keyed.schedule import SegmentStanding, Standing
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from seglog.log.group import Appended, Draft
     from seglog.log.history import Trace
     from seglog.log.info import CompactionReport
-    from seglog.log.opening import Expose, Mode
+    from seglog.log.opening import Mode
     from seglog.log.repair import RepairAction, RepairReport
     from seglog.log.staging import StagedSegment
     from seglog.log.tail import Tail
@@ -71,7 +72,7 @@ _HOME = {  # name -> where it is found below seglog
     "Draft": "log.group.Draft",
     "Event": "topic.cleaning.state.Event",
     "Explanation": "log.explain.Explanation",
-    "Expose": "log.opening.Expose",
+    "Expose": "config.Expose",
     "File": "storage.File",
     "Gap": "log.findings.Gap",
     "GroupState": "topic.groups.state.GroupState",

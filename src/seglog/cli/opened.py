@@ -9,9 +9,9 @@ from seglog.errors import NotALog
 from seglog.terminal import output
 
 if TYPE_CHECKING:
-    from seglog.config import LogConfig
+    from seglog.config import Expose, LogConfig
     from seglog.log.log import Log
-    from seglog.log.opening import Expose, Mode
+    from seglog.log.opening import Mode
 
 
 def opened(path: str, config: LogConfig | None = None, *, mode: Mode, expose: Expose = "appended") -> Log:

@@ -27,7 +27,7 @@ from seglog.terminal.units import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from seglog.log.opening import Expose
+    from seglog.config import Expose
 
 
 def parse_share(text: str) -> float:

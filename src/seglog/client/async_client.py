@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import httpx
 
     from seglog.client.call import Call
-    from seglog.client.facts import Ack, Expose, TopicInfo
-    from seglog.config import LogConfig, Retention
+    from seglog.client.facts import Ack, TopicInfo
+    from seglog.config import Expose, LogConfig, Retention
     from seglog.topic.groups import GroupState
     from seglog.topic.groups.consumer import TopicBatch
     from seglog.topic.groups.position import Start

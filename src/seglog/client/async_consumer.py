@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from seglog.client.async_driver import AsyncDriver
-    from seglog.client.facts import Expose
     from seglog.client.retrying import Retries
+    from seglog.config import Expose
     from seglog.record import TopicRecord
     from seglog.topic.groups.consumer import TopicBatch
     from seglog.topic.groups.position import Start

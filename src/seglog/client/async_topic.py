@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from seglog.client.async_driver import AsyncDriver
     from seglog.client.call import Call
-    from seglog.client.facts import Ack, Bounds, Expose, Page, PartitionInfo, PartitionState, TopicInfo
+    from seglog.client.facts import Ack, Bounds, Page, PartitionInfo, PartitionState, TopicInfo
+    from seglog.config import Expose
     from seglog.record import Header, Record, TopicRecord
 
 T = TypeVar("T")

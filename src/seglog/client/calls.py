@@ -23,7 +23,8 @@ from seglog.topic.names import checked_name
 from seglog.topic.positions import from_values, nested
 
 if TYPE_CHECKING:
-    from seglog.client.facts import Ack, Expose
+    from seglog.client.facts import Ack
+    from seglog.config import Expose
 
 T = TypeVar("T")
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from seglog.client.driver import Driver
-    from seglog.client.facts import Expose
     from seglog.client.retrying import Retries
+    from seglog.config import Expose
     from seglog.record import TopicRecord
     from seglog.topic.groups.consumer import TopicBatch
     from seglog.topic.groups.position import Start

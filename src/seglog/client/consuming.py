@@ -25,7 +25,8 @@ from seglog.topic.positions import flat
 from seglog.topic.trace import tell_how_to_go_on
 
 if TYPE_CHECKING:
-    from seglog.client.facts import Ack, Bounds, Expose
+    from seglog.client.facts import Ack, Bounds
+    from seglog.config import Expose
     from seglog.topic.groups.consumer import TopicBatch
     from seglog.topic.groups.position import Standing, Start
     from seglog.topic.groups.state import Membership

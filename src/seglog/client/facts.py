@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from seglog.config import LogConfig, Retention
+from seglog.config import Expose, LogConfig, Retention
 from seglog.format.cuts import Cuts
 
 if TYPE_CHECKING:
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
 Ack = Literal["appended", "durable"]
 """When an append is answered: "appended", when readers can see it; "durable", when it survives power loss."""
-
-Expose = Literal["appended", "durable"]
-"""Which records are read: all of them, or only those that survive power loss."""
 
 
 @dataclass(frozen=True, slots=True)

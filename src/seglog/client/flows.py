@@ -13,8 +13,9 @@ from seglog.record import checked_offset
 from seglog.topic.groups.position import Cursor
 
 if TYPE_CHECKING:
-    from seglog.client.facts import Ack, Bounds, Expose, Fetched
+    from seglog.client.facts import Ack, Bounds, Fetched
     from seglog.client.retrying import Retries
+    from seglog.config import Expose
     from seglog.topic.groups.consumer import TopicBatch
     from seglog.topic.places import Partition
 

@@ -15,8 +15,9 @@ from seglog.record import Cut
 
 if TYPE_CHECKING:
     from seglog.client.call import Call, Flow
-    from seglog.client.facts import Expose, Fetched, Page
+    from seglog.client.facts import Fetched, Page
     from seglog.client.retrying import Retries
+    from seglog.config import Expose
     from seglog.record import Record
 
 

@@ -86,7 +86,7 @@ class LogBackup:
             if self._known is not None and is_written_around(self._target):
                 raise self._locked()
         except BaseException:
-            self._lock.release()
+            self._release(self._lock)
             raise
         return self
 
@@ -99,7 +99,12 @@ class LogBackup:
 
     def __exit__(self, *_: object) -> None:
         if self._lock is not None:
-            self._lock.release()
+            self._release(self._lock)
+
+    @staticmethod
+    def _release(lock: Lock) -> None:
+        holder.unmark(lock)
+        lock.release()
 
     def _earlier(self) -> Manifest | None:
         names = self._target.names() if self._target.exists() else []

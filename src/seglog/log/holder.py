@@ -2,8 +2,8 @@
 
     {"pid": 4242, "host": "web-1", "command": "seglog serve"}
 
-Only the text of errors depends on it. The content counts only while the file is locked exclusively, and if the process
-that it names has not ended: it stays when the lock is released, and a shared lock writes nothing.
+Only the text of errors depends on it. The content is removed when the lock is released, and does not count if the
+process that it names has ended. It is read without taking a lock: the holder may need that lock at the same moment.
 """
 
 from __future__ import annotations
@@ -33,6 +33,12 @@ def mark(lock: Lock) -> None:
         lock.write(json.dumps(values).encode() + b"\n")
 
 
+def unmark(lock: Lock) -> None:
+    """Remove what `mark` has written, before the lock is released."""
+    with suppress(SeglogError):
+        lock.write(b"")
+
+
 def _command() -> str:
     """Return the name of the program; its arguments may be secret. Of our own program also the command."""
     words = sys.argv or [""]
@@ -55,7 +61,7 @@ def described(places: Iterable[tuple[Storage, str]]) -> str:
 def _read(storage: Storage, name: str) -> str | None:
     """Return which process a file names, None where it names none that is alive, as far as that can be seen here."""
     with suppress(*UNREADABLE, SeglogError):
-        if storage.identity(name) is None or not _is_locked(storage, name):
+        if storage.identity(name) is None:
             return None
         file = storage.open(name)
         try:
@@ -64,14 +70,6 @@ def _read(storage: Storage, name: str) -> str | None:
             file.close()
         return _text(int(values["pid"]), str(values["host"]), str(values["command"]))
     return None
-
-
-def _is_locked(storage: Storage, name: str) -> bool:
-    lock = storage.try_lock(name, shared=True)
-    if lock is None:
-        return True
-    lock.release()
-    return False
 
 
 def _text(pid: int, host: str, command: str) -> str | None:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Literal
 
 from seglog.clock import Clock, checked_clock, system_clock
-from seglog.config import LogConfig
+from seglog.config import Expose, LogConfig
 from seglog.errors import (
     ConfigError,
     CorruptLog,
@@ -47,7 +47,6 @@ from seglog.storage import LocalStorage, Lock, Storage, must_sync
 from seglog.storage.local import checked_directory
 
 Mode = Literal["a", "r"]
-Expose = Literal["appended", "durable"]
 Home = tuple[str, int]
 """The id of a topic, and the number of one of its partitions."""
 

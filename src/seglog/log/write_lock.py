@@ -37,6 +37,7 @@ class Locks(Uncopied):
     def __init__(self, path: str) -> None:
         self._path = path
         self._held: dict[str, Lock] = {}
+        self._marked: Lock | None = None
 
     def __contains__(self, path: str) -> bool:
         return path in self._held
@@ -59,10 +60,14 @@ class Locks(Uncopied):
 
     def mark(self) -> None:
         """Write into the file of its own lock which process holds it."""
-        holder.mark(self._own)
+        self._marked = self._own
+        holder.mark(self._marked)
 
     def release(self) -> None:
         """Release all; a second call does nothing."""
+        marked, self._marked = self._marked, None
+        if marked is not None:
+            holder.unmark(marked)
         while self._held:
             self._held.popitem()[1].release()
 

@@ -6,15 +6,15 @@ asks for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from seglog.errors import NotDurableYet
 from seglog.server.parameters import choice
 
 if TYPE_CHECKING:
+    from seglog.config import Expose
     from seglog.log.log import Log
 
-Expose = Literal["appended", "durable"]
 
 EXPOSE = choice(
     "expose",

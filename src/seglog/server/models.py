@@ -8,8 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from seglog.config import LogConfig, Retention
-from seglog.server.exposed import Expose
+from seglog.config import Expose, LogConfig, Retention
 from seglog.topic.names import ENDINGS, RESERVED
 
 NAME = "[A-Za-z0-9_-][A-Za-z0-9._-]*"

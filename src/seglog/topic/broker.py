@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from seglog.clock import Clock, system_clock
+from seglog.config import Expose
 from seglog.errors import (
     LogClosed,
     LogPoisoned,
@@ -31,7 +32,7 @@ from seglog.errors import (
     TopicNotFound,
 )
 from seglog.forks import Inheritable
-from seglog.log.opening import Expose, check_expose, storage_at
+from seglog.log.opening import check_expose, storage_at
 from seglog.log.patience import patiently
 from seglog.record import checked_text
 from seglog.storage import Subdirectory

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from seglog.clock import system_clock
+from seglog.config import Expose
 from seglog.errors import InvalidArgument, SeglogError
-from seglog.log.opening import Expose, open_partition, storage_at
+from seglog.log.opening import open_partition, storage_at
 from seglog.log.patience import patiently
 from seglog.record import checked_offset, checked_text
 from seglog.storage import Storage

@@ -29,11 +29,11 @@ from seglog.server.waiting import woken
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
+    from seglog.config import Expose
     from seglog.log.log import Log
     from seglog.log.tail import Tail
     from seglog.log.view import View
     from seglog.record import Record
-    from seglog.server.exposed import Expose
     from seglog.server.services import Services
     from seglog.server.settings import Limits
     from seglog.topic.topic import Topic

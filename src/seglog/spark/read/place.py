@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from seglog.config import Expose
     from seglog.format.manifest import SegmentEntry
     from seglog.log.log import Log
-    from seglog.log.opening import Expose
     from seglog.log.view import View
     from seglog.spark.read.options import Selection
 
