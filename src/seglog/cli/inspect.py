@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +10,13 @@ from seglog.cli import draw
 from seglog.cli.frame import Args, Command, flag
 from seglog.cli.keyed import due_text, garbage_of
 from seglog.cli.location import SERVER, Remote, locate
-from seglog.cli.options import EXPOSE, PLACE, as_typed, expose_from
+from seglog.cli.options import EXPOSE, PLACE, changed_options, expose_from
 from seglog.terminal import output
-from seglog.terminal.units import format_count, format_size, format_time, typed_size
+from seglog.terminal.units import format_count, format_size, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seglog.config import LogConfig
     from seglog.log.info import SegmentInfo
     from seglog.log.log import Log
 
@@ -67,31 +65,11 @@ def _figures(log: Log, segments: Sequence[SegmentInfo]) -> dict[str, Any]:
         "min_timestamp": min((one.min_timestamp for one in segments if one.min_timestamp is not None), default=None),
         "max_timestamp": max((one.max_timestamp for one in segments if one.max_timestamp is not None), default=None),
         "config": log.config.to_json(),
-        "changed": changed(log.config),
+        "changed": changed_options(log.config),
         "standing": log.standing() if log.config.retention.compact else None,
         "pins": log.pins,
         "recovery": {"clean": log.recovery.clean, "events": log.recovery.events},
     }
-
-
-def changed(config: LogConfig) -> dict[str, str]:
-    """Return the options that differ from the defaults, with values as a user would type them: 7d, 1 GiB."""
-    default = type(config)(segment_bytes=config.segment_bytes)
-    shown = {"segment_bytes": typed_size(config.segment_bytes)}
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if value == getattr(default, field.name) or field.name in shown:
-            continue
-        if field.name == "retention":
-            kept = [(one.name, getattr(value, one.name)) for one in dataclasses.fields(value)]
-            shown |= {
-                f"retention.{name}": as_typed(name, one)
-                for name, one in kept
-                if one != getattr(default.retention, name)
-            }
-        else:
-            shown[field.name] = as_typed(field.name, value)
-    return shown
 
 
 def _summary(figures: dict[str, Any], segments: int, glyphs: draw.Glyphs) -> list[str]:

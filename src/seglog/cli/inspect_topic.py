@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import seglog
 from seglog.cli import draw
-from seglog.cli.inspect import changed
 from seglog.cli.location import Local, Remote, client_for
-from seglog.cli.options import expose_from
+from seglog.cli.options import changed_options, expose_from
 from seglog.cli.verbs import table
 from seglog.errors import InvalidArgument
 from seglog.log.info import SegmentInfo
@@ -125,7 +124,7 @@ def _plain(facts: _Facts, *, segments: bool) -> dict[str, Any]:
 def _summary(facts: _Facts, glyphs: draw.Glyphs) -> list[str]:
     records, size = sum(part.records for part in facts.parts), sum(part.bytes for part in facts.parts)
     held = f"{format_count(records, 'record')}, {format_size(size)} in {format_count(len(facts.parts), 'partition')}"
-    config = f" {glyphs.mark} ".join(f"{name} {value}" for name, value in changed(facts.config).items())
+    config = f" {glyphs.mark} ".join(f"{name} {value}" for name, value in changed_options(facts.config).items())
     rows: list[tuple[object, ...]] = [
         (
             part.partition,

@@ -266,3 +266,23 @@ def _stored_config(path: str) -> LogConfig:
             return log.config
     except LogNotFound:
         return LogConfig()
+
+
+def changed_options(config: LogConfig) -> dict[str, str]:
+    """Return the options that differ from the defaults, with values as a user would type them: 7d, 1 GiB."""
+    default = type(config)(segment_bytes=config.segment_bytes)
+    shown = {"segment_bytes": typed_size(config.segment_bytes)}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if value == getattr(default, field.name) or field.name in shown:
+            continue
+        if field.name == "retention":
+            kept = [(one.name, getattr(value, one.name)) for one in dataclasses.fields(value)]
+            shown |= {
+                f"retention.{name}": as_typed(name, one)
+                for name, one in kept
+                if one != getattr(default.retention, name)
+            }
+        else:
+            shown[field.name] = as_typed(field.name, value)
+    return shown

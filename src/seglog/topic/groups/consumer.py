@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from seglog.clock import system_clock
 from seglog.errors import (
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from seglog.log.log import Log
-    from seglog.topic.broker import Broker
     from seglog.topic.groups.groups import Groups
     from seglog.topic.groups.position import Start
     from seglog.topic.places import Partition
     from seglog.topic.positions import Positions
+    from seglog.topic.topic import Topic
 
 MAX_RECORDS = 500
 MAX_BYTES = 1024 * 1024
@@ -67,6 +67,14 @@ class TopicBatch(NamedTuple):
     batch: pa.RecordBatch
 
 
+class Topics(Protocol):
+    """What a consumer needs of its broker."""
+
+    def topic(self, name: str) -> Topic:
+        """Return the topic of this name. Raises TopicNotFound if there is none."""
+        ...
+
+
 class Consumer(Uncopied):
     """Reads topics for a group: each record at least once, and exactly once if every poll's records are committed
     before the next poll. A context manager for one thread. Get it from `Broker.consumer`.
@@ -77,7 +85,7 @@ class Consumer(Uncopied):
 
     def __init__(
         self,
-        broker: Broker,
+        broker: Topics,
         groups: Groups,
         group: str,
         topics: Iterable[str],
