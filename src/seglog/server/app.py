@@ -21,6 +21,7 @@ from seglog.server.services import DEFAULT_TOPIC, Services
 from seglog.server.settings import Settings
 from seglog.server.space import Space
 from seglog.server.spool import Spool
+from seglog.server.state_metrics import StateMetrics
 from seglog.server.waiting import Waiting
 from seglog.server.workers import Workers
 from seglog.topic.broker import Broker
@@ -60,7 +61,7 @@ def services_of(broker: Broker, settings: Settings) -> Services:
         metrics=Metrics(),
         space=Space(broker.free_bytes),
     )
-    services.metrics.watch(services)
+    services.metrics.watch(StateMetrics(services), broker.topics)
     services.appends.syncing.watch((OFFSETS, 0), broker.groups.log)
     return services
 
