@@ -68,6 +68,10 @@ class Locks(Uncopied):
         marked, self._marked = self._marked, None
         if marked is not None:
             holder.unmark(marked)
+        self.drop()
+
+    def drop(self) -> None:
+        """Release all and write nothing: the log was dropped, not closed."""
         while self._held:
             self._held.popitem()[1].release()
 
@@ -102,7 +106,7 @@ OWN_LOCKS = OwnLocks()
 class TreeLock(Uncopied):
     """The lock of a directory, shared by the logs in it: it is released when the last of them is closed."""
 
-    def __init__(self, lock: Lock) -> None:
+    def __init__(self, lock: Locks | Share) -> None:
         self._lock = lock
         self._shares: set[object] = set()  # atomic methods: a fork or a signal handler may interrupt
 
@@ -119,10 +123,14 @@ class TreeLock(Uncopied):
         """Whether the locked file still has its name, so that no other process can hold this lock."""
         return self._lock.tree.is_current() if isinstance(self._lock, Share) else self._lock.is_current()
 
-    def end(self, token: object) -> None:
-        """End one hold; release the lock after the last."""
+    def end(self, token: object, *, dropped: bool) -> None:
+        """End one hold; release the lock after the last. dropped: see Locks.drop."""
         self._shares.discard(token)
-        if not self._shares:
+        if self._shares:
+            return
+        if dropped:
+            self._lock.drop()
+        else:
             self._lock.release()
 
 
@@ -149,13 +157,20 @@ class Share(Uncopied):
 
     def release(self) -> None:
         """End this hold; a second call does nothing."""
+        self._end(dropped=False)
+
+    def drop(self) -> None:
+        """End this hold and write nothing; see Locks.drop."""
+        self._end(dropped=True)
+
+    def _end(self, *, dropped: bool) -> None:
         own, self._own = self._own, None
         if own is not None:
             OWN_LOCKS.release(own)
-        self.tree.end(self.token)
+        self.tree.end(self.token, dropped=dropped)
 
     def __del__(self) -> None:
-        self.release()
+        self.drop()
 
 
 def try_lock_log(storage: Storage) -> Lock | None:
@@ -172,7 +187,7 @@ def try_lock_tree(storage: Storage) -> Share | None:
     return None if lock is None else TreeLock(lock).share(storage, TREE_LOCK)
 
 
-def _try_lock(storage: Storage, name: str) -> Lock | None:
+def _try_lock(storage: Storage, name: str) -> Locks | Share | None:
     around = lock_around(storage)
     target = link_target(storage)
     if isinstance(around, TreeLock) and target is None:
