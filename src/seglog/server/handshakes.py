@@ -59,7 +59,7 @@ class _Handshake(asyncio.Protocol):
             self._protocol,
             self._all.context,
             server_side=True,
-            ssl_handshake_timeout=self._protocol.head_seconds,
+            ssl_handshake_timeout=2 * self._protocol.head_seconds,  # later than ours, which counts and logs it
         )
         # Start it in this call, not as a task: data received before the start would be lost.
         self._task = self._protocol.loop.create_task(self._shake(_continued(shaking, shaking.send(None))))
