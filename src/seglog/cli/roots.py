@@ -14,6 +14,7 @@ from seglog.cli.location import client_at, is_url
 from seglog.errors import GroupConflict, InvalidArgument, SeglogError
 from seglog.terminal.exits import message_of
 from seglog.terminal.units import format_count
+from seglog.topic.figures import figures_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from seglog.config import LogConfig, Retention
     from seglog.topic.broker import Broker
     from seglog.topic.groups import GroupState
-    from seglog.topic.topic import Topic
 
 Facts = dict[str, Any]
 """A topic as the HTTP API shows it."""
@@ -126,13 +126,13 @@ class LocalRoot:
         return shown, failed
 
     def topic(self, name: str) -> Facts:
-        return _facts(self._broker.topic(name))
+        return figures_of(self._broker.topic(name))
 
     def config(self, name: str) -> LogConfig:
         return self._broker.topic(name).partition(0).config
 
     def create(self, name: str, partitions: int, config: LogConfig | None) -> Facts:
-        return _facts(self._broker.create_topic(name, partitions=partitions, config=config))
+        return figures_of(self._broker.create_topic(name, partitions=partitions, config=config))
 
     def alter(self, name: str, retention: Retention) -> Facts:
         self._broker.alter_retention(name, retention)
@@ -168,20 +168,6 @@ class LocalRoot:
 
     def delete_group(self, name: str) -> None:
         self._broker.groups.delete(name)
-
-
-def _facts(topic: Topic) -> Facts:
-    logs = [topic.partition(number) for number in range(topic.partitions)]
-    config = logs[0].config.to_json()
-    return {
-        "name": topic.name,
-        "partitions": topic.partitions,
-        "id": topic.id,
-        "records": sum(segment.records for log in logs for segment in log.segments),
-        "bytes": sum(log.size for log in logs),
-        "retention": config["retention"],
-        "config": config,
-    }
 
 
 class RemoteRoot:

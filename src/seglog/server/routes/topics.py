@@ -14,6 +14,7 @@ from seglog.server import group_rights, shapes
 from seglog.server.models import AlterTopic, CreateTopic, Truncate
 from seglog.server.operations import Call, Operation, json_answer
 from seglog.server.routes.common import EMPTY, PARTITION, TOPIC, json_of, log_of, partition_log, topic_of
+from seglog.topic.figures import figures_of
 
 if TYPE_CHECKING:
     from seglog.log.info import CompactionReport, SegmentInfo
@@ -28,17 +29,9 @@ if TYPE_CHECKING:
 
 
 def _shown(topic: Topic) -> dict[str, Any]:
-    logs = [topic.partition(number) for number in range(topic.partitions)]
-    config = logs[0].config.to_json()
-    return {
-        "name": topic.name,
-        "id": topic.id,
-        "partitions": topic.partitions,
-        "records": sum(segment.records for log in logs for segment in log.segments),
-        "bytes": sum(log.size for log in logs),
-        "retention": config.pop("retention"),
-        "config": config,
-    }
+    figures = figures_of(topic)
+    del figures["config"]["retention"]  # it is a field of its own
+    return figures
 
 
 def _with_partitions(topic: Topic) -> dict[str, Any]:
