@@ -8,7 +8,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.attack.clients import ATTACKS, Attack, Place
+from tests.attack.clients import ATTACKS, Attack
+from tests.attack.place import Place
 from tests.attack.probe import probe
 from tests.attack.range import a_range, be_another_machine, run
 

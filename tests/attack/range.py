@@ -18,7 +18,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tests.attack.clients import ATTACKS, MIB, Attack
+from tests.attack.clients import ATTACKS, Attack
+from tests.attack.place import MIB
 from tests.attack.probe import CONNECTED
 
 NICE = 10  # attackers stand for other machines: they must not take the processor from the server

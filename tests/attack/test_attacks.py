@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.attack.clients import ATTACKS, MIB
+from tests.attack.clients import ATTACKS
+from tests.attack.place import MIB
 from tests.attack.range import run
 
 if TYPE_CHECKING:
