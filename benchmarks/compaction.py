@@ -24,7 +24,7 @@ import seglog
 from benchmarks.data import SEED, keyed_table, record_bytes
 from benchmarks.scale import Scale
 from benchmarks.timing import BLOCK_BYTES, Figure, in_turn, limited, pages, recycle, stopwatch
-from seglog.keyed.keymap import KeyMap, Keys
+from seglog.compaction.keymap import KeyMap, Keys
 
 CASES = (("100 B", 100), ("1 KiB", 1024))
 COPY_RATIO = 0.6

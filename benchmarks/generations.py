@@ -3,8 +3,8 @@
 Shows bytes read and written by compaction per byte appended, over the mean size of the log, for three patterns of
 updates. Both sides are due by the same rule, a dirty share above min_dirty_ratio, which is varied. Brute force is
 Kafka's cleaner: it reads the keys of what is dirty, then reads all of the log and writes what lives. The generational
-side uses the same functions as the log (`seglog.keyed.schedule`, `seglog.keyed.plan`); only the records are simulated,
-all of one size.
+side uses the same functions as the log (`seglog.compaction.schedule`, `seglog.compaction.plan`); only the records are
+simulated, all of one size.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from seglog.config import LogConfig, Retention
-from seglog.format.manifest import Manifest, SegmentEntry
-from seglog.format.store import HEADER_BYTES
-from seglog.keyed.plan import Measured, after_pass, considered_to, group, is_rewritten, make_plan
-from seglog.keyed.schedule import (
+from seglog.compaction.plan import Measured, after_pass, considered_to, group, is_rewritten, make_plan
+from seglog.compaction.schedule import (
     choose_passed,
     is_sure,
     joint_decay,
     observed_decay,
     standing,
 )
+from seglog.config import LogConfig, Retention
+from seglog.format.manifest import Manifest, SegmentEntry
+from seglog.format.store import HEADER_BYTES
 
 Array = np.ndarray[Any, Any]
 Draw = Callable[[np.random.Generator, int], Array]

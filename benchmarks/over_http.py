@@ -27,7 +27,7 @@ from benchmarks.peers import Peer, peers
 from benchmarks.scale import Scale
 from benchmarks.timing import Figure, Side, in_rounds, settled, stopwatch
 from seglog.client.client import Client
-from seglog.client.facts import Ack
+from seglog.client.models import Ack
 from seglog.client.topic import RemoteTopic
 
 VALUE_BYTES = 100

@@ -70,12 +70,12 @@ if TYPE_CHECKING:
         Unauthorized,
         UnknownMember,
     )
-    from seglog.log.care import repair, verify
     from seglog.log.info import SegmentInfo
     from seglog.log.log import Log
     from seglog.log.opening import open_log as open  # noqa: A004 - it reads as the standard library's other opens
+    from seglog.log.repair.offline import repair, verify
     from seglog.record import Record, TopicRecord
-    from seglog.segment.report import RecoveryEvent, RecoveryReport
+    from seglog.segment.recovery_report import RecoveryEvent, RecoveryReport
     from seglog.storage import LocalStorage, MemoryStorage
     from seglog.topic import Topic
     from seglog.topic.backup import backup
@@ -94,16 +94,16 @@ _HOME = {  # public name -> its place below seglog; every other name of `__all__
     "LogConfig": "config.LogConfig",
     "MemoryStorage": "storage.MemoryStorage",
     "Record": "record.Record",
-    "RecoveryEvent": "segment.report.RecoveryEvent",
-    "RecoveryReport": "segment.report.RecoveryReport",
+    "RecoveryEvent": "segment.recovery_report.RecoveryEvent",
+    "RecoveryReport": "segment.recovery_report.RecoveryReport",
     "Retention": "config.Retention",
     "SegmentInfo": "log.info.SegmentInfo",
     "Topic": "topic.Topic",
     "TopicRecord": "record.TopicRecord",
     "backup": "topic.backup.backup",
     "open": "log.opening.open_log",
-    "repair": "log.care.repair",
-    "verify": "log.care.verify",
+    "repair": "log.repair.offline.repair",
+    "verify": "log.repair.offline.verify",
 }
 _MODULES = ("clock", "config", "errors", "record", "storage")
 

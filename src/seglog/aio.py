@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from seglog.config import Expose
 from seglog.errors import InvalidType, LogClosed, LogLocked, StreamOverflow
-from seglog.log.group import Appended, Draft
+from seglog.log.group_append import Appended, Draft
+from seglog.log.lock_wait import Patience
 from seglog.log.log import Log
 from seglog.log.opening import Mode, open_log
-from seglog.log.patience import Patience
 from seglog.log.tail import FIRST_WAIT, LONGEST_WAIT
 from seglog.record import Header, Record, checked_bytes, checked_offset
 from seglog.uncopied import Uncopied

@@ -14,28 +14,28 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from seglog.aio import AsyncLog
-    from seglog.client.async_consumer import AsyncRemoteConsumer
-    from seglog.client.async_producer import AsyncProducer
-    from seglog.client.async_topic import AsyncRemoteTopic
+    from seglog.client.aio.consumer import AsyncRemoteConsumer
+    from seglog.client.aio.producer import AsyncProducer
+    from seglog.client.aio.topic import AsyncRemoteTopic
     from seglog.client.consumer import RemoteConsumer
-    from seglog.client.facts import Ack, Bounds, Page, PartitionInfo, PartitionState, SegmentState, TopicInfo
-    from seglog.client.origin import Verify
+    from seglog.client.endpoint import Verify
+    from seglog.client.models import Ack, Bounds, Page, PartitionInfo, PartitionState, SegmentState, TopicInfo
     from seglog.client.producer import Producer
     from seglog.client.topic import RemoteTopic
     from seglog.clock import Clock
+    from seglog.compaction.plan import CompactionPlan
+    from seglog.compaction.rewrite import Outcome as RewriteOutcome
+    from seglog.compaction.schedule import SegmentStanding, Standing
     from seglog.config import Expose
-    from seglog.keyed.plan import CompactionPlan
-    from seglog.keyed.rewrite import Outcome as RewriteOutcome
-    from seglog.keyed.schedule import SegmentStanding, Standing
     from seglog.log.backup import BackupReport
-    from seglog.log.check import Progress
-    from seglog.log.explain import Explanation, SegmentPlace
-    from seglog.log.findings import Gap, Problem, VerifyReport
-    from seglog.log.group import Appended, Draft
+    from seglog.log.explain.explain import Explanation, SegmentPlace
+    from seglog.log.group_append import Appended, Draft
     from seglog.log.history import Trace
     from seglog.log.info import CompactionReport
     from seglog.log.opening import Mode
-    from seglog.log.repair import RepairAction, RepairReport
+    from seglog.log.repair.repair import RepairAction, RepairReport
+    from seglog.log.repair.reports import Gap, Problem, VerifyReport
+    from seglog.log.repair.verify import Progress
     from seglog.log.staging import StagedSegment
     from seglog.log.tail import Tail
     from seglog.log.view import View
@@ -51,30 +51,30 @@ if TYPE_CHECKING:
     from seglog.topic.groups.groups import Groups
     from seglog.topic.groups.position import Start
     from seglog.topic.groups.state import GroupState, Membership, MemberState
-    from seglog.topic.once import OnceWindow
-    from seglog.topic.places import Partition
+    from seglog.topic.idempotency.keys import OnceWindow
+    from seglog.topic.layout.places import Partition
     from seglog.topic.positions import Positions
 
 _HOME = {  # name -> where it is found below seglog
-    "Ack": "client.facts.Ack",
-    "Appended": "log.group.Appended",
+    "Ack": "client.models.Ack",
+    "Appended": "log.group_append.Appended",
     "AsyncLog": "aio.AsyncLog",
-    "AsyncProducer": "client.async_producer.AsyncProducer",
-    "AsyncRemoteConsumer": "client.async_consumer.AsyncRemoteConsumer",
-    "AsyncRemoteTopic": "client.async_topic.AsyncRemoteTopic",
+    "AsyncProducer": "client.aio.producer.AsyncProducer",
+    "AsyncRemoteConsumer": "client.aio.consumer.AsyncRemoteConsumer",
+    "AsyncRemoteTopic": "client.aio.topic.AsyncRemoteTopic",
     "BackupReport": "log.backup.BackupReport",
-    "Bounds": "client.facts.Bounds",
+    "Bounds": "client.models.Bounds",
     "Buffer": "storage.base.Buffer",
     "Clock": "clock.Clock",
-    "CompactionPlan": "keyed.plan.CompactionPlan",
+    "CompactionPlan": "compaction.plan.CompactionPlan",
     "CompactionReport": "log.info.CompactionReport",
     "Consumer": "topic.groups.consumer.Consumer",
-    "Draft": "log.group.Draft",
+    "Draft": "log.group_append.Draft",
     "Event": "topic.cleaning.state.Event",
-    "Explanation": "log.explain.Explanation",
+    "Explanation": "log.explain.explain.Explanation",
     "Expose": "config.Expose",
     "File": "storage.File",
-    "Gap": "log.findings.Gap",
+    "Gap": "log.repair.reports.Gap",
     "GroupState": "topic.groups.state.GroupState",
     "Groups": "topic.groups.groups.Groups",
     "Header": "record.Header",
@@ -89,33 +89,33 @@ _HOME = {  # name -> where it is found below seglog
     "MemoryLock": "storage.memory.MemoryLock",
     "Mode": "log.opening.Mode",
     "OnCorrupt": "segment.reader.OnCorrupt",
-    "OnceWindow": "topic.once.OnceWindow",
-    "Page": "client.facts.Page",
-    "Partition": "topic.places.Partition",
-    "PartitionInfo": "client.facts.PartitionInfo",
-    "PartitionState": "client.facts.PartitionState",
+    "OnceWindow": "topic.idempotency.keys.OnceWindow",
+    "Page": "client.models.Page",
+    "Partition": "topic.layout.places.Partition",
+    "PartitionInfo": "client.models.PartitionInfo",
+    "PartitionState": "client.models.PartitionState",
     "Positions": "topic.positions.Positions",
-    "Problem": "log.findings.Problem",
+    "Problem": "log.repair.reports.Problem",
     "Producer": "client.producer.Producer",
-    "Progress": "log.check.Progress",
+    "Progress": "log.repair.verify.Progress",
     "RemoteConsumer": "client.consumer.RemoteConsumer",
     "RemoteTopic": "client.topic.RemoteTopic",
-    "RepairAction": "log.repair.RepairAction",
-    "RepairReport": "log.repair.RepairReport",
-    "RewriteOutcome": "keyed.rewrite.Outcome",
-    "SegmentPlace": "log.explain.SegmentPlace",
-    "SegmentStanding": "keyed.schedule.SegmentStanding",
-    "SegmentState": "client.facts.SegmentState",
+    "RepairAction": "log.repair.repair.RepairAction",
+    "RepairReport": "log.repair.repair.RepairReport",
+    "RewriteOutcome": "compaction.rewrite.Outcome",
+    "SegmentPlace": "log.explain.explain.SegmentPlace",
+    "SegmentStanding": "compaction.schedule.SegmentStanding",
+    "SegmentState": "client.models.SegmentState",
     "StagedSegment": "log.staging.StagedSegment",
-    "Standing": "keyed.schedule.Standing",
+    "Standing": "compaction.schedule.Standing",
     "Start": "topic.groups.position.Start",
     "Storage": "storage.Storage",
     "Tail": "log.tail.Tail",
     "TopicBatch": "topic.groups.consumer.TopicBatch",
-    "TopicInfo": "client.facts.TopicInfo",
+    "TopicInfo": "client.models.TopicInfo",
     "Trace": "log.history.Trace",
-    "Verify": "client.origin.Verify",
-    "VerifyReport": "log.findings.VerifyReport",
+    "Verify": "client.endpoint.Verify",
+    "VerifyReport": "log.repair.reports.VerifyReport",
     "View": "log.view.View",
 }
 

@@ -45,7 +45,7 @@ def help_of(command: click.Command, words: str) -> str:
 
 
 def test_every_module_of_commands_is_in_the_catalog() -> None:
-    modules = {importlib.import_module(f"seglog.cli.{entry.module}") for entry in catalog.COMMANDS.values()}
+    modules = {importlib.import_module(f"seglog.cli.commands.{entry.module}") for entry in catalog.COMMANDS.values()}
     assert sorted(command.name for module in modules for command in module.COMMANDS) == sorted(COMMANDS)
 
 

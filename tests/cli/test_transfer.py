@@ -12,7 +12,7 @@ import pytest
 from pyarrow import feather
 
 import seglog
-from seglog.cli import ingest
+from seglog.cli import file_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -201,7 +201,7 @@ def test_an_arrow_stream_that_is_cut_short_is_told_from_a_whole_one(
 def test_an_import_that_stops_says_how_many_records_went_in(
     cli: Callable[..., Any], path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ingest, "BATCH_RECORDS", 2)
+    monkeypatch.setattr(file_batches, "BATCH_RECORDS", 2)
     lines = [b'{"value": "v"}'] * 5 + [b"oops"]
     ended = cli("import", path, "-", stdin=b"\n".join(lines))
     assert ended.code == 2
@@ -235,7 +235,7 @@ def test_an_export_that_fails_leaves_no_half_file(
     def broken(_record: object) -> bytes:
         raise OSError(28, "No space left on device", "x.ndjson")
 
-    monkeypatch.setattr("seglog.cli.formats.encode_record", broken)
+    monkeypatch.setattr("seglog.cli.record_formats.encode_record", broken)
     ended = cli("export", log, file, "--force")
     assert ended.code == 6
     assert ended.err == "seglog: x.ndjson: No space left on device\n"
@@ -286,11 +286,13 @@ def test_a_bar_is_shown_on_a_terminal_only(
 
 
 def test_batches_are_bounded_by_bytes_and_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingest, "BATCH_BYTES", 1000)
-    monkeypatch.setattr(ingest, "BATCH_RECORDS", 10)
+    monkeypatch.setattr(file_batches, "BATCH_BYTES", 1000)
+    monkeypatch.setattr(file_batches, "BATCH_RECORDS", 10)
 
     def rows(lines: bytes) -> list[int]:
-        source = ingest.open_source(io.BytesIO(lines), "lines", ingest.Columns(), delimiter=b"\n", key_separator=None)
+        source = file_batches.open_source(
+            io.BytesIO(lines), "lines", file_batches.Columns(), delimiter=b"\n", key_separator=None
+        )
         return [batch.num_rows for batch in source.batches]
 
     assert rows(b"x\n" * 25) == [10, 10, 5]

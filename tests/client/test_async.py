@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import seglog
-from seglog.client.async_consumer import AsyncRemoteConsumer
-from seglog.client.async_producer import AsyncProducer
-from seglog.client.async_topic import AsyncRemoteTopic
+from seglog.client.aio.consumer import AsyncRemoteConsumer
+from seglog.client.aio.producer import AsyncProducer
+from seglog.client.aio.topic import AsyncRemoteTopic
 from seglog.client.consumer import RemoteConsumer
 from seglog.client.producer import Producer
 from seglog.client.topic import RemoteTopic

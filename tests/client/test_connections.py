@@ -9,8 +9,10 @@ import httpx
 import pytest
 
 import seglog
-from seglog.client import async_driver, async_sockets, driver
-from seglog.client.origin import Origin
+from seglog.client import driver
+from seglog.client.aio.driver import AsyncDriver
+from seglog.client.endpoint import Origin
+from seglog.client.transport import async_sockets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -76,7 +78,7 @@ def test_a_request_that_gets_no_connection_in_time_says_so(
 def test_over_https_long_polls_have_connections_of_their_own() -> None:
     origin = Origin("https://127.0.0.1:1", token=None, timeout=1.0)
     made = driver.Driver(origin, verify=False, transport=None)
-    awaited = async_driver.AsyncDriver(origin, verify=False, transport=None)
+    awaited = AsyncDriver(origin, verify=False, transport=None)
     for own, waiting in ((made._transport, made._waiting), (awaited._transport, awaited._waiting)):
         assert own is not waiting
         assert isinstance(waiting, (httpx.HTTPTransport, httpx.AsyncHTTPTransport))

@@ -6,10 +6,10 @@ import httpx
 import pytest
 
 import seglog
-from seglog.client.call import Answer
 from seglog.client.failures import error_of, passes, retry_after
+from seglog.client.requests.call import Answer
 from seglog.errors import SeglogError
-from seglog.server.problems import problem
+from seglog.server.api.problems import problem
 
 ERRORS: list[SeglogError] = [
     seglog.InvalidArgument("no"),

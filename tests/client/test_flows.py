@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 import seglog
-from seglog.client import calls
-from seglog.client.call import Answer, Call, Pause, advance
 from seglog.client.flows import fetch
+from seglog.client.requests import topic_calls
+from seglog.client.requests.call import Answer, Call, Pause, advance
 from seglog.client.retrying import Retries, once_keys, retrying
 
 GET: Call[Any] = Call("GET", "/topics", lambda answer: answer.body)
@@ -51,7 +51,7 @@ NOTHING_OF_OURS = (b"", _stream(a=[1]), _stream(offset=["x"], timestamp=[1], key
 @pytest.mark.parametrize("reached", ['{"t": {"0": 5}}', "{}", "[]"])
 def test_records_of_a_server_that_is_none_of_ours_are_an_error_of_ours(body: bytes, reached: str) -> None:
     head = {"seglog-next-offset": "5", "seglog-epoch": "0", "seglog-log": "ab", "seglog-next-offsets": reached}
-    page = calls.read_range("t", 0, 0, 5, max_records=5, max_bytes=5)
+    page = topic_calls.read_range("t", 0, 0, 5, max_records=5, max_bytes=5)
     assert isinstance(play(page, [Answer(200, head, body)], Retries(0))[0], seglog.ServerError)
     flow = fetch({"t": {0: 3}}, max_records=5, max_bytes=5, wait=0, retries=Retries(0))
     advance(flow, None)
@@ -111,14 +111,14 @@ def test_a_refusal_is_raised_at_once(status: int) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"topics":[{}]}', b'{"topics":1}'])
 def test_an_answer_that_says_something_else_is_a_server_error(body: bytes) -> None:
-    error, _ = play(calls.topics(), [Answer(200, {}, body)], Retries())
+    error, _ = play(topic_calls.topics(), [Answer(200, {}, body)], Retries())
     assert isinstance(error, seglog.ServerError)
     assert "GET /topics" in str(error)
 
 
 @pytest.mark.parametrize("number", [b"1e999", b"Infinity", b"NaN", b'"x"', b"[" * 100_000])
 def test_an_answer_with_a_number_that_is_none_is_a_server_error(number: bytes) -> None:
-    error, _ = play(calls.truncate("t", 0, 3), [Answer(200, {}, b'{"next_offset": %s}' % number)], Retries())
+    error, _ = play(topic_calls.truncate("t", 0, 3), [Answer(200, {}, b'{"next_offset": %s}' % number)], Retries())
     assert isinstance(error, seglog.ServerError)
     assert "POST /topics/t" in str(error)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import seglog
-from seglog.log.repair import repair_storage
+from seglog.log.repair.repair import repair_storage
 from seglog.storage import Storage
 from seglog.testing.faulty import FaultyStorage
 from seglog.testing.ledger import Ledger, Outcome

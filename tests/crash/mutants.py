@@ -41,22 +41,27 @@ LIKELY = {
     "format/": ["tests/format", "tests/log/test_long_records.py", "tests/recovery/test_torn.py", *MANIFESTS],
     "format/laminarmq": ["tests/format/test_laminarmq.py"],
     "kernels/": ["tests/kernels"],
-    "keyed/": [CUTS, "tests/keyed/test_beside.py", "tests/keyed/test_rebuilt.py", "tests/keyed/test_ahead.py"],
+    "compaction/": [
+        CUTS,
+        "tests/compaction/test_beside.py",
+        "tests/compaction/test_rebuilt.py",
+        "tests/parallel/test_ahead.py",
+    ],
     "segment/": [ORDER, CUTS, "tests/segment"],
     "segment/active": [ORDER, CUTS, "tests/log/test_interrupts.py", "tests/segment/test_active.py"],
     "segment/active_files": ["tests/log/test_failed_syncs.py", "tests/log/test_descriptors.py", CUTS],
     "segment/follower": ["tests/recovery/test_followers.py", "tests/log/test_follow.py"],
     "segment/recovery": [ORDER, CUTS, REPAIRS, "tests/recovery/test_torn.py"],
     "log/": [ORDER, CUTS, *LOCKS, "tests/recovery/test_concurrency.py"],
-    "log/arrow": ["tests/log/test_arrow.py"],
+    "arrow/convert": ["tests/arrow/test_convert.py"],
     "log/backup": ["tests/log/test_backup_order.py", "tests/topic/test_backup.py"],
     "log/catalog": [ORDER, CUTS, REPAIRS, *LOCKS],
-    "log/check": ["tests/recovery/test_check_beside_writer.py", *MANIFESTS],
-    "log/compaction": ["tests/keyed/test_beside.py", *LOCKS],
+    "log/repair/verify": ["tests/recovery/test_check_beside_writer.py", *MANIFESTS],
+    "log/compaction": ["tests/compaction/test_beside.py", *LOCKS],
     "log/durability": ["tests/log/test_durability.py", "tests/log/test_failed_syncs.py", "tests/log/test_flush.py"],
     "log/follower": ["tests/log/test_history.py", "tests/recovery/test_followers.py", "tests/log/test_follow.py"],
     "log/history": ["tests/log/test_history.py"],
-    "log/identity": [*MANIFESTS, REPAIRS],
+    "log/repair/file_identity": [*MANIFESTS, REPAIRS],
     "log/leases": [
         "tests/recovery/test_followers.py",
         "tests/recovery/test_concurrency.py",
@@ -73,25 +78,31 @@ LIKELY = {
     "log/opening": [ORDER, CUTS, *LOCKS, "tests/topic/test_exchanged.py", "tests/log/test_history.py", *MANIFESTS],
     "log/ownership": LOCKS,
     "log/pins": ["tests/log/test_pins.py", "tests/recovery/test_pin_faults.py"],
-    "log/quarantine": [REPAIRS, CUTS, *MANIFESTS],
-    "log/rebuild": [*MANIFESTS, REPAIRS],
-    "log/repair": [REPAIRS, *MANIFESTS, "tests/log/test_live_repair.py"],
+    "log/repair/quarantine": [REPAIRS, CUTS, *MANIFESTS],
+    "log/repair/rebuild_manifest": [*MANIFESTS, REPAIRS],
+    "log/repair/repair": [REPAIRS, *MANIFESTS, "tests/log/test_live_repair.py"],
     "log/staging": STAGES,
     "log/tail": ["tests/log/test_history.py", "tests/log/test_follow.py"],
     "log/view": ["tests/log/test_truncate.py", "tests/log/test_readers.py"],
     "log/write_lock": LOCKS,
     "log/writer": [ORDER, CUTS, *LOCKS, "tests/log/test_pins.py", "tests/log/test_truncate.py", *STAGES[1:]],
     "topic/": [TOPIC_CUTS, "tests/topic/test_locks.py", "tests/topic/test_topic.py", "tests/topic/test_broker.py"],
-    "topic/care": [TOPIC_REPAIRS, "tests/topic/test_care.py", "tests/topic/test_layout_names.py"],
-    "topic/deletion": [TOPIC_CUTS, "tests/topic/test_broker_crashes.py", "tests/topic/test_leftovers.py"],
-    "topic/description": [TOPIC_CUTS, TOPIC_REPAIRS, "tests/topic/test_topic.py"],
+    "topic/repair": [TOPIC_REPAIRS, "tests/topic/test_repair.py", "tests/topic/test_layout_names.py"],
+    "topic/layout/deletion": [TOPIC_CUTS, "tests/topic/test_broker_crashes.py", "tests/topic/test_leftovers.py"],
+    "topic/layout/description": [TOPIC_CUTS, TOPIC_REPAIRS, "tests/topic/test_topic.py"],
     "topic/groups": [TOPIC_CUTS, "tests/topic/groups"],
-    "topic/once": ["tests/topic/test_once.py", "tests/topic/test_once_forged.py", "tests/topic/test_once_batches.py"],
-    "topic/trace": ["tests/topic/groups", "tests/topic/test_transaction.py"],
+    "topic/idempotency/keys": [
+        "tests/topic/test_idempotency.py",
+        "tests/topic/test_once_forged.py",
+        "tests/topic/test_once_batches.py",
+    ],
+    "topic/read_trace": ["tests/topic/groups", "tests/topic/test_transaction.py"],
     "topic/transaction": [TOPIC_CUTS, "tests/topic/test_transaction.py", "tests/topic/test_transaction_faults.py"],
 }
 """Where a mutant is most likely noticed, by the beginning of its path; the longest one counts."""
-REST = [f"tests/{part}" for part in ("storage", "format", "kernels", "segment", "recovery", "keyed", "log", "topic")]
+REST = [
+    f"tests/{part}" for part in ("storage", "format", "kernels", "segment", "recovery", "compaction", "log", "topic")
+]
 SECONDS = 1800
 MOST_HINTS = 12
 COMPILED = ("kernels/", "format/codec.py", "format/index.py")

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 import seglog
-from seglog.log.repair import repair_storage
+from seglog.log.repair.repair import repair_storage
 from seglog.log.staging import Stage
 from seglog.storage import Storage
 from seglog.testing.ledger import Ledger, table

@@ -16,11 +16,11 @@ from seglog.format.manifest import SegmentEntry
 from seglog.log.staging import StagedSegment
 from seglog.storage import MemoryStorage
 from seglog.testing import damage as harm
-from seglog.topic import description
-from seglog.topic.description import Description
-from seglog.topic.groups.book import Book
 from seglog.topic.groups.records import Entry, GroupRecord, OffsetRecord
+from seglog.topic.groups.registry import Book
 from seglog.topic.groups.state import Crew
+from seglog.topic.layout import description
+from seglog.topic.layout.description import Description
 from seglog.topic.transaction import Transaction, commit, unfinished
 
 PARTS = [harm.bits, harm.lengths, harm.blocks]

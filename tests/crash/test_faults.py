@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog.log.repair import repair_storage
+from seglog.log.repair.repair import repair_storage
 from seglog.storage import MemoryStorage
 from seglog.testing.faulty import READING, WRITING, Fault, FaultyStorage
 from seglog.testing.ledger import Ledger

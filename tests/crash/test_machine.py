@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 import seglog
-from seglog.log.repair import repair_storage
+from seglog.log.repair.repair import repair_storage
 from seglog.testing.crash_states import present
 from seglog.testing.disk import Disk
 from seglog.testing.disk_storage import DiskStorage

@@ -13,8 +13,8 @@ import pytest
 import seglog
 from seglog import LogConfig
 from seglog.format import filename
-from seglog.log.check import verify_storage
-from seglog.log.repair import RepairReport, repair_storage
+from seglog.log.repair.repair import RepairReport, repair_storage
+from seglog.log.repair.verify import verify_storage
 from seglog.storage import Storage
 from seglog.testing.crash_states import EXHAUSTIVE, moments
 from seglog.testing.disk import Disk, Image

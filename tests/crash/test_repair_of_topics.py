@@ -14,8 +14,8 @@ from seglog.storage import Storage, Subdirectory
 from seglog.testing.crash_states import moments
 from seglog.testing.disk import Disk
 from seglog.testing.disk_storage import DiskStorage
-from seglog.topic.care import repair_place
-from seglog.topic.description import Description, is_topic, read, write
+from seglog.topic.layout.description import Description, is_topic, read, write
+from seglog.topic.repair import repair_place
 from seglog.topic.transaction import Transaction, commit
 
 STAGED = StagedSegment(

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog.log.repair import repair_storage
+from seglog.log.repair.repair import repair_storage
 from seglog.storage import LocalStorage
 from seglog.testing.faulty import Crashed
 from seglog.testing.ledger import Ledger

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seglog.arrow.convert import ArrowBatch
 from seglog.format.codec import HEAD_BYTES
 from seglog.kernels import extent
-from seglog.log.arrow import ArrowBatch
 
 STEP = extent.STEP
 LAYOUTS = (pa.binary(), pa.large_binary(), pa.binary_view())

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from seglog.errors import InvalidArgument
 from seglog.format.lines import decode_record
-from seglog.server import lines as reading
-from seglog.server.lines import table_of_lines
+from seglog.server.http import json_lines as reading
+from seglog.server.http.json_lines import table_of_lines
 from seglog.server.settings import Limits
 
 LIMITS = Limits()

@@ -10,9 +10,9 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seglog.arrow.convert import ArrowBatch, decode_batches
 from seglog.kernels.layout import MarksState
 from seglog.kernels.scan import scan_chunks, scan_store
-from seglog.log.arrow import ArrowBatch, decode_batches
 
 NULL = 0xFFFFFFFF
 SALT = 0xFEDCBA9876543210

@@ -12,7 +12,7 @@ import pyarrow.csv
 import pytest
 
 import seglog
-from seglog.log import arrow_stream
+from seglog.arrow import stream
 
 SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary())])
 
@@ -68,7 +68,7 @@ def test_a_stream_is_appended_in_order(log: seglog.Log, make: Any) -> None:
 
 
 def test_a_stream_is_read_as_it_is_appended(log: seglog.Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrow_stream, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(stream, "PIECE_BYTES", 1000)
     ends = []
 
     def source() -> Iterator[pa.RecordBatch]:
@@ -84,7 +84,7 @@ def test_a_stream_is_read_as_it_is_appended(log: seglog.Log, monkeypatch: pytest
 def test_a_stream_that_fails_after_several_segments_leaves_nothing(
     log: seglog.Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arrow_stream, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(stream, "PIECE_BYTES", 1000)
     log.append_batch(batch(0))
 
     def failing() -> Iterator[pa.RecordBatch]:
@@ -105,7 +105,7 @@ def test_a_stream_that_fails_after_several_segments_leaves_nothing(
 def test_a_stream_whose_columns_change_is_refused_and_leaves_nothing(
     log: seglog.Log, monkeypatch: pytest.MonkeyPatch, make: Any, before: int
 ) -> None:
-    monkeypatch.setattr(arrow_stream, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(stream, "PIECE_BYTES", 1000)
     batches = [*(batch(0, value=b"v" * 1000) for _ in range(before)), pa.record_batch([[b"v"]], names=["value"])]
     with pytest.raises(seglog.InvalidArgument, match="stream of record batches failed"):
         log.append_batch(make(reader_of(iter(batches))))
@@ -116,7 +116,7 @@ def test_a_stream_whose_columns_change_is_refused_and_leaves_nothing(
 def test_a_log_that_is_closed_while_it_takes_a_stream_without_end_closes_and_keeps_nothing_of_it(
     log: seglog.Log, monkeypatch: pytest.MonkeyPatch, make: Any
 ) -> None:
-    monkeypatch.setattr(arrow_stream, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(stream, "PIECE_BYTES", 1000)
     log.append_batch(batch(0))
 
     def endless() -> Iterator[pa.RecordBatch]:
@@ -151,7 +151,7 @@ def test_a_log_is_a_stream_that_can_be_appended_elsewhere(log: seglog.Log, tmp_p
 
 
 def test_a_topic_takes_and_gives_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrow_stream, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(stream, "PIECE_BYTES", 1000)
     with seglog.Topic.create(tmp_path / "topic", partitions=3) as topic:
         offsets = topic.append_batch(Stream(reader_of(batch(20 * number, 20, b"v" * 100) for number in range(10))))
         assert sum(map(len, offsets.values())) == 200
@@ -168,7 +168,7 @@ def test_a_topic_takes_and_gives_streams(tmp_path: Path, monkeypatch: pytest.Mon
 def test_an_error_of_a_stream_lists_what_a_topic_has_appended_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: pa.RecordBatch | None
 ) -> None:
-    monkeypatch.setattr(arrow_stream, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(stream, "PIECE_BYTES", 1000)
 
     def failing() -> Iterator[pa.RecordBatch]:
         yield from (batch(20 * number, 20, b"v" * 100) for number in range(3))

@@ -190,7 +190,7 @@ def test_a_newer_sealed_store_is_refused_when_read(path: Path, mode: Any) -> Non
 
 AS_NOBODY = """
 import os, sys, seglog
-import seglog.log.arrow, seglog.log.check
+import seglog.arrow.convert, seglog.log.repair.verify
 path, mode = sys.argv[1:]
 with seglog.open(seglog.MemoryStorage()) as warm:  # compiled code is kept where only its owner may write
     warm.append(b"v")

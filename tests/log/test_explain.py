@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import seglog
 from seglog.errors import CorruptRecord, InvalidType, LogClosed, OffsetOutOfRange
-from seglog.log.reasons import WAITING
+from seglog.log.explain.verdicts import WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from seglog.errors import StorageError
 from seglog.format.cuts import MOST, Cuts
 from seglog.log import catalog
 from seglog.log.follower import LogFollower
-from seglog.log.group import Draft
+from seglog.log.group_append import Draft
 from seglog.log.history import was_cut
 from seglog.testing.faulty import Fault, FaultyStorage
 

@@ -9,8 +9,8 @@ import pytest
 from xxhash import xxh64_intdigest
 
 import seglog
+from seglog.compaction.rewrite import rewrite
 from seglog.errors import InvalidArgument, InvalidType, LogClosed, OffsetOutOfRange, PlanStale, StorageError
-from seglog.keyed.rewrite import rewrite
 from seglog.log.pins import decode_pin, drop_pin, encode_pin, pull_back_pins, read_pins, set_pin
 from seglog.log.staging import compaction_batch, stage_directory
 from seglog.storage import Subdirectory

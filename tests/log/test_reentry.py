@@ -13,7 +13,7 @@ import pytest
 
 import seglog
 from seglog import LogConfig, Retention
-from seglog.log.group import Draft
+from seglog.log.group_append import Draft
 from tests.deadlocks import in_time
 from tests.log.moments import at_moments
 

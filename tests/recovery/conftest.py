@@ -15,8 +15,8 @@ import pytest
 
 import seglog
 from seglog.format.manifest import Manifest, SegmentEntry, decode
-from seglog.segment.scan import StoreWalk
 from seglog.segment.sealed import rules_of
+from seglog.segment.walk import StoreWalk
 from seglog.storage import LocalStorage
 from seglog.testing.faulty import Crashed, Fault, FaultyStorage
 

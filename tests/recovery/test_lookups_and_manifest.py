@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import seglog
-from seglog.log.repair import repair_storage
+from seglog.log.repair.repair import repair_storage
 from seglog.log.staging import Stage
 from seglog.record import Record
 from seglog.storage import LocalStorage

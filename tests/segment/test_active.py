@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from seglog.arrow.convert import ArrowBatch
 from seglog.errors import LogPoisoned, LogReadOnly, StorageError
 from seglog.format.codec import encode_headers
 from seglog.format.manifest import SegmentEntry
-from seglog.log.arrow import ArrowBatch
 from seglog.record import Record
 from seglog.segment import active as actives
-from seglog.segment import bulk, held
+from seglog.segment import batches, write_buffer
 from seglog.segment.active import ActiveSegment, create_segment
 from seglog.segment.recovery import TailRecovery
 from seglog.segment.sealed import dense_entries, open_sealed
@@ -66,8 +66,8 @@ def test_single_appends_batches_and_streams_give_the_same_bytes(
     workshop: Any, monkeypatch: pytest.MonkeyPatch, data: st.DataObject
 ) -> None:
     """Whatever the pieces that a batch is encoded in."""
-    monkeypatch.setattr(bulk, "PIECE_BYTES", data.draw(st.sampled_from([64, 300, 2**21])))
-    monkeypatch.setattr(held, "KERNELS_FROM_ROWS", data.draw(st.sampled_from([1, 1000])))
+    monkeypatch.setattr(batches, "PIECE_BYTES", data.draw(st.sampled_from([64, 300, 2**21])))
+    monkeypatch.setattr(write_buffer, "KERNELS_FROM_ROWS", data.draw(st.sampled_from([1, 1000])))
     records = data.draw(workshop.records(dense=True))
     cut = data.draw(st.integers(0, len(records)))
     single, batched, streamed, buffered = started(), started(), started(), started(buffer_bytes=200)

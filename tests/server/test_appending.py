@@ -9,7 +9,7 @@ from urllib.parse import quote_from_bytes
 import pyarrow as pa
 import pytest
 
-from seglog.log.arrow import partitions_of
+from seglog.arrow.convert import partitions_of
 
 ARROW = {"Content-Type": "application/vnd.apache.arrow.stream"}
 NDJSON = {"Content-Type": "application/x-ndjson"}

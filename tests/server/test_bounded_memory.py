@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from seglog.errors import Busy
-from seglog.server.memory import Claim, Memory
+from seglog.server.runtime.memory import Claim, Memory
 from tests.server.test_appending import ARROW, NDJSON, held, lines, stream, table
 from tests.server.test_limits import MIB, many
 from tests.server.test_metrics import figures

@@ -16,9 +16,9 @@ import pytest
 from seglog.client import Client
 from seglog.errors import Busy
 from seglog.log.opening import open_log
-from seglog.server.appends import Appends
+from seglog.server.runtime.appends import Appends
+from seglog.server.runtime.waiting import Waiting
 from seglog.server.settings import Limits
-from seglog.server.waiting import Waiting
 from tests.server.test_appending import ARROW, NDJSON, held, lines, once, stream, table
 from tests.server.test_metrics import figures
 from tests.server.test_stop import wait_for

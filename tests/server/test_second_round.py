@@ -14,9 +14,9 @@ import pytest
 import seglog
 from seglog.log.opening import open_log
 from seglog.server.routes.tail import BYTES, ROOM, _polled
+from seglog.server.runtime.syncing import Syncing
+from seglog.server.runtime.workers import Workers
 from seglog.server.settings import Limits
-from seglog.server.syncing import Syncing
-from seglog.server.workers import Workers
 from seglog.topic.topic import Topic
 from tests.server.test_appending import ARROW, NDJSON
 
@@ -242,7 +242,7 @@ def test_a_window_of_idempotency_keys_that_is_none_is_refused_when_a_topic_is_op
 
 @pytest.mark.parametrize("fields", [{"keys": -1}, {"bytes": -1}, {"keys": "many"}, {"bytes": 1.5}, {"keys": True}])
 def test_a_window_with_a_bound_that_is_no_number_of_things_is_refused(fields):
-    from seglog.topic.once import OnceWindow  # noqa: PLC0415 - needed by this test alone
+    from seglog.topic.idempotency.keys import OnceWindow  # noqa: PLC0415 - needed by this test alone
 
     with pytest.raises((seglog.errors.InvalidType, seglog.errors.InvalidArgument), match="once_window"):
         OnceWindow(**fields)

@@ -24,7 +24,7 @@ from seglog.spark.jobs.tasks import MARK, records
 from seglog.spark.replay import COLUMNS, tasks
 from seglog.spark.replay.classroom import Classroom
 from seglog.spark.snapshot.latest import latest_records
-from seglog.topic.places import Place
+from seglog.topic.layout.places import Place
 from seglog.topic.positions import from_json, to_json
 
 if TYPE_CHECKING:

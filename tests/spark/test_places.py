@@ -8,8 +8,8 @@ import pytest
 
 import seglog
 from seglog.errors import InvalidArgument, LogNotFound, NotALog
+from seglog.spark.read.local_logs import places
 from seglog.spark.read.options import ReadOptions
-from seglog.spark.read.place import places
 from seglog.topic import Topic
 
 if TYPE_CHECKING:

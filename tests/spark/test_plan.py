@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from seglog.errors import InvalidArgument
 from seglog.spark.read import bounds
+from seglog.spark.read.data_loss import position_at
 from seglog.spark.read.extents import Extent, LogSnapshot
-from seglog.spark.read.loss import position_at
 from seglog.spark.read.options import ReadOptions
 from seglog.spark.read.plan import TASK_BYTES, TASKS, OffsetRange, ReadPlan, Share, plan_read
 from seglog.spark.read.pushdown import EVERYTHING, Restriction

@@ -18,7 +18,8 @@ from seglog.record import Record
 from seglog.spark.read import stream as stream_reader
 from seglog.spark.read.options import ReadOptions
 from seglog.spark.read.stream import SeglogStreamReader
-from seglog.topic import Topic, description
+from seglog.topic import Topic
+from seglog.topic.layout import description
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -426,7 +427,7 @@ def test_a_truncate_above_a_position_is_no_loss_though_the_record_before_it_has_
 
 
 def test_many_more_partitions_than_stay_open_are_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seglog.spark.read.place.OPEN_LOGS", 2)
+    monkeypatch.setattr("seglog.spark.read.local_logs.OPEN_LOGS", 2)
     with Topic.create(tmp_path / "t", partitions=5) as topic:
         for number in range(5):
             fill(topic.partition(number), 2)

@@ -18,7 +18,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import seglog
-from seglog.topic import Topic, description
+from seglog.topic import Topic
+from seglog.topic.layout import description
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -30,7 +30,7 @@ from seglog.errors import (
     OffsetOutOfRange,
     Unauthorized,
 )
-from seglog.spark.read import remote
+from seglog.spark.read import server_logs
 from seglog.spark.read.explain import explain_read
 from seglog.spark.read.options import ReadOptions
 from seglog.spark.read.reader import SeglogReader
@@ -219,7 +219,7 @@ def test_a_task_goes_on_where_a_killed_server_is_started_anew(serve: Callable[..
 
 
 def test_a_server_that_is_gone_is_named_in_one_sentence(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "RETRIES", 1)
+    monkeypatch.setattr(server_logs, "RETRIES", 1)
     parts = planned(url=url, subscribe="orders").partitions()
     gone = "http://127.0.0.1:1"  # nobody listens there
     message = rf"the connection to {gone} failed: .*is the server running\?"
@@ -409,7 +409,7 @@ def test_writing_to_a_url_is_refused_with_what_to_do_instead() -> None:
 
 def test_without_httpx_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seglog.client.find_spec", lambda _name: None)
-    monkeypatch.delitem(sys.modules, "seglog.spark.read.remote")
+    monkeypatch.delitem(sys.modules, "seglog.spark.read.server_logs")
     with pytest.raises(MissingExtra, match=r"pip install 'seglog\[client\]'"):
         rows(url="http://localhost:3000")
 

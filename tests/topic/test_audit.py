@@ -16,7 +16,7 @@ import seglog
 from seglog.errors import CorruptLog, CorruptRecord, InvalidArgument, InvalidType, LogClosed, LogNotFound, NotALog
 from seglog.topic import Topic
 from seglog.topic.audit import CONSUMER, MEMORY_BYTES, GroupFigures, KeyAudit, audit_keys
-from seglog.topic.audit.rounds import SHARES, KeySweep
+from seglog.topic.audit.key_rounds import SHARES, KeySweep
 from seglog.topic.delivered import delivered_from_json
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from seglog import Broker, LogConfig, LogTruncated, Retention, Topic
 from seglog.log import backup as log_backup
 from seglog.log.history import was_cut
 from seglog.storage import LocalStorage
-from seglog.topic.care import verify_place
+from seglog.topic.repair import verify_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable

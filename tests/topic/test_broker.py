@@ -15,9 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import seglog
 from seglog import Broker, LogConfig, Retention, TopicExists, TopicNotFound
-from seglog.topic import Topic, description
+from seglog.topic import Topic
 from seglog.topic.cleaning import Cleaner
 from seglog.topic.groups import Groups
+from seglog.topic.layout import description
 from tests.topic.contents import values_of
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def test_a_topic_that_is_being_created_is_nobodys_yet(broker: Broker, monkeypatc
         with pytest.raises(TopicNotFound):
             broker.topic("orders")
 
-    monkeypatch.setattr("seglog.topic.description.write", write)
+    monkeypatch.setattr("seglog.topic.layout.description.write", write)
     made = broker.create_topic("orders")
     assert (seen, broker.topics(), broker.failed) == ([[]], ["orders"], {})
     assert broker.topic("orders") is made

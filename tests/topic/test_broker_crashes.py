@@ -22,7 +22,7 @@ POINTS = {
     "before the rename": Fault(operations=frozenset({"rename"})),
     "before the sync of the name": Fault(operations=frozenset({"sync_directory"})),
     "before the offsets go": "seglog.topic.groups.Groups.forget_topic",
-    "before the files go": "seglog.topic.deletion.remove",
+    "before the files go": "seglog.topic.layout.deletion.remove",
 }
 
 
@@ -80,7 +80,7 @@ def test_a_topic_that_was_not_created_to_its_end_is_none_and_may_be_created_agai
 ) -> None:
     with Broker(root) as broker:
         with monkeypatch.context() as patch, pytest.raises(Crashed):
-            patch.setattr("seglog.topic.description.write", crash)
+            patch.setattr("seglog.topic.layout.description.write", crash)
             broker.create_topic("orders", partitions=3)
         assert broker.topics() == []
         assert values_of(broker.create_topic("orders", partitions=2)) == [[], []]

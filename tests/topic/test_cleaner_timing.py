@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seglog.keyed.schedule import Reason, Standing
+from seglog.compaction.schedule import Reason, Standing
 from seglog.topic.cleaning.timing import Retry, Trouble, dirtiest, is_over, next_look
 
 SECOND = 1_000_000

@@ -9,7 +9,7 @@ import pytest
 
 import seglog
 from seglog import Topic
-from seglog.topic.care import repair_place, verify_place
+from seglog.topic.repair import repair_place, verify_place
 
 if TYPE_CHECKING:
     from pathlib import Path

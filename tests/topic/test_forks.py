@@ -25,7 +25,7 @@ CALLS: dict[str, str] = {
     "Topic.open": "seglog.Topic.open(root + '/orders')",
     "Topic.create": "seglog.Topic.create(root + '/orders', partitions=2)",
     "Log.append": "log.append(b'child')",
-    "Log.append_each": "log.append_each([seglog.log.group.Draft(b'child')])",
+    "Log.append_each": "log.append_each([seglog.log.group_append.Draft(b'child')])",
     "Log.append_at": "log.append_at(log.next_offset, log.read(0))",
     "Log.append_batch": "log.append_batch(table)",
     "Log.append_stream": "log.append_stream([b'child'])",
@@ -39,7 +39,7 @@ CALLS: dict[str, str] = {
     "Log.sync": "log.sync()",
     "open for writing": "seglog.open(root + '/orders/0')",
     "repair": "seglog.repair(root + '/orders/0')",
-    "repair of a directory": "seglog.topic.care.repair_place(root)",
+    "repair of a directory": "seglog.topic.repair.repair_place(root)",
     "open the broker": "seglog.Broker(root)",
     "Groups.commit": "broker.groups.commit('others', {'orders': {0: 1}})",
     "Groups.delete": "broker.groups.delete('static')",
@@ -53,7 +53,7 @@ CALLS: dict[str, str] = {
 }
 
 PROGRAM = """
-import hashlib, json, os, signal, sys, pyarrow, seglog, seglog.topic.care, seglog.log.group
+import hashlib, json, os, signal, sys, pyarrow, seglog, seglog.topic.repair, seglog.log.group_append
 from seglog.log.staging import Stage
 root, calls = sys.argv[1], json.loads(sys.stdin.read())
 small = seglog.LogConfig(segment_bytes=512, retention=seglog.Retention(compact=False))

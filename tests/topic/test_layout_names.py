@@ -10,9 +10,10 @@ import seglog
 from seglog.cli import main
 from seglog.errors import InvalidArgument
 from seglog.format import filename
-from seglog.topic import Topic, description, root, transaction
-from seglog.topic.care import repair_place, verify_place
-from seglog.topic.names import is_reserved
+from seglog.topic import Topic, transaction
+from seglog.topic.layout import description, root
+from seglog.topic.layout.names import is_reserved
+from seglog.topic.repair import repair_place, verify_place
 
 SEGMENT = filename.segment_file(0, 1, filename.STORE)
 RESERVED = ["topic.json", "topic.json.tmp", "txn", "MANIFEST", "MANIFEST.prev", "LOCK", "manifest", "Topic.JSON", "7"]

@@ -9,7 +9,7 @@ import pytest
 
 import seglog
 from seglog.topic import partition_of
-from seglog.topic.split import split_by_partition
+from seglog.topic.partition_split import split_by_partition
 
 
 def shares(table: Any, partitions: int = 3, turn: int = 0) -> dict[int, list[bytes]]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seglog.log.arrow import partitions_of
+from seglog.arrow.convert import partitions_of
 from seglog.topic.partitioner import murmur2, partition_of
 
 

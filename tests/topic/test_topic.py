@@ -20,7 +20,8 @@ from seglog.errors import (
     LogReadOnly,
     NotALog,
 )
-from seglog.topic import Topic, description, partition_of
+from seglog.topic import Topic, partition_of
+from seglog.topic.layout import description
 from tests.topic.contents import values_of
 
 if TYPE_CHECKING:

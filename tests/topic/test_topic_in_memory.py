@@ -14,7 +14,7 @@ from seglog.errors import InvalidArgument, LogLocked, LogNotFound, NotALog, Topi
 from seglog.log.staging import Stage, StagedSegment
 from seglog.storage import Subdirectory
 from seglog.testing.faulty import Crashed, Fault, FaultyStorage
-from seglog.topic.places import logs_at, topics_at
+from seglog.topic.layout.places import logs_at, topics_at
 
 
 @pytest.fixture

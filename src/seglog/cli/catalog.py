@@ -18,7 +18,7 @@ class Entry(NamedTuple):
 
 SECTIONS: dict[str, dict[str, Entry]] = {
     "Records": {
-        "append": Entry("write", "append records and print their offsets"),
+        "append": Entry("append", "append records and print their offsets"),
         "read": Entry("read", "print one record or a range of records"),
         "tail": Entry("read", "print the last records, and follow the log as it grows"),
         "consume": Entry("consume", "print and commit the records that a consumer group has not read yet"),
@@ -26,19 +26,19 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "export": Entry("transfer", "write records to a file"),
     },
     "Logs": {
-        "info": Entry("inspect", "show what a log holds, its config and its segments"),
-        "verify": Entry("mending", "check every byte of a log, a topic or a directory of topics, change nothing"),
+        "info": Entry("info", "show what a log holds, its config and its segments"),
+        "verify": Entry("repair", "check every byte of a log, a topic or a directory of topics, change nothing"),
         "repair": Entry(
-            "mending", "move damage aside, so that the rest of a log, a topic or a directory of topics is usable"
+            "repair", "move damage aside, so that the rest of a log, a topic or a directory of topics is usable"
         ),
-        "backup": Entry("copies", "copy a log, a topic or a directory of topics, also while a process writes to it"),
-        "truncate": Entry("care", "delete all records from an offset on"),
-        "expire": Entry("care", "delete the oldest segments that retention no longer keeps"),
+        "backup": Entry("backup", "copy a log, a topic or a directory of topics, also while a process writes to it"),
+        "truncate": Entry("truncate", "delete all records from an offset on"),
+        "expire": Entry("truncate", "delete the oldest segments that retention no longer keeps"),
     },
     "Logs that are compacted by key": {
-        "compact": Entry("keyed", "keep the latest record of every key, delete the others"),
-        "explain": Entry("keyed", "show why a record is still there, or why it is not"),
-        "pin": Entry("keyed", "register a follower, so that tombstones stay until it has read them"),
+        "compact": Entry("compact", "keep the latest record of every key, delete the others"),
+        "explain": Entry("compact", "show why a record is still there, or why it is not"),
+        "pin": Entry("compact", "register a follower, so that tombstones stay until it has read them"),
         "audit": Entry("audit", "count keys, and list latest values that a consumer group has not received"),
     },
     "Topics and servers": {
@@ -50,7 +50,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Other": {
         "completion": Entry("completion", "print the completion script for bash, zsh or fish"),
         "warm": Entry("warm", "load or compile the kernels before the first batch, for container images"),
-        "demo": Entry("play", "run the demo: real data through a log and Spark, with figures and charts"),
+        "demo": Entry("demo", "run the demo: real data through a log and Spark, with figures and charts"),
     },
 }
 

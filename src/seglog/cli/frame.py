@@ -342,7 +342,7 @@ class Program(click.Group):
 
 def load(name: str) -> click.Command:
     """Import and return a command of the catalog."""
-    module = import_module(f"seglog.cli.{COMMANDS[name].module}")
+    module = import_module(f"seglog.cli.commands.{COMMANDS[name].module}")
     found: click.Command = next(command for command in module.COMMANDS if command.name == name)
     return found
 

@@ -116,7 +116,7 @@ def _topic_and_partition(words: str, place: str) -> tuple[str, int | None]:
 
 
 def _local(place: str) -> Local:
-    from seglog.topic import description
+    from seglog.topic.layout import description
 
     path = Path(place)
     if description.is_topic(path):
@@ -135,8 +135,8 @@ def _local(place: str) -> Local:
 
 def check_may_create(place: Local) -> None:
     """Raise TopicNotFound if a log would be created beside topics: most likely a mistyped topic."""
-    from seglog.topic import description
-    from seglog.topic.root import OFFSETS
+    from seglog.topic.layout import description
+    from seglog.topic.layout.root import OFFSETS
 
     path = Path(os.path.abspath(place.path))  # noqa: PTH100 - as above
     if path.exists():

@@ -9,8 +9,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from seglog.cli.brokers import changing, looking
 from seglog.cli.location import client_at, is_url
+from seglog.cli.open_broker import changing, looking
 from seglog.errors import GroupConflict, InvalidArgument, SeglogError
 from seglog.terminal.exits import message_of
 from seglog.terminal.units import format_count
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from seglog.cli.frame import Args
     from seglog.client.client import Client
-    from seglog.client.facts import TopicInfo
+    from seglog.client.models import TopicInfo
     from seglog.config import LogConfig, Retention
     from seglog.topic.broker import Broker
     from seglog.topic.groups import GroupState

@@ -6,9 +6,9 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from seglog.cli.location import Remote, check_may_create, client_for, locate
-from seglog.cli.opened import opened
+from seglog.cli.lock_wait import patiently
+from seglog.cli.open_log import opened
 from seglog.cli.options import config_from
-from seglog.cli.waiting import patiently
 from seglog.errors import InvalidArgument, LogLocked
 from seglog.terminal.units import format_count
 

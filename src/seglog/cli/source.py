@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from seglog.cli.location import Remote, client_for, locate
-from seglog.cli.opened import opened
+from seglog.cli.open_log import opened
 from seglog.cli.options import expose_from
 from seglog.errors import InvalidArgument
 
@@ -85,7 +85,7 @@ def reading(args: Args, *, patient: bool = False) -> Iterator[Source]:
             return
         paths = {0: place.path}
         if place.topic is not None:
-            from seglog.topic.places import logs_at
+            from seglog.topic.layout.places import logs_at
 
             numbers = {one.partition: one.path for one in logs_at(place.topic)}
             paths = numbers if place.partition is None else {place.partition: place.path}

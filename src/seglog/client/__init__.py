@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from seglog.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from seglog.client.async_client import AsyncClient
+    from seglog.client.aio.client import AsyncClient
     from seglog.client.client import Client
 
 __all__ = ["AsyncClient", "Client"]
@@ -42,7 +42,7 @@ def __getattr__(name: str) -> object:
         return Client
     if name == "AsyncClient":
         require_httpx()
-        from seglog.client.async_client import AsyncClient  # noqa: PLC0415 - see above
+        from seglog.client.aio.client import AsyncClient  # noqa: PLC0415 - see above
 
         return AsyncClient
     raise AttributeError(f"module 'seglog.client' has no attribute {name!r}")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from seglog.arrow.convert import partitions_of, record_schema
+from seglog.arrow.stream import whole
 from seglog.errors import ServerError
-from seglog.log.arrow import partitions_of, record_schema
-from seglog.log.arrow_stream import whole
 from seglog.record import Headers, Record, TopicRecord
 from seglog.topic.groups.consumer import TopicBatch
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from seglog.client import calls, flows, group_calls
+from seglog.client import flows
 from seglog.client.consumer import RemoteConsumer
 from seglog.client.driver import Driver
-from seglog.client.origin import Origin, Verify
+from seglog.client.endpoint import Origin, Verify
 from seglog.client.producer import Producer
+from seglog.client.requests import group_calls, topic_calls
 from seglog.client.retrying import Retries, once_keys, retrying
 from seglog.client.topic import RemoteTopic
 from seglog.uncopied import Uncopied
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from seglog.client.call import Call
-    from seglog.client.facts import Ack, TopicInfo
+    from seglog.client.models import Ack, TopicInfo
+    from seglog.client.requests.call import Call
     from seglog.config import Expose, LogConfig, Retention
     from seglog.topic.groups import GroupState
     from seglog.topic.groups.consumer import TopicBatch
@@ -73,21 +74,21 @@ class Client(Uncopied):
         self._driver = Driver(Origin(url, token=token, timeout=timeout), verify=verify, transport=transport)
         self._retries = Retries(retries)
         self._once = once_keys()
-        self._expose = calls.checked_expose(expose)
+        self._expose = topic_calls.checked_expose(expose)
 
     # --- topics -------------------------------------------------------------------------------------------------
 
     def health(self) -> dict[str, Any]:
         """Return the server's health: {"status": "ok", ...}."""
-        return self._call(calls.health())
+        return self._call(topic_calls.health())
 
     def topics(self) -> list[TopicInfo]:
         """Return all topics that the token has a right on, except those in `failed_topics`."""
-        return self._call(calls.topics())
+        return self._call(topic_calls.topics())
 
     def failed_topics(self) -> dict[str, str]:
         """Return the topics that the server cannot open, e.g. damaged ones: name -> reason."""
-        return self._call(calls.failed_topics())
+        return self._call(topic_calls.failed_topics())
 
     def create_topic(self, name: str, *, partitions: int = 1, config: LogConfig | None = None) -> RemoteTopic:
         """Create a topic and return it.
@@ -96,7 +97,7 @@ class Client(Uncopied):
             TopicExists: there is a topic of this name.
             InvalidArgument: the name or number of partitions is invalid.
         """
-        self._call(calls.create_topic(name, partitions, config))
+        self._call(topic_calls.create_topic(name, partitions, config))
         return self.topic(name)
 
     def topic(self, name: str, *, expose: Expose | None = None) -> RemoteTopic:
@@ -109,7 +110,7 @@ class Client(Uncopied):
         Raises:
             TopicNotFound: there is no such topic.
         """
-        return self._call(calls.alter_retention(name, retention))
+        return self._call(topic_calls.alter_retention(name, retention))
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic with all its records.
@@ -117,7 +118,7 @@ class Client(Uncopied):
         Raises:
             TopicNotFound: there is no such topic.
         """
-        self._call(calls.delete_topic(name))
+        self._call(topic_calls.delete_topic(name))
 
     def fetch(
         self,
@@ -250,7 +251,7 @@ class Client(Uncopied):
         return self._driver.run(retrying(call, self._retries))
 
     def _shown(self, expose: Expose | None) -> Expose:
-        return self._expose if expose is None else calls.checked_expose(expose)
+        return self._expose if expose is None else topic_calls.checked_expose(expose)
 
     def __enter__(self) -> Self:
         return self

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from seglog.record import TopicRecord
     from seglog.topic.groups.consumer import TopicBatch
     from seglog.topic.groups.position import Start
-    from seglog.topic.places import Partition
+    from seglog.topic.layout.places import Partition
     from seglog.topic.positions import Positions
 
 

@@ -11,26 +11,27 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from seglog.client import calls, group_calls, whole
-from seglog.client.call import Flow, Pause
+from seglog.client import full_values
 from seglog.client.flows import taken
+from seglog.client.requests import group_calls, topic_calls
+from seglog.client.requests.call import Flow, Pause
 from seglog.client.retrying import Retries, retrying
 from seglog.errors import GroupNotFound, InvalidArgument, LogClosed, OffsetOutOfRange, UnknownMember
 from seglog.record import checked_offset, checked_timestamp
-from seglog.topic.groups.asked import checked_timeout, checked_topics, checked_wait
+from seglog.topic.groups.arguments import checked_timeout, checked_topics, checked_wait
 from seglog.topic.groups.assignment import checked_share, shared
 from seglog.topic.groups.position import Cursor
-from seglog.topic.names import checked_name
+from seglog.topic.layout.names import checked_name
 from seglog.topic.positions import flat
-from seglog.topic.trace import tell_how_to_go_on
+from seglog.topic.read_trace import tell_how_to_go_on
 
 if TYPE_CHECKING:
-    from seglog.client.facts import Ack, Bounds
+    from seglog.client.models import Ack, Bounds
     from seglog.config import Expose
     from seglog.topic.groups.consumer import TopicBatch
     from seglog.topic.groups.position import Standing, Start
     from seglog.topic.groups.state import Membership
-    from seglog.topic.places import Partition
+    from seglog.topic.layout.places import Partition
     from seglog.topic.positions import Positions
 
 MAX_RECORDS = 500
@@ -62,7 +63,7 @@ class Reading:
         self.cursor = Cursor(self.session_timeout)
         self.closed = False
         self._start: Start = start
-        self._expose = calls.checked_expose(expose)
+        self._expose = topic_calls.checked_expose(expose)
         self._share = None if share is None else checked_share(share)
         self._patience = checked_timeout(max_poll_interval)
         self._retries, self._clock = retries, clock
@@ -82,7 +83,7 @@ class Reading:
         else:
             counts = {}
             for topic in self.topics:
-                counts[topic] = (yield from retrying(calls.topic(topic), self._retries)).partitions
+                counts[topic] = (yield from retrying(topic_calls.topic(topic), self._retries)).partitions
             self.cursor.adopt(shared(self._share, counts))
         yield from self._place()
 
@@ -171,9 +172,9 @@ class Reading:
     def _fetch(
         self, wanted: dict[str, dict[int, int]], max_records: int, max_bytes: int, wait: float
     ) -> Flow[list[TopicBatch]]:
-        call = calls.fetch(wanted, max_records=max_records, max_bytes=max_bytes, wait=wait, expose=self._expose)
+        call = topic_calls.fetch(wanted, max_records=max_records, max_bytes=max_bytes, wait=wait, expose=self._expose)
         try:
-            fetched = yield from whole.fetched(call, wanted, self._retries)
+            fetched = yield from full_values.fetched(call, wanted, self._retries)
         except OffsetOutOfRange as error:
             topic, number = getattr(error, "topic", None), getattr(error, "partition", None)
             if isinstance(topic, str) and isinstance(number, int):
@@ -203,7 +204,7 @@ class Reading:
                 self.cursor.place(partition, known, committed=True)
             else:
                 if topic not in bounds:
-                    bounds[topic] = yield from retrying(calls.bounds(topic), self._retries)
+                    bounds[topic] = yield from retrying(topic_calls.bounds(topic), self._retries)
                 at = bounds[topic][number]
                 self.cursor.place(partition, at.lowest_offset if self._start == "earliest" else at.end(self._expose))
         self._kept = {}
@@ -219,7 +220,7 @@ class Reading:
         self._check_open()
         offset = checked_offset(offset)
         if (topic, partition) in self.cursor.assignment:
-            at = (yield from retrying(calls.bounds(topic), self._retries))[partition]
+            at = (yield from retrying(topic_calls.bounds(topic), self._retries))[partition]
             if not at.lowest_offset <= offset <= at.next_offset:
                 raise OffsetOutOfRange(offset, at.lowest_offset, at.next_offset)
         self.cursor.seek((topic, partition), offset)
@@ -229,8 +230,8 @@ class Reading:
         self._check_open()
         checked_timestamp(timestamp)
         for topic in sorted({topic for topic, _ in self.cursor.assignment}):
-            ends = yield from retrying(calls.bounds(topic), self._retries)  # before offset_at
-            found = yield from retrying(calls.offset_at(topic, timestamp, self._expose), self._retries)
+            ends = yield from retrying(topic_calls.bounds(topic), self._retries)  # before offset_at
+            found = yield from retrying(topic_calls.offset_at(topic, timestamp, self._expose), self._retries)
             for one, number in self.cursor.assignment:
                 if one == topic:
                     offset = found[number]

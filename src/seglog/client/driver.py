@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 
-from seglog.client.call import Answer, Call, Emit, Pause, advance
-from seglog.client.origin import limits, tls
-from seglog.client.sockets import SocketTransport
+from seglog.client.endpoint import limits, tls
+from seglog.client.requests.call import Answer, Call, Emit, Pause, advance
+from seglog.client.transport.sockets import SocketTransport
 from seglog.errors import LogClosed, SeglogError
 from seglog.record import checked_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from seglog.client.call import Flow, Step
-    from seglog.client.origin import Origin, Verify
+    from seglog.client.endpoint import Origin, Verify
+    from seglog.client.requests.call import Flow, Step
 
 T = TypeVar("T")
 Outcome = Answer | SeglogError | None

@@ -13,7 +13,7 @@ from seglog.errors import Busy, Forbidden, InvalidArgument, SeglogError, ServerE
 from seglog.format.foreign import UNREADABLE
 
 if TYPE_CHECKING:
-    from seglog.client.call import Answer
+    from seglog.client.requests.call import Answer
 
 _PASSING = (408, 429, 503)
 _OF_PROBLEMS = frozenset({"type", "title", "status", "detail", "error", "retriable"})

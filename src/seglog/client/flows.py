@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from seglog.client import append_calls, calls, whole
-from seglog.client.call import Emit, Flow
+from seglog.client import full_values
+from seglog.client.requests import append_calls, topic_calls
+from seglog.client.requests.call import Emit, Flow
 from seglog.client.retrying import retrying
 from seglog.errors import InvalidArgument, LogTruncated, SeglogError
 from seglog.record import checked_offset
 from seglog.topic.groups.position import Cursor
 
 if TYPE_CHECKING:
-    from seglog.client.facts import Ack, Bounds, Fetched
+    from seglog.client.models import Ack, Bounds, Fetched
     from seglog.client.retrying import Retries
     from seglog.config import Expose
     from seglog.topic.groups.consumer import TopicBatch
-    from seglog.topic.places import Partition
+    from seglog.topic.layout.places import Partition
 
 PAGE_RECORDS = 65_536
 PAGE_BYTES = 8 * 1024 * 1024
@@ -59,13 +60,13 @@ def pages(
     start = None if start is None else checked_offset(start, "start")
     stop = None if stop is None else checked_offset(stop, "stop")
     if start is None or stop is None:
-        bounds = (yield from retrying(calls.bounds(topic), retries)).get(partition)
+        bounds = (yield from retrying(topic_calls.bounds(topic), retries)).get(partition)
         if bounds is None:
             raise InvalidArgument(f"topic {topic!r} has no partition {partition}")
         start = bounds.lowest_offset if start is None else start
         stop = bounds.end(expose) if stop is None else stop
     while start < stop:
-        page = yield from whole.page(topic, partition, start, stop, PAGE_RECORDS, PAGE_BYTES, retries, expose)
+        page = yield from full_values.page(topic, partition, start, stop, PAGE_RECORDS, PAGE_BYTES, retries, expose)
         yield Emit(page)
         if page.next_offset <= start:  # the end, which is before `stop`
             return
@@ -82,7 +83,7 @@ def follow(
     """Emit lists of new records forever, by long polls; each poll names its position, so that none is lost."""
     from seglog.client import arrow  # noqa: PLC0415 - as above
 
-    bounds = yield from retrying(calls.bounds(topic), retries)
+    bounds = yield from retrying(topic_calls.bounds(topic), retries)
     beginning = _beginning(topic, bounds, partition, start, expose)
     cursor = Cursor()
     cursor.adopt((topic, number) for number in beginning)
@@ -90,8 +91,10 @@ def follow(
         cursor.place((topic, number), offset)
     while True:
         wanted = cursor.wanted()
-        call = calls.fetch(wanted, max_records=PAGE_RECORDS, max_bytes=PAGE_BYTES, wait=POLL_SECONDS, expose=expose)
-        fetched = yield from whole.fetched(call, wanted, retries)
+        call = topic_calls.fetch(
+            wanted, max_records=PAGE_RECORDS, max_bytes=PAGE_BYTES, wait=POLL_SECONDS, expose=expose
+        )
+        fetched = yield from full_values.fetched(call, wanted, retries)
         for batch in taken(cursor, wanted, fetched):
             yield Emit(arrow.topic_records(batch))
 
@@ -157,6 +160,6 @@ def fetch(
     """Fetch once; return the batches (TopicBatch) and the next positions."""
     from seglog.client import arrow  # noqa: PLC0415 - as above
 
-    call = calls.fetch(positions, max_records=max_records, max_bytes=max_bytes, wait=wait, expose=expose)
-    fetched = yield from whole.fetched(call, positions, retries)
+    call = topic_calls.fetch(positions, max_records=max_records, max_bytes=max_bytes, wait=wait, expose=expose)
+    fetched = yield from full_values.fetched(call, positions, retries)
     return arrow.topic_batches(fetched.body), fetched.next_offsets

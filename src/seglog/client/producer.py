@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from seglog.client.driver import Driver
-    from seglog.client.facts import Ack
+    from seglog.client.models import Ack
     from seglog.record import Header
 
 

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seglog.client import append_calls, calls
-from seglog.client.call import Flow
+from seglog.client.requests import append_calls, topic_calls
+from seglog.client.requests.call import Flow
 from seglog.client.retrying import Retries, retrying
 from seglog.errors import (
     InvalidArgument,
@@ -26,7 +26,7 @@ from seglog.errors import (
 from seglog.record import Header, checked_bytes, checked_headers, checked_key, checked_offset, checked_timestamp
 
 if TYPE_CHECKING:
-    from seglog.client.facts import Ack
+    from seglog.client.models import Ack
 
 _RECORD_BYTES = 32
 _ABOUT_CONTENT = (InvalidArgument, KeyRequired, RecordTooLarge, StreamOverflow)
@@ -194,7 +194,7 @@ class Deliverer:
 
     def _count(self) -> Flow[int]:
         """Return the number of partitions, by a request that needs no right to read."""
-        for info in (yield from retrying(calls.topics(), self._retries)):
+        for info in (yield from retrying(topic_calls.topics(), self._retries)):
             if info.name == self._topic:
                 return info.partitions
         raise TopicNotFound(self._topic)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from seglog.client import failures
-from seglog.client.call import Answer, Call, Flow, Pause
+from seglog.client.requests.call import Answer, Call, Flow, Pause
 from seglog.errors import ConnectionFailed, InvalidArgument, SeglogError, ServerError
 from seglog.format.foreign import UNREADABLE
 from seglog.record import checked_offset

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from seglog.client import append_calls, calls, flows, whole
+from seglog.client import flows, full_values
+from seglog.client.requests import append_calls, topic_calls
 from seglog.client.retrying import Retries, retrying
-from seglog.client.upload import upload
+from seglog.client.transport.upload import upload
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from seglog.client.call import Call
     from seglog.client.driver import Driver
-    from seglog.client.facts import Ack, Bounds, Page, PartitionInfo, PartitionState, TopicInfo
+    from seglog.client.models import Ack, Bounds, Page, PartitionInfo, PartitionState, TopicInfo
+    from seglog.client.requests.call import Call
     from seglog.config import Expose
     from seglog.record import Header, Record, TopicRecord
 
@@ -48,7 +49,7 @@ class RemoteTopic:
         expose: Expose = "appended",
     ) -> None:
         self.name = name
-        self.expose: Expose = calls.checked_expose(expose)
+        self.expose: Expose = topic_calls.checked_expose(expose)
         self._driver, self._retries, self._once = driver, retries, once
 
     # --- appending ------------------------------------------------------------------------------------------------
@@ -172,7 +173,7 @@ class RemoteTopic:
             OffsetCompacted: a compaction removed the record.
             NotDurableYet: the record is not synced, and the topic shows only synced ones.
         """
-        return self._driver.run(whole.read(self.name, partition, offset, self._retries, self.expose))
+        return self._driver.run(full_values.read(self.name, partition, offset, self._retries, self.expose))
 
     def records(self, partition: int, start: int | None = None, stop: int | None = None) -> Iterator[Record]:
         """Iterate over a range of a partition, page by page; by default over everything present now."""
@@ -202,7 +203,7 @@ class RemoteTopic:
         As `Topic.__arrow_c_stream__`: so that polars, DuckDB and pyarrow read a topic on a server directly. Pages of up
         to 8 MiB are fetched as the stream is taken. Not while the stream is read: `Client.close`.
         """
-        from seglog.topic.exported import stream  # noqa: PLC0415 - pyarrow loads when it is needed
+        from seglog.topic.arrow_stream import stream  # noqa: PLC0415 - pyarrow loads when it is needed
 
         bounds = sorted(self.bounds().items())
         parts = (self.batches(number, at.lowest_offset, at.end(self.expose)) for number, at in bounds)
@@ -228,41 +229,41 @@ class RemoteTopic:
 
     def offset_at(self, timestamp: int) -> dict[int, int | None]:
         """Return partition -> the first offset at or after a time (microseconds), None if there is none."""
-        return self._call(calls.offset_at(self.name, timestamp, self.expose))
+        return self._call(topic_calls.offset_at(self.name, timestamp, self.expose))
 
     def with_key(self, key: bytes, max_records: int = 100) -> list[Record]:
         """Return the last records of a key, newest last; the server reads the key's whole partition."""
-        return self._driver.run(whole.with_key(self.name, key, max_records, self._retries, self.expose))
+        return self._driver.run(full_values.with_key(self.name, key, max_records, self._retries, self.expose))
 
     # --- facts and maintenance ------------------------------------------------------------------------------------
 
     def info(self) -> TopicInfo:
         """Return the topic's description. Raises TopicNotFound."""
-        return self._call(calls.topic(self.name))
+        return self._call(topic_calls.topic(self.name))
 
     def bounds(self) -> dict[int, Bounds]:
         """Return partition -> its lowest, next and durable offset."""
-        return self._call(calls.bounds(self.name))
+        return self._call(topic_calls.bounds(self.name))
 
     def states(self) -> dict[int, PartitionState]:
         """Return partition -> its bounds, and the identity and version of its log."""
-        return self._call(calls.states(self.name))
+        return self._call(topic_calls.states(self.name))
 
     def partition(self, number: int) -> PartitionInfo:
         """Return one partition and its segments at one moment."""
-        return self._call(calls.partition(self.name, number))
+        return self._call(topic_calls.partition(self.name, number))
 
     def truncate(self, partition: int, offset: int) -> int:
         """Remove a partition's records from `offset` on; return its next offset."""
-        return self._call(calls.truncate(self.name, partition, offset))
+        return self._call(topic_calls.truncate(self.name, partition, offset))
 
     def compact(self, partition: int | None = None) -> dict[int, Any]:
         """Compact one partition by key, or all of them, now; return by partition what was done."""
-        return self._call(calls.care(self.name, "compact", partition))
+        return self._call(topic_calls.care(self.name, "compact", partition))
 
     def expire(self, partition: int | None = None) -> dict[int, Any]:
         """Delete what retention no longer keeps, in one partition or in all; return by partition what was done."""
-        return self._call(calls.care(self.name, "expire", partition))
+        return self._call(topic_calls.care(self.name, "expire", partition))
 
     def _call(self, call: Call[T]) -> T:
         return self._driver.run(retrying(call, self._retries))

@@ -9,7 +9,7 @@ from seglog.errors import CorruptLog
 from seglog.log.opening import open_log
 from seglog.storage import MemoryStorage
 from seglog.topic import Topic
-from seglog.topic.split import split_by_partition
+from seglog.topic.partition_split import split_by_partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable

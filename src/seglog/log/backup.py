@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from seglog.errors import CorruptLog, InvalidArgument, InvalidType, LogLocked, NotALog, StorageError
 from seglog.format import filename
 from seglog.format.store import HEADER_BYTES, decode_header
-from seglog.log import holder
+from seglog.log import lock_holder
 from seglog.log.catalog import read_manifest, write_manifest
 from seglog.log.write_lock import holder_of, is_written_around
 from seglog.storage import LocalStorage, must_sync
@@ -80,7 +80,7 @@ class LogBackup:
         self._lock = self._target.try_lock(filename.LOCK)
         if self._lock is None:
             raise self._locked()
-        holder.mark(self._lock)
+        lock_holder.mark(self._lock)
         try:
             self._known = self._earlier()  # again: a writer may have opened it before this took the lock
             if self._known is not None and is_written_around(self._target):
@@ -103,7 +103,7 @@ class LogBackup:
 
     @staticmethod
     def _release(lock: Lock) -> None:
-        holder.unmark(lock)
+        lock_holder.unmark(lock)
         lock.release()
 
     def _earlier(self) -> Manifest | None:

@@ -1,6 +1,6 @@
 """Compact a log that is open for writing: plan under the mutex, rewrite without it, swap with one manifest.
 
-Appends, readers and followers continue meanwhile. `seglog.keyed` decides which records are kept.
+Appends, readers and followers continue meanwhile. `seglog.compaction` decides which records are kept.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from seglog.clock import Clock
+from seglog.compaction.plan import CompactionPlan, make_plan
+from seglog.compaction.schedule import Standing, least_pin, scheduled_plan, standing
 from seglog.errors import (
     CompactionAborted,
     ConfigError,
@@ -22,21 +24,19 @@ from seglog.errors import (
     StorageError,
 )
 from seglog.format.manifest import Manifest, SegmentEntry
-from seglog.keyed.plan import CompactionPlan, make_plan
-from seglog.keyed.schedule import Standing, least_pin, scheduled_plan, standing
 from seglog.log.info import CompactionReport
-from seglog.log.live import LiveSegments
+from seglog.log.live_segments import LiveSegments
 from seglog.log.locked import LockedLog, change
 from seglog.log.pins import read_pins
 from seglog.log.staging import StagedSegment, compaction_batch, remove_stages, stage_directory
 from seglog.record import checked_callable, checked_text
-from seglog.segment.report import RecoveryReport
+from seglog.segment.recovery_report import RecoveryReport
 from seglog.storage import Lock, Storage, Subdirectory
 
 if TYPE_CHECKING:
+    from seglog.compaction.rate_limit import Progress
+    from seglog.compaction.rewrite import Outcome
     from seglog.config import Retention
-    from seglog.keyed.pace import Progress
-    from seglog.keyed.rewrite import Outcome
     from seglog.log.view import View
 
 
@@ -166,7 +166,7 @@ class CompactingLog(LockedLog):
 
     def finish_compaction(self, plan: CompactionPlan, outcome: Outcome, directory: str) -> CompactionReport:
         """Swap in the result of `rewrite`; see Log.finish_compaction."""
-        from seglog.keyed.rewrite import Outcome  # noqa: PLC0415 - a caller with an outcome has loaded it
+        from seglog.compaction.rewrite import Outcome  # noqa: PLC0415 - a caller with an outcome has loaded it
 
         for thing, kind in ((plan, CompactionPlan), (outcome, Outcome)):
             if not isinstance(thing, kind):
@@ -243,7 +243,7 @@ class CompactingLog(LockedLog):
         abort: Callable[[], bool] | None,
         bytes_per_second: float | None,
     ) -> Outcome:
-        from seglog.keyed.rewrite import rewrite  # noqa: PLC0415 - numba loads when first used
+        from seglog.compaction.rewrite import rewrite  # noqa: PLC0415 - numba loads when first used
 
         def stopped() -> bool:
             self._refuse_if_gone(plan)

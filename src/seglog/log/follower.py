@@ -14,14 +14,14 @@ from seglog.clock import Clock
 from seglog.errors import CorruptLog, LogNotFound, LogReplaced, NotDurableYet
 from seglog.format import filename
 from seglog.format.manifest import Manifest
-from seglog.log.cache import SegmentCache
 from seglog.log.catalog import read_manifest
 from seglog.log.info import SegmentInfo, active_info, sealed_info
 from seglog.log.leases import Lease
 from seglog.log.log import Log
+from seglog.log.segment_cache import SegmentCache
 from seglog.log.view import View, Views
 from seglog.segment.follower import ActiveFollower
-from seglog.segment.report import RecoveryReport
+from seglog.segment.recovery_report import RecoveryReport
 from seglog.storage import Storage
 
 RELOAD_ATTEMPTS = 100

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from seglog.errors import CorruptRecord
 from seglog.format.manifest import SegmentEntry
 from seglog.segment.reader import SegmentReader
-from seglog.segment.survey import Tally
+from seglog.segment.stats import Tally
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,7 @@ from seglog.format.laminarmq import (
 )
 from seglog.log.opening import storage_at
 from seglog.record import checked_offset
-from seglog.segment.report import RecoveryEvent, RecoveryReport
+from seglog.segment.recovery_report import RecoveryEvent, RecoveryReport
 
 if TYPE_CHECKING:
     from seglog.storage import Storage

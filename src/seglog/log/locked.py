@@ -33,10 +33,10 @@ from seglog.clock import Clock
 from seglog.errors import LogClosed, LogPoisoned, LogReadOnly, ReentrantCall, SeglogError, StorageError
 from seglog.log.durability import IntervalSync
 from seglog.log.info import SegmentInfo
-from seglog.log.live import LiveSegments
+from seglog.log.live_segments import LiveSegments
 from seglog.log.log import Log
 from seglog.log.view import View
-from seglog.segment.report import RecoveryReport
+from seglog.segment.recovery_report import RecoveryReport
 from seglog.storage import Lock, Storage
 from seglog.storage.descriptors import OPEN_LOGS
 

@@ -20,17 +20,17 @@ from seglog.record import Header, Record, checked_bytes, checked_offset, checked
 if TYPE_CHECKING:
     import os
 
+    from seglog.compaction.plan import CompactionPlan
+    from seglog.compaction.rewrite import Outcome
+    from seglog.compaction.schedule import Standing
     from seglog.config import Retention
     from seglog.errors import LogPoisoned
-    from seglog.keyed.plan import CompactionPlan
-    from seglog.keyed.rewrite import Outcome
-    from seglog.keyed.schedule import Standing
     from seglog.log.backup import BackupReport
-    from seglog.log.check import Progress
-    from seglog.log.explain import Explainer, Explanation
-    from seglog.log.group import Appended, Draft
+    from seglog.log.explain.explain import Explainer, Explanation
+    from seglog.log.group_append import Appended, Draft
     from seglog.log.info import CompactionReport
-    from seglog.log.repair import RepairReport
+    from seglog.log.repair.repair import RepairReport
+    from seglog.log.repair.verify import Progress
     from seglog.log.staging import StagedSegment
 
 
@@ -131,8 +131,8 @@ class Log(ReadableLog):
         return self._explainer().explain_key(checked_bytes(key, "key"))
 
     def _explainer(self) -> Explainer:
-        from seglog.log.explain import Explainer  # noqa: PLC0415 - pyarrow and numba load when first used
-        from seglog.log.reasons import Situation  # noqa: PLC0415 - an operator's call
+        from seglog.log.explain.explain import Explainer  # noqa: PLC0415 - pyarrow and numba load when first used
+        from seglog.log.explain.verdicts import Situation  # noqa: PLC0415 - an operator's call
 
         view = self.view()
         situation = Situation(view.manifest, self._clock(), view.active.size, view.next_offset, self.pins)
@@ -344,7 +344,7 @@ class Log(ReadableLog):
 
     def standing(self) -> Standing:
         """Return the state of compaction by key: what is dirty, what is due and why, by segment."""
-        from seglog.keyed.schedule import standing  # noqa: PLC0415 - an operator's call
+        from seglog.compaction.schedule import standing  # noqa: PLC0415 - an operator's call
 
         view = self.view()
         active = view.active.next_offset - view.active.base_offset
@@ -370,7 +370,7 @@ class Log(ReadableLog):
         Args:
             roll: Seal the active segment first; otherwise its records are not considered.
             generational: Consider only segments that are expected to yield enough, as the `Cleaner` does (see
-                `seglog.keyed.schedule`); otherwise all.
+                `seglog.compaction.schedule`); otherwise all.
             progress: Called with (bytes done, bytes in total).
             abort: Called often; if it returns True the compaction ends with CompactionAborted.
             bytes_per_second: Limit for reading and writing together.
@@ -384,7 +384,7 @@ class Log(ReadableLog):
         self._refuse("compact")
 
     def plan_compaction(self, *, generational: bool = False) -> CompactionPlan:
-        """Return what `compact` would do now, for `seglog.keyed.rewrite.rewrite` in another process.
+        """Return what `compact` would do now, for `seglog.compaction.rewrite.rewrite` in another process.
 
         Args:
             generational: As in `compact`.

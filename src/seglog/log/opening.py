@@ -28,21 +28,21 @@ from seglog.errors import (
 from seglog.format import filename
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES
-from seglog.log.boot import boot_id
-from seglog.log.cache import SegmentCache
+from seglog.log.boot_id import boot_id
 from seglog.log.catalog import Catalog, read_manifest, write_manifest
 from seglog.log.follower import LogFollower
-from seglog.log.live import LiveSegments
+from seglog.log.live_segments import LiveSegments
+from seglog.log.lock_wait import patiently
 from seglog.log.log import Log
-from seglog.log.patience import patiently
-from seglog.log.rebuild import read_or_rebuild
-from seglog.log.staged import staged_identities
+from seglog.log.repair.rebuild_manifest import read_or_rebuild
+from seglog.log.segment_cache import SegmentCache
+from seglog.log.stage_names import staged_identities
 from seglog.log.staging import COMPACTION, age_out, remove_own
 from seglog.log.write_lock import holder_of, try_lock_log
 from seglog.log.writer import LogWriter
 from seglog.segment.active import create_segment
 from seglog.segment.recovery import TailRecovery
-from seglog.segment.report import RecoveryEvent, RecoveryReport
+from seglog.segment.recovery_report import RecoveryEvent, RecoveryReport
 from seglog.storage import LocalStorage, Lock, Storage, must_sync
 from seglog.storage.local import checked_directory
 

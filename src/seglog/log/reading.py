@@ -25,14 +25,14 @@ from seglog.log.info import SegmentInfo
 from seglog.log.tail import Tail
 from seglog.record import Record, checked_offset, checked_timestamp
 from seglog.segment.reader import OnCorrupt, SegmentReader
-from seglog.segment.report import RecoveryReport
+from seglog.segment.recovery_report import RecoveryReport
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from seglog.log.check import Progress
-    from seglog.log.findings import VerifyReport
+    from seglog.log.repair.reports import VerifyReport
+    from seglog.log.repair.verify import Progress
     from seglog.log.view import View
     from seglog.storage import Storage
 
@@ -265,7 +265,7 @@ class ReadableLog(ABC, Uncopied):
         """
         if isinstance(max_records, bool) or not isinstance(max_records, int) or max_records < 1:
             raise InvalidArgument(f"max_records is {max_records!r}; it must be an int of at least 1")
-        from seglog.log.arrow import record_schema  # noqa: PLC0415 - pyarrow and numba load when first used
+        from seglog.arrow.convert import record_schema  # noqa: PLC0415 - pyarrow and numba load when first used
 
         record_schema(values)
         view, start, stop = self._range(start, stop)
@@ -289,7 +289,7 @@ class ReadableLog(ABC, Uncopied):
         batches = self.batches(start, stop, values=values)
         import pyarrow as pa  # noqa: PLC0415 - `batches` has loaded it
 
-        from seglog.log.arrow import record_schema  # noqa: PLC0415 - as above
+        from seglog.arrow.convert import record_schema  # noqa: PLC0415 - as above
 
         return pa.Table.from_batches(list(batches), schema=record_schema(values))
 
@@ -300,8 +300,8 @@ class ReadableLog(ABC, Uncopied):
         directly.
         """
         batches = self.batches(values="binary")
-        from seglog.log.arrow import record_schema  # noqa: PLC0415 - `batches` has loaded it
-        from seglog.log.arrow_stream import stream_of  # noqa: PLC0415 - as above
+        from seglog.arrow.convert import record_schema  # noqa: PLC0415 - `batches` has loaded it
+        from seglog.arrow.stream import stream_of  # noqa: PLC0415 - as above
 
         return stream_of(record_schema("binary"), batches, requested_schema)
 
@@ -372,7 +372,7 @@ class ReadableLog(ABC, Uncopied):
         Args:
             progress: Called with (bytes done, bytes in total).
         """
-        from seglog.log.check import verify_storage  # noqa: PLC0415 - an operator's call
+        from seglog.log.repair.verify import verify_storage  # noqa: PLC0415 - an operator's call
 
         self.view()
         return verify_storage(self._storage, progress)

@@ -31,9 +31,9 @@ from seglog.format import filename
 from seglog.format.index import encode_dense_header
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
-from seglog.log.fill import check_widest, fill
-from seglog.log.rebuild import read_or_rebuild
-from seglog.log.staged import names_below
+from seglog.log.batch_layout import check_widest, fill
+from seglog.log.repair.rebuild_manifest import read_or_rebuild
+from seglog.log.stage_names import names_below
 from seglog.record import checked_offset
 from seglog.segment.active import ActiveSegment, create_segment
 from seglog.segment.sealed import open_store
@@ -199,7 +199,7 @@ class Stage:
         After StorageError or LogPoisoned the stage may hold a part of the batch and can only be discarded.
         """
         self._check_open()
-        from seglog.log.arrow import ArrowBatch  # noqa: PLC0415 - pyarrow and numba load when first used
+        from seglog.arrow.convert import ArrowBatch  # noqa: PLC0415 - pyarrow and numba load when first used
 
         batch = ArrowBatch.prepare(data, now=self._clock())
         check_widest(self, batch)

@@ -14,10 +14,10 @@ from weakref import WeakMethod, WeakSet
 
 from seglog.errors import CorruptLog, LogTruncated, OffsetOutOfRange
 from seglog.format.manifest import Manifest
-from seglog.log.cache import SegmentCache
 from seglog.log.history import KNOWN, Trace, was_cut
+from seglog.log.segment_cache import SegmentCache
 from seglog.record import Record
-from seglog.segment.bulk import decode_ahead
+from seglog.segment.batches import decode_ahead
 from seglog.segment.reader import OnCorrupt, SegmentReader
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class View:
         self, start: int, stop: int, *, max_records: int = 65536, values: Literal["view", "binary"] = "view"
     ) -> Iterator[pa.RecordBatch]:
         """Yield the same records in Arrow record batches, each record verified; see Log.batches."""
-        from seglog.log.arrow import decode_batches  # noqa: PLC0415 - pyarrow and numba load when first used
+        from seglog.arrow.convert import decode_batches  # noqa: PLC0415 - pyarrow and numba load when first used
 
         for reader in self.readers(start, stop):
             base, end = reader.base_offset, min(stop, reader.next_offset)

@@ -23,9 +23,9 @@ from seglog.errors import (
     StreamOverflow,
 )
 from seglog.format.codec import HEAD_BYTES, encode_headers, record_length
+from seglog.log.batch_layout import check_widest, fill
 from seglog.log.compaction import CompactingLog
-from seglog.log.fill import check_widest, fill
-from seglog.log.group import Appended, Draft, Group, Wanted, checked_row, checked_rows
+from seglog.log.group_append import Appended, Draft, Group, Wanted, checked_row, checked_rows
 from seglog.log.locked import change
 from seglog.log.pins import pull_back_pins
 from seglog.log.staging import (
@@ -47,15 +47,15 @@ from seglog.record import (
     checked_offset,
     checked_timestamp,
 )
-from seglog.segment.held import Row
+from seglog.segment.write_buffer import Row
 from seglog.storage import must_sync
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from seglog.log.arrow_in import ArrowBatch
-    from seglog.log.check import Progress
-    from seglog.log.repair import RepairReport
+    from seglog.arrow.to_rows import ArrowBatch
+    from seglog.log.repair.repair import RepairReport
+    from seglog.log.repair.verify import Progress
 
 
 class LogWriter(CompactingLog):
@@ -272,7 +272,7 @@ class LogWriter(CompactingLog):
     def append_batch(self, data: Any) -> range:
         """Append Arrow data; see Log.append_batch."""
         self._check_open()
-        from seglog.log.arrow_stream import pieces_of  # noqa: PLC0415 - pyarrow loads when first used
+        from seglog.arrow.stream import pieces_of  # noqa: PLC0415 - pyarrow loads when first used
 
         batches = map(self._prepared, pieces_of(data))
         head = next(batches)  # before the lock is taken, so that other writers continue meanwhile
@@ -282,7 +282,7 @@ class LogWriter(CompactingLog):
 
     def _prepared(self, data: pa.Table | pa.RecordBatch) -> ArrowBatch:
         """Return a batch that has passed every check possible before the append."""
-        from seglog.log.arrow import ArrowBatch  # noqa: PLC0415 - pyarrow and the kernels load when first used
+        from seglog.arrow.convert import ArrowBatch  # noqa: PLC0415 - pyarrow and the kernels load when first used
 
         batch = ArrowBatch.prepare(data, now=self._clock())
         check_widest(self._live, batch)
@@ -386,8 +386,8 @@ class LogWriter(CompactingLog):
     @change
     def repair(self, progress: Progress | None = None) -> RepairReport:
         """Move damage to quarantine/ and continue; see Log.repair."""
-        from seglog.log.check import verify_storage  # noqa: PLC0415 - an operator's call
-        from seglog.log.repair import Repair  # noqa: PLC0415 - as above
+        from seglog.log.repair.repair import Repair  # noqa: PLC0415 - as above
+        from seglog.log.repair.verify import verify_storage  # noqa: PLC0415 - an operator's call
 
         self._live.catalog.ownership.check()
         if not self._live.active.empty:

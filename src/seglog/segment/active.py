@@ -37,16 +37,16 @@ from seglog.format.index import (
 )
 from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES, StoreHeader
+from seglog.parallel.calls import Ahead
 from seglog.record import Headers
 from seglog.segment.active_files import ActiveFiles
-from seglog.segment.bulk import Encoder, Encoding
-from seglog.segment.calls import Ahead
-from seglog.segment.held import CELLS, HELD_MOST_BYTES, Row, encode_rows
+from seglog.segment.batches import Encoder, Encoding
 from seglog.segment.lookup import DenseLookup, SparseLookup
 from seglog.segment.reader import SegmentReader
 from seglog.segment.sealed import rules_of, write_derived
-from seglog.segment.streamed import write_value
-from seglog.segment.survey import Block, Place, Tally
+from seglog.segment.stats import Block, Place, Tally
+from seglog.segment.streamed_value import write_value
+from seglog.segment.write_buffer import CELLS, HELD_MOST_BYTES, Row, encode_rows
 from seglog.storage import File, Storage, must_sync
 
 INDEX_EVERY_BYTES = 1024 * 1024

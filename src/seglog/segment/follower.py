@@ -24,9 +24,9 @@ from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES
 from seglog.segment.lookup import DenseLookup, Place, SparseLookup
 from seglog.segment.reader import SegmentReader
-from seglog.segment.scan import StoreWalk
 from seglog.segment.sealed import dense_entries, open_store, rules_of
-from seglog.segment.survey import Tally, survey
+from seglog.segment.stats import Tally, survey
+from seglog.segment.walk import StoreWalk
 from seglog.storage import File, Storage
 
 PENDING_MAX_BYTES = 64 * 1024

@@ -9,11 +9,11 @@ from seglog.errors import CorruptRecord, OffsetCompacted
 from seglog.format.codec import Framed, InvalidRecord, Rules
 from seglog.format.index import Mark, floor_mark
 from seglog.record import Record
-from seglog.segment.long import LONG_BYTES, read_long, value_pieces
+from seglog.segment.kernel_read import PointReader
+from seglog.segment.long_record import LONG_BYTES, read_long, value_pieces
 from seglog.segment.lookup import Lookup, Place
-from seglog.segment.point import PointReader
 from seglog.segment.resync import find_record
-from seglog.segment.scan import StoreWalk
+from seglog.segment.walk import StoreWalk
 from seglog.storage import File
 
 OnCorrupt = Callable[[CorruptRecord], None]

@@ -31,12 +31,12 @@ from seglog.format.index import (
 from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.segment.active import ActiveSegment
+from seglog.segment.index_rebuild import NewIndex, OldIndex
 from seglog.segment.lookup import DenseLookup, SparseLookup
-from seglog.segment.reindex import NewIndex, OldIndex
-from seglog.segment.report import RecoveryEvent
+from seglog.segment.recovery_report import RecoveryEvent
 from seglog.segment.resync import Found, find_next, find_record
 from seglog.segment.sealed import open_store, rules_of
-from seglog.segment.survey import Block, Tally, survey
+from seglog.segment.stats import Block, Tally, survey
 from seglog.storage import File, Storage
 
 COPY_BYTES = 1024 * 1024
@@ -106,7 +106,7 @@ class TailRecovery:
         stretch = {"position": self.position, "end": self.size, "expected": self.next_offset}
         if not self.rules.dense or self.size - self.position < SPREAD_FROM_BYTES:
             return survey(self.store, self.rules, **stretch, marks=self.tally.marks)
-        from seglog.segment.spread import survey_spread  # noqa: PLC0415 - short stores load no compiler
+        from seglog.segment.parallel_stats import survey_spread  # noqa: PLC0415 - short stores load no compiler
 
         return survey_spread(self.store, self.rules, self._old_index, **stretch, marks=self.tally.marks)
 

@@ -28,7 +28,7 @@ from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.segment.lookup import DenseLookup, Lookup, SparseLookup
 from seglog.segment.reader import SegmentReader
 from seglog.segment.resync import find_next
-from seglog.segment.survey import survey
+from seglog.segment.stats import survey
 from seglog.storage import File, Storage
 
 

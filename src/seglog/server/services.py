@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from seglog.server.problems import HttpProblem
+from seglog.server.api.problems import HttpProblem
 
 if TYPE_CHECKING:
-    from seglog.server.access import Access
-    from seglog.server.appends import Appends
-    from seglog.server.guard import Guard
-    from seglog.server.memory import Memory
-    from seglog.server.metrics import Metrics
+    from seglog.server.api.access import Access
+    from seglog.server.api.guard import Guard
+    from seglog.server.runtime.appends import Appends
+    from seglog.server.runtime.disk_space import Space
+    from seglog.server.runtime.memory import Memory
+    from seglog.server.runtime.metrics import Metrics
+    from seglog.server.runtime.spool import Spool
+    from seglog.server.runtime.waiting import Waiting
+    from seglog.server.runtime.workers import Workers
     from seglog.server.settings import Settings
-    from seglog.server.space import Space
-    from seglog.server.spool import Spool
-    from seglog.server.waiting import Waiting
-    from seglog.server.workers import Workers
     from seglog.topic.broker import Broker
     from seglog.topic.cleaning import Cleaner
 

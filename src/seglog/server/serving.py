@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from seglog.errors import ConfigError
-from seglog.server.allocator import Allocator
 from seglog.server.app import app_of, services_of
-from seglog.server.handshakes import Handshakes
-from seglog.server.protocol import bounded
-from seglog.server.refusals import Refusals
+from seglog.server.http.handshakes import Handshakes
+from seglog.server.http.protocol import bounded
+from seglog.server.http.refusals import Refusals
+from seglog.server.runtime.allocator import Allocator
 from seglog.topic.broker import Broker
 from seglog.topic.warm import warm_batches
 

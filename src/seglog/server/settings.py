@@ -18,8 +18,8 @@ class Limits:
     body_bytes: of one record's value. batch_bytes: of one batch, which is worked on in memory, as it comes and as
     records. batch_records: of one batch. record_headers: of one record in a batch; head_bytes: of its key and headers,
     which no answer cuts. partitions: of one topic.
-    memory_bytes: of all that the server holds for its callers (`seglog.server.memory`); bodies that do not fit go to
-    files. spool_bytes: of those files. connections: open at a time. waiting: appends that wait for
+    memory_bytes: of all that the server holds for its callers (`seglog.server.runtime.memory`); bodies that do not
+    fit go to files. spool_bytes: of those files. connections: open at a time. waiting: appends that wait for
     one partition. calls: reads, batches and commands that wait for a thread, of each kind. tails: live tails at a time.
     groups: consumer groups that one token has created, but for those that it owns.
     read_bytes: of one answer, but for a record that is longer. shown_bytes: of a value in JSON. head_seconds: for a

@@ -20,7 +20,7 @@ from seglog.spark.read.offsets import decode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from seglog.topic.places import Partition
+    from seglog.topic.layout.places import Partition
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from seglog.errors import CorruptLog
 from seglog.format import filename
 from seglog.format.manifest import Manifest, decode
 from seglog.format.store import HEADER_BYTES
-from seglog.segment.scan import StoreWalk
 from seglog.segment.sealed import rules_of
+from seglog.segment.walk import StoreWalk
 from seglog.storage import MemoryStorage
 
 Files = Mapping[str, bytes]

@@ -20,7 +20,7 @@ from seglog.clock import Clock
 from seglog.format import manifest
 from seglog.log.log import Log
 from seglog.log.opening import open_log
-from seglog.segment.report import RecoveryEvent
+from seglog.segment.recovery_report import RecoveryEvent
 from seglog.storage import Storage
 from seglog.testing.crash_states import EXHAUSTIVE, Moment, State, key_of, moments
 from seglog.testing.disk import Disk, Image

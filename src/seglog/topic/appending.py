@@ -12,7 +12,7 @@ from xxhash import xxh64
 
 from seglog.errors import InvalidArgument, InvalidType
 from seglog.record import checked_bytes, checked_key, checked_offset
-from seglog.topic.once import (
+from seglog.topic.idempotency.keys import (
     OnceMemory,
     OnceWindow,
     Share,
@@ -141,7 +141,7 @@ class Appending:
         """Append rows; see Topic.append_batch."""
         if once is not None:
             return self._append_batch_once(data, partition, checked_once(once))
-        from seglog.log.arrow_stream import pieces_of  # noqa: PLC0415 - imports pyarrow when used
+        from seglog.arrow.stream import pieces_of  # noqa: PLC0415 - imports pyarrow when used
 
         offsets: dict[int, range] = {}
         try:
@@ -157,14 +157,14 @@ class Appending:
 
     def _shares(self, table: pa.Table, partition: int | None, turn: int) -> tuple[dict[int, pa.Table], int]:
         """Return partition -> its rows, and the next turn."""
-        from seglog.topic.split import split_by_partition  # noqa: PLC0415 - imports pyarrow and numba when used
+        from seglog.topic.partition_split import split_by_partition  # noqa: PLC0415 - imports pyarrow and numba when used
 
         if partition is None:
             return split_by_partition(table, len(self._logs), turn)
         return ({partition: table} if table.num_rows else {}), turn
 
     def _append_batch_once(self, data: pa.Table | pa.RecordBatch, partition: int | None, once: str) -> dict[int, range]:
-        from seglog.topic.once_batch import digest_of_rows  # noqa: PLC0415 - imports pyarrow and numba when used
+        from seglog.topic.idempotency.batches import digest_of_rows  # noqa: PLC0415 - imports pyarrow and numba when used
 
         table = _unmarked(data)
         parts, _ = self._shares(table, partition, self.route(None, once))
@@ -184,7 +184,7 @@ class Appending:
 
         If a crash split the part and others have appended since, return the offsets of its last piece.
         """
-        from seglog.topic.once_batch import digest_of_rows, marked, rows_there  # noqa: PLC0415 - as above
+        from seglog.topic.idempotency.batches import digest_of_rows, marked, rows_there  # noqa: PLC0415 - as above
 
         pieces, log, done = [one for one in stored if one.partition == share.partition], self._logs[share.partition], 0
         if pieces:
@@ -204,12 +204,12 @@ class Appending:
 
 def _unmarked(data: pa.Table | pa.RecordBatch) -> pa.Table:
     """Return a batch as a table whose rows have no mark. Raises InvalidType."""
-    from seglog.topic.split import as_table  # noqa: PLC0415 - imports pyarrow and numba when used
+    from seglog.topic.partition_split import as_table  # noqa: PLC0415 - imports pyarrow and numba when used
 
     table = as_table(data)
     if "headers" not in table.schema.names:
         return table
-    from seglog.topic.once_batch import without_marks  # noqa: PLC0415 - as above
+    from seglog.topic.idempotency.batches import without_marks  # noqa: PLC0415 - as above
 
     return without_marks(table)
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from seglog.errors import InvalidArgument, LogLocked
 from seglog.log.backup import BackupReport, Destination, LogBackup
+from seglog.log.lock_wait import patiently
 from seglog.log.opening import open_log, open_partition, storage_at
-from seglog.log.patience import patiently
 from seglog.storage import Subdirectory
-from seglog.topic import creation, description
-from seglog.topic.care.site import site_at
-from seglog.topic.root import OFFSETS
+from seglog.topic.layout import creation, description
+from seglog.topic.layout.root import OFFSETS
+from seglog.topic.repair.discover import site_at
 from seglog.topic.transaction import DIRECTORY
 
 if TYPE_CHECKING:

@@ -32,14 +32,14 @@ from seglog.errors import (
     TopicNotFound,
 )
 from seglog.forks import Inheritable
+from seglog.log.lock_wait import patiently
 from seglog.log.opening import check_expose, storage_at
-from seglog.log.patience import patiently
 from seglog.record import checked_text
 from seglog.storage import Subdirectory
-from seglog.topic import creation, deletion, description
 from seglog.topic.groups import Groups
-from seglog.topic.names import checked_name, is_name, refuse_reserved
-from seglog.topic.root import OFFSETS, lock_to_write, open_to_read, open_to_write, refuse_other
+from seglog.topic.layout import creation, deletion, description
+from seglog.topic.layout.names import checked_name, is_name, refuse_reserved
+from seglog.topic.layout.root import OFFSETS, lock_to_write, open_to_read, open_to_write, refuse_other
 from seglog.topic.topic import Topic
 from seglog.uncopied import Uncopied
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from seglog.arrow.columns import chunk_rows
 from seglog.kernels.columns import gather
-from seglog.log.arrow_columns import chunk_rows
 
 Array = np.ndarray[Any, Any]
 

@@ -15,7 +15,7 @@ from typing import Any
 from seglog.config import MAX_OFFSET
 from seglog.errors import InvalidArgument, InvalidType
 from seglog.format.foreign import UNREADABLE
-from seglog.topic.places import Partition
+from seglog.topic.layout.places import Partition
 from seglog.topic.positions import Positions, from_json, from_values
 
 CONSUMER = "consumer"

@@ -74,7 +74,7 @@ def fetch_batches(
     values: Literal["view", "binary"] = "view",
 ) -> FetchedBatches:
     """Read Arrow batches. values: as in `Log.batches`."""
-    from seglog.topic.measure import rows_within  # noqa: PLC0415 - imports pyarrow and numba when first used
+    from seglog.topic.row_sizes import rows_within  # noqa: PLC0415 - imports pyarrow and numba when first used
 
     view, stop = _range(log, start, stop, max_records, max_bytes)
     found: list[pa.RecordBatch] = []

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from seglog.errors import InvalidArgument
 from seglog.format.foreign import UNREADABLE
-from seglog.topic.places import Partition
+from seglog.topic.layout.places import Partition
 
 Number = TypeVar("Number")
 

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from seglog.clock import system_clock
 from seglog.config import Expose
 from seglog.errors import InvalidArgument, SeglogError
+from seglog.log.lock_wait import patiently
 from seglog.log.opening import open_partition, storage_at
-from seglog.log.patience import patiently
 from seglog.record import checked_offset, checked_text
 from seglog.storage import Storage
-from seglog.topic import creation
-from seglog.topic import description as topic_json
 from seglog.topic.appending import Appending
-from seglog.topic.names import refuse_reserved
-from seglog.topic.once import WINDOW, OnceWindow, checked_once
+from seglog.topic.idempotency.keys import WINDOW, OnceWindow, checked_once
+from seglog.topic.layout import creation
+from seglog.topic.layout import description as topic_json
+from seglog.topic.layout.names import refuse_reserved
 from seglog.topic.publishing import Publishing
 from seglog.uncopied import Uncopied
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from seglog.log.log import Log
     from seglog.log.staging import StagedSegment
     from seglog.record import Header
-    from seglog.topic.description import Description
+    from seglog.topic.layout.description import Description
 
 Mode = Literal["a", "r"]
 
@@ -358,7 +358,7 @@ class Topic(Uncopied):
 
         Keys and values are plain binary, the other columns as `Log.batches`.
         """
-        from seglog.topic.exported import stream  # noqa: PLC0415 - imports pyarrow when used
+        from seglog.topic.arrow_stream import stream  # noqa: PLC0415 - imports pyarrow when used
 
         logs = [self.partition(number) for number in range(self.partitions)]
         return stream((log.batches(values="binary") for log in logs), requested_schema)

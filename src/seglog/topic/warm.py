@@ -14,7 +14,7 @@ from seglog.config import LogConfig, Retention
 from seglog.log.opening import open_log
 from seglog.storage import MemoryStorage
 from seglog.topic.fetch import fetch_batches
-from seglog.topic.split import split_by_partition
+from seglog.topic.partition_split import split_by_partition
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 

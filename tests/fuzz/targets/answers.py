@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from seglog.client import append_calls, arrow, calls, failures, flows, group_calls, retrying, whole
-from seglog.client.call import Answer
+from seglog.arrow.convert import record_schema
+from seglog.client import arrow, failures, flows, full_values, retrying
+from seglog.client.requests import append_calls, group_calls, topic_calls
+from seglog.client.requests.call import Answer
 from seglog.config import Retention
 from seglog.errors import SeglogError
-from seglog.log.arrow import record_schema
-from seglog.server.bodies import arrow_body, placed
+from seglog.server.http.bodies import arrow_body, placed
 from tests.fuzz.choices import Choices, mangled, mangled_text
 
 if TYPE_CHECKING:
@@ -82,19 +83,19 @@ def target(data: bytes) -> None:
 def _flows() -> list[Any]:
     """Return one flow of each kind of request; an answer to it is read as that request's."""
     asked: list[Any] = [
-        calls.health(),
-        calls.topics(),
-        calls.failed_topics(),
-        calls.create_topic("t", 1, None),
-        calls.topic("t"),
-        calls.bounds("t"),
-        calls.states("t"),
-        calls.partition("t", 0),
-        calls.alter_retention("t", Retention()),
-        calls.delete_topic("t"),
-        calls.care("t", "compact", None),
-        calls.truncate("t", 0, 3),
-        calls.offset_at("t", 5),
+        topic_calls.health(),
+        topic_calls.topics(),
+        topic_calls.failed_topics(),
+        topic_calls.create_topic("t", 1, None),
+        topic_calls.topic("t"),
+        topic_calls.bounds("t"),
+        topic_calls.states("t"),
+        topic_calls.partition("t", 0),
+        topic_calls.alter_retention("t", Retention()),
+        topic_calls.delete_topic("t"),
+        topic_calls.care("t", "compact", None),
+        topic_calls.truncate("t", 0, 3),
+        topic_calls.offset_at("t", 5),
         append_calls.append(
             "t", b"", key=None, timestamp=None, headers=(), partition=0, expected_offset=None, once="x", ack="durable"
         ),
@@ -107,8 +108,8 @@ def _flows() -> list[Any]:
         group_calls.lag({"t": {0: 3}}),
     ]
     return [
-        whole.read("t", 0, 3, NO_RETRIES),
-        whole.with_key("t", b"k", 5, NO_RETRIES),
+        full_values.read("t", 0, 3, NO_RETRIES),
+        full_values.with_key("t", b"k", 5, NO_RETRIES),
         _pages(),
         flows.fetch({"t": {0: 3}}, max_records=5, max_bytes=5, wait=0, retries=NO_RETRIES),
         flows.follow("t", None, "earliest", NO_RETRIES),
@@ -117,7 +118,7 @@ def _flows() -> list[Any]:
 
 
 def _pages() -> Any:
-    page = yield from retrying.retrying(calls.read_range("t", 0, 0, 5, max_records=5, max_bytes=5), NO_RETRIES)
+    page = yield from retrying.retrying(topic_calls.read_range("t", 0, 0, 5, max_records=5, max_bytes=5), NO_RETRIES)
     for batch in page.batches:
         arrow.records(batch)
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 import seglog
 from seglog.errors import SeglogError
-from seglog.server.bodies import ARROW, table_of
+from seglog.server.http.bodies import ARROW, table_of
 from seglog.server.settings import Limits
 from seglog.storage import MemoryStorage
 from tests.fuzz.choices import Choices, mangled

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from seglog.server.compressed import waste_of
+from seglog.server.http.compressed_arrow import waste_of
 from tests.fuzz.choices import Choices, mangled
 
 if TYPE_CHECKING:

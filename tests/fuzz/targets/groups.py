@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import seglog
 from seglog.errors import CorruptLog
 from seglog.storage import MemoryStorage
-from seglog.topic.groups.book import Book
 from seglog.topic.groups.records import GroupRecord, OffsetRecord, decode, encode
+from seglog.topic.groups.registry import Book
 from seglog.topic.groups.state import Crew, Enrolled, Move
 from tests.fuzz.choices import Choices, mangled_text
 

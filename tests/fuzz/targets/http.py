@@ -17,10 +17,10 @@ from urllib.parse import quote_from_bytes
 
 import pyarrow as pa
 
-from seglog.log.check import verify_storage
+from seglog.log.repair.verify import verify_storage
+from seglog.server.api.parameters import Parameter
 from seglog.server.app import app_of, services_of
-from seglog.server.bodies import ARROW, NDJSON, OCTETS
-from seglog.server.parameters import Parameter
+from seglog.server.http.bodies import ARROW, NDJSON, OCTETS
 from seglog.server.routes import OPERATIONS
 from seglog.server.settings import Limits, Settings
 from seglog.storage import LocalStorage
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from seglog.server.operations import Operation
+    from seglog.server.api.operations import Operation
 
 PATIENCE = 15.0  # a hang, not a slow machine
 LIMITS = Limits(wait_seconds=0.02, partitions=4, body_bytes=65_536, batch_bytes=65_536, shown_bytes=64, idle_seconds=5)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from seglog.errors import InvalidArgument
 from seglog.format.lines import Entry, decode_line, decode_record, encode_record, split
 from seglog.record import Record
-from seglog.server.bodies import NDJSON, table_of
+from seglog.server.http.bodies import NDJSON, table_of
+from seglog.server.runtime.spool import Body
 from seglog.server.settings import Limits
-from seglog.server.spool import Body
 from tests.fuzz.choices import Choices, mangled_text
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import seglog
 from seglog.errors import SeglogError
-from seglog.log.check import verify_storage
+from seglog.log.repair.verify import verify_storage
 from tests.fuzz.choices import Choices
 from tests.fuzz.small_logs import MAKERS, Small, changed, check_reading, names_of, small, storage_of
 

@@ -9,7 +9,7 @@ from seglog.errors import SeglogError
 from seglog.format import filename
 from seglog.format.index import encode_dense_header
 from seglog.log import pins, staging
-from seglog.topic import names
+from seglog.topic.layout import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

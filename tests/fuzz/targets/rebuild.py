@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import seglog
 from seglog.errors import SeglogError
 from seglog.format import filename
-from seglog.log.repair import repair_storage
+from seglog.log.repair.repair import repair_storage
 from tests.fuzz.choices import Choices, mangled_text
 from tests.fuzz.small_logs import MAKERS, changed, check_reading, names_of, small, storage_of
 

@@ -15,8 +15,8 @@ from seglog.format.codec import HEAD_BYTES, NATIVE, NULL, InvalidRecord, Rules, 
 from seglog.format.index import MarkBuilder
 from seglog.format.store import HEADER_BYTES, StoreHeader, decode_header
 from seglog.segment.resync import Found, find_record
-from seglog.segment.scan import StoreWalk
-from seglog.segment.survey import Block, _by_kernel, _by_walk
+from seglog.segment.stats import Block, _by_kernel, _by_walk
+from seglog.segment.walk import StoreWalk
 from tests.fuzz.choices import Choices, mangled
 from tests.fuzz.files import file_of
 

@@ -11,7 +11,7 @@ from xxhash import xxh64_hexdigest
 
 from seglog.errors import SeglogError
 from seglog.log.staging import StagedSegment
-from seglog.topic.description import Description, parse
+from seglog.topic.layout.description import Description, parse
 from seglog.topic.transaction import Transaction
 from tests.fuzz.choices import Choices, mangled_text
 from tests.fuzz.targets.manifest import SEALED

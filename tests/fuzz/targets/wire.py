@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from seglog.client.origin import Asked, Body
-from seglog.client.sockets import _Connection, said
-from seglog.client.wire import AnswerReader, Malformed, framed
+from seglog.client.endpoint import Asked, Body
+from seglog.client.transport.http1 import AnswerReader, Malformed, framed
+from seglog.client.transport.sockets import _Connection, said
 from tests.fuzz.choices import Choices
 
 if TYPE_CHECKING:

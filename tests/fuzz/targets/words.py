@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from seglog.cli.options import parse_share
 from seglog.errors import InvalidArgument
-from seglog.server.parameters import data as data_parameter
-from seglog.server.parameters import integer, read_query, seconds
+from seglog.server.api.parameters import data as data_parameter
+from seglog.server.api.parameters import integer, read_query, seconds
 from seglog.terminal import units
-from seglog.topic import trace
+from seglog.topic import read_trace
 from seglog.topic.positions import flat, from_json, nested, to_json
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def target(data: bytes) -> None:
         assert from_json(to_json(found), "again") == found
         assert flat(nested(flat(found))) == flat(found)
     with suppress(ValueError, TypeError, AttributeError, RecursionError):  # all that its one caller expects
-        trace.from_json(text)
+        read_trace.from_json(text)
     with suppress(InvalidArgument):
         values = read_query(data, QUERY)
         assert set(values) == {"start", "wait", "key", "header"}

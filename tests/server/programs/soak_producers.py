@@ -18,8 +18,8 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 
-from seglog.client.async_client import AsyncClient
-from seglog.client.async_topic import AsyncRemoteTopic
+from seglog.client.aio.client import AsyncClient
+from seglog.client.aio.topic import AsyncRemoteTopic
 from seglog.errors import Busy, ConnectionFailed
 from seglog.topic.partitioner import partition_of
 

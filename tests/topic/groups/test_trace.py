@@ -15,11 +15,11 @@ import seglog
 from seglog import LogConfig, MemoryStorage, Retention
 from seglog.errors import LogTruncated
 from seglog.log.history import Trace, was_cut
-from seglog.spark.read.loss import Position, lost_below, position_at
-from seglog.spark.read.place import snapshot_of
+from seglog.spark.read.data_loss import Position, lost_below, position_at
+from seglog.spark.read.local_logs import snapshot_of
 from seglog.topic.groups.position import Cursor
-from seglog.topic.places import Place
-from seglog.topic.trace import Passage, from_json, passage_of, to_json
+from seglog.topic.layout.places import Place
+from seglog.topic.read_trace import Passage, from_json, passage_of, to_json
 
 A, B = ("orders", 0), ("orders", 1)
 CONFIG = LogConfig(segment_bytes=512, retention=Retention(compact=True))

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from seglog.errors import InvalidArgument
-from seglog.server.bodies import ARROW, NDJSON, decoding_bytes, table_of
-from seglog.server.memory import Claim
-from seglog.server.operations import ANYTHING, Call, Operation, json_answer
-from seglog.server.parameters import choice, data, integer
-from seglog.server.problems import HttpProblem
+from seglog.server.api.operations import ANYTHING, Call, Operation, json_answer
+from seglog.server.api.parameters import choice, data, integer
+from seglog.server.api.problems import HttpProblem
+from seglog.server.api.schemas import BINARY, BOOLEAN, COUNT, by_number, object_of
+from seglog.server.http.bodies import ARROW, NDJSON, decoding_bytes, table_of
 from seglog.server.routes.common import ACK, ONCE, PARTITION, TOPIC, json_of, partition_log, topic_of
-from seglog.server.shapes import BINARY, BOOLEAN, COUNT, by_number, object_of
+from seglog.server.runtime.memory import Claim
 
 if TYPE_CHECKING:
     from seglog.log.log import Log
-    from seglog.server.spool import Body
+    from seglog.server.runtime.spool import Body
     from seglog.topic.topic import Topic
 
 KEY = data("key", "The record's key, any bytes, percent-encoded.")

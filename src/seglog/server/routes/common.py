@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from seglog.server.models import NAME
-from seglog.server.operations import Answer
-from seglog.server.parameters import choice, integer, text
-from seglog.server.problems import HttpProblem
-from seglog.server.shapes import Schema, object_of
+from seglog.server.api.models import NAME
+from seglog.server.api.operations import Answer
+from seglog.server.api.parameters import choice, integer, text
+from seglog.server.api.problems import HttpProblem
+from seglog.server.api.schemas import Schema, object_of
 
 if TYPE_CHECKING:
     from seglog.log.log import Log
-    from seglog.server.operations import Call
+    from seglog.server.api.operations import Call
     from seglog.topic.topic import Topic
 
 TOPIC = text("topic", "A topic's name.", pattern=NAME)

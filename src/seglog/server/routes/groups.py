@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 from starlette.responses import Response
 
-from seglog.server import group_rights, shapes
-from seglog.server.exposed import records_from
-from seglog.server.models import NAME, Commit, Heartbeat, Join, Lag
-from seglog.server.operations import Call, Operation, json_answer
-from seglog.server.parameters import text
+from seglog.server.api import group_rights, schemas
+from seglog.server.api.expose import records_from
+from seglog.server.api.models import NAME, Commit, Heartbeat, Join, Lag
+from seglog.server.api.operations import Call, Operation, json_answer
+from seglog.server.api.parameters import text
 from seglog.server.routes.common import EMPTY, json_of, partition_log, topic_of
 from seglog.topic.groups import Groups
 from seglog.topic.positions import from_values, nested
 
 if TYPE_CHECKING:
-    from seglog.server.access import Right
+    from seglog.server.api.access import Right
     from seglog.topic.groups import Membership
 
 Answered = TypeVar("Answered")
@@ -146,7 +146,7 @@ OPERATIONS = (
         "List the consumer groups that the token may use.",
         _list,
         "token",
-        {200: json_of("Their names.", {"groups": shapes.list_of(shapes.STRING)})},
+        {200: json_of("Their names.", {"groups": schemas.list_of(schemas.STRING)})},
     ),
     Operation(
         "GET",
@@ -155,7 +155,7 @@ OPERATIONS = (
         "Show a group: members, assignment, committed offsets, lag in records.",
         _get,
         "token",
-        {200: json_of("The group.", shapes.GROUP)},
+        {200: json_of("The group.", schemas.GROUP)},
         (GROUP,),
     ),
     Operation(
@@ -175,7 +175,7 @@ OPERATIONS = (
         "Join a group and get the assigned partitions.",
         _join,
         "token",
-        {200: json_of("The membership.", shapes.MEMBERSHIP)},
+        {200: json_of("The membership.", schemas.MEMBERSHIP)},
         (GROUP,),
         Join,
         links=dict.fromkeys(("heartbeat", "leave"), JOINED),
@@ -187,7 +187,7 @@ OPERATIONS = (
         "Send a sign of life and get the current assignment.",
         _beat,
         "token",
-        {200: json_of("The membership.", shapes.MEMBERSHIP)},
+        {200: json_of("The membership.", schemas.MEMBERSHIP)},
         (GROUP, MEMBER),
         Heartbeat,
     ),
@@ -208,7 +208,7 @@ OPERATIONS = (
         "Show the offsets that a group has committed.",
         _offsets,
         "token",
-        {200: json_of("Topic, partition, offset.", {"offsets": shapes.OFFSETS})},
+        {200: json_of("Topic, partition, offset.", {"offsets": schemas.OFFSETS})},
         (GROUP,),
     ),
     Operation(
@@ -229,7 +229,7 @@ OPERATIONS = (
         "Count the records after given positions without reading them; an estimate where compaction left gaps.",
         _lag,
         "token",
-        {200: json_of("Topic, partition, records.", {"lag": shapes.OFFSETS})},
+        {200: json_of("Topic, partition, records.", {"lag": schemas.OFFSETS})},
         (),
         Lag,
     ),

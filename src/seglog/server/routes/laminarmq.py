@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
-from seglog.server.bodies import OCTETS
-from seglog.server.exposed import EXPOSE
-from seglog.server.models import TruncateIndex
-from seglog.server.operations import ANYTHING, Answer, Call, Operation, json_answer
-from seglog.server.parameters import integer
+from seglog.server.api.expose import EXPOSE
+from seglog.server.api.models import TruncateIndex
+from seglog.server.api.operations import ANYTHING, Answer, Call, Operation, json_answer
+from seglog.server.api.parameters import integer
+from seglog.server.api.schemas import BINARY, COUNT
+from seglog.server.http.bodies import OCTETS
 from seglog.server.routes.appending import store
 from seglog.server.routes.common import ACK, ONCE, json_of, topic_of
 from seglog.server.routes.record import whole_record
 from seglog.server.routes.topics import truncate
 from seglog.server.services import DEFAULT_TOPIC
-from seglog.server.shapes import BINARY, COUNT
 
 if TYPE_CHECKING:
     from seglog.log.log import Log

@@ -12,12 +12,13 @@ from starlette.responses import Response
 
 from seglog.errors import CorruptRecord, OffsetOutOfRange, RecordTooLarge
 from seglog.record import value_size
-from seglog.server.answers import NeedsRoom
-from seglog.server.bodies import ARROW, IN_JSON, NDJSON, arrow_body, line_of, placed, placed_schema
-from seglog.server.exposed import EXPOSE, end_of
-from seglog.server.models import Fetch
-from seglog.server.operations import Answer, Call, Operation
-from seglog.server.parameters import integer, seconds
+from seglog.server.api.expose import EXPOSE, end_of
+from seglog.server.api.models import Fetch
+from seglog.server.api.operations import Answer, Call, Operation
+from seglog.server.api.parameters import integer, seconds
+from seglog.server.api.schemas import BINARY
+from seglog.server.http.answers import NeedsRoom
+from seglog.server.http.bodies import ARROW, IN_JSON, NDJSON, arrow_body, line_of, placed, placed_schema
 from seglog.server.routes.common import (
     MAX_BYTES,
     MAX_RECORDS,
@@ -28,19 +29,18 @@ from seglog.server.routes.common import (
     topic_of,
     wanted_media,
 )
-from seglog.server.shapes import BINARY
-from seglog.server.waiting import woken
+from seglog.server.runtime.waiting import woken
 from seglog.topic.fetch import fetch_batches, fetch_records
 from seglog.topic.positions import from_values, nested
 from seglog.topic.positions import to_json as positions_to_json
-from seglog.topic.trace import passage_of
-from seglog.topic.trace import to_json as passages_to_json
+from seglog.topic.read_trace import passage_of
+from seglog.topic.read_trace import to_json as passages_to_json
 
 if TYPE_CHECKING:
     from seglog.log.log import Log
     from seglog.log.view import View
     from seglog.record import Record
-    from seglog.topic.places import Partition
+    from seglog.topic.layout.places import Partition
 
 START = integer("start", "The first offset to read; default: the lowest.", least=0)
 STOP = integer("stop", "The offset to end before; default: the log's end.", least=0)

@@ -11,10 +11,11 @@ from starlette.responses import Response
 
 from seglog.errors import OffsetCompacted
 from seglog.record import value_size
-from seglog.server.bodies import IN_JSON, NDJSON, OCTETS, line_of
-from seglog.server.exposed import EXPOSE, end_of
-from seglog.server.operations import Answer, Call, Operation, json_answer
-from seglog.server.parameters import data, integer
+from seglog.server.api.expose import EXPOSE, end_of
+from seglog.server.api.operations import Answer, Call, Operation, json_answer
+from seglog.server.api.parameters import data, integer
+from seglog.server.api.schemas import BINARY, COUNT, RECORD, by_number, or_null
+from seglog.server.http.bodies import IN_JSON, NDJSON, OCTETS, line_of
 from seglog.server.routes.common import (
     MAX_RECORDS,
     PARTITION,
@@ -25,7 +26,6 @@ from seglog.server.routes.common import (
     wanted_media,
 )
 from seglog.server.routes.record import KEY_ABOUT, shown_answer, value_answer, whole_record
-from seglog.server.shapes import BINARY, COUNT, RECORD, by_number, or_null
 from seglog.topic.partitioner import partition_of
 
 if TYPE_CHECKING:

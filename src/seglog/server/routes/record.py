@@ -14,14 +14,14 @@ from urllib.parse import quote_from_bytes
 from starlette.responses import Response
 
 from seglog.record import value_size
-from seglog.server.answers import NeedsRoom, Pieces
-from seglog.server.bodies import IN_JSON, OCTETS, line_of
-from seglog.server.exposed import check_exposed
+from seglog.server.api.expose import check_exposed
+from seglog.server.http.answers import NeedsRoom, Pieces
+from seglog.server.http.bodies import IN_JSON, OCTETS, line_of
 
 if TYPE_CHECKING:
     from seglog.log.log import Log
     from seglog.record import Record
-    from seglog.server.operations import Call
+    from seglog.server.api.operations import Call
 
 SMALL = 1024 * 1024  # a record that is read at once, without asking whether there is room
 PIECES_ROOM = 2 * 1024 * 1024  # for a long one: its key and headers, a piece of its value, and what is being sent

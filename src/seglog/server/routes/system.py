@@ -10,12 +10,12 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
 from seglog.errors import Unauthorized
-from seglog.server.access import NOBODY, Caller
-from seglog.server.operations import Answer, Call, Operation, json_answer
-from seglog.server.parameters import text
-from seglog.server.problems import HttpProblem
+from seglog.server.api.access import NOBODY, Caller
+from seglog.server.api.operations import Answer, Call, Operation, json_answer
+from seglog.server.api.parameters import text
+from seglog.server.api.problems import HttpProblem
+from seglog.server.api.schemas import COUNT, FAILURE, STRING, list_of
 from seglog.server.routes.common import json_of
-from seglog.server.shapes import COUNT, FAILURE, STRING, list_of
 
 if TYPE_CHECKING:
     from seglog.server.services import Services
@@ -89,7 +89,7 @@ async def _metrics(call: Call) -> Response:
 
 
 async def _description(call: Call) -> Response:
-    from seglog.server.openapi import describe  # noqa: PLC0415 - it describes this operation too
+    from seglog.server.api.openapi import describe  # noqa: PLC0415 - it describes this operation too
     from seglog.server.routes import OPERATIONS as ALL  # noqa: PLC0415 - as above
 
     services = call.services

@@ -15,16 +15,16 @@ from starlette.responses import Response, StreamingResponse
 from xxhash import xxh64_intdigest
 
 from seglog.errors import Busy, LogTruncated, SeglogError
-from seglog.server.answers import PIECE, NeedsRoom, watched
-from seglog.server.bodies import IN_JSON, as_json, shown_record
-from seglog.server.exposed import EXPOSE, end_of
-from seglog.server.memory import Claim
-from seglog.server.operations import Answer, Call, Operation, true_cause
-from seglog.server.parameters import choice, text
-from seglog.server.problems import problem
+from seglog.server.api.expose import EXPOSE, end_of
+from seglog.server.api.operations import Answer, Call, Operation, true_cause
+from seglog.server.api.parameters import choice, text
+from seglog.server.api.problems import problem
+from seglog.server.api.schemas import EVENT
+from seglog.server.http.answers import PIECE, NeedsRoom, watched
+from seglog.server.http.bodies import IN_JSON, as_json, shown_record
 from seglog.server.routes.common import PARTITION, TOPIC, partition_log, topic_of
-from seglog.server.shapes import EVENT
-from seglog.server.waiting import woken
+from seglog.server.runtime.memory import Claim
+from seglog.server.runtime.waiting import woken
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send

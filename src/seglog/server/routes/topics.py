@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from seglog.errors import GroupNotFound, InvalidArgument, SeglogError, TopicNotFound
-from seglog.server import group_rights, shapes
-from seglog.server.models import AlterTopic, CreateTopic, Truncate
-from seglog.server.operations import Call, Operation, json_answer
+from seglog.server.api import group_rights, schemas
+from seglog.server.api.models import AlterTopic, CreateTopic, Truncate
+from seglog.server.api.operations import Call, Operation, json_answer
 from seglog.server.routes.common import EMPTY, PARTITION, TOPIC, json_of, log_of, partition_log, topic_of
 from seglog.topic.figures import figures_of
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seglog.log.log import Log
     from seglog.log.view import View
     from seglog.topic.groups import Groups
-    from seglog.topic.places import Partition
+    from seglog.topic.layout.places import Partition
     from seglog.topic.topic import Topic
 
 
@@ -202,8 +202,8 @@ async def _care(call: Call, do: Callable[[Log], dict[str, Any]]) -> Response:
     return json_answer({"partitions": await call.services.care.run(work)})
 
 
-EXPIRED = shapes.object_of({"segments": shapes.COUNT})
-TOPIC_ANSWER = json_of("The topic.", shapes.TOPIC_WITH_PARTITIONS)
+EXPIRED = schemas.object_of({"segments": schemas.COUNT})
+TOPIC_ANSWER = json_of("The topic.", schemas.TOPIC_WITH_PARTITIONS)
 NAMED = {"topic": "$response.body#/name"}
 ON_A_TOPIC = ("topic", "append", "append_batch", "offsets_at", "alter_topic", "compact", "expire", "delete_topic")
 OPERATIONS = (
@@ -214,7 +214,7 @@ OPERATIONS = (
         "List the topics that the token has a right on.",
         _list,
         "token",
-        {200: json_of("The topics, and the reasons for those that cannot be opened.", shapes.TOPICS)},
+        {200: json_of("The topics, and the reasons for those that cannot be opened.", schemas.TOPICS)},
     ),
     Operation(
         "POST",
@@ -223,7 +223,7 @@ OPERATIONS = (
         "Create a topic.",
         _create,
         "token",
-        {201: json_of("The new topic.", shapes.TOPIC)},
+        {201: json_of("The new topic.", schemas.TOPIC)},
         (),
         CreateTopic,
         links=dict.fromkeys(ON_A_TOPIC, NAMED),
@@ -266,7 +266,7 @@ OPERATIONS = (
         "Compact a topic by key, now: one partition, or all of them.",
         _compact,
         "admin",
-        {200: json_of("What was done, by partition.", {"partitions": shapes.by_number(shapes.REPORT)})},
+        {200: json_of("What was done, by partition.", {"partitions": schemas.by_number(schemas.REPORT)})},
         (TOPIC, PARTITION),
     ),
     Operation(
@@ -276,7 +276,7 @@ OPERATIONS = (
         "Delete what retention by time and size no longer keeps, now: of one partition, or of all.",
         _expire,
         "admin",
-        {200: json_of("How many segments were deleted, by partition.", {"partitions": shapes.by_number(EXPIRED)})},
+        {200: json_of("How many segments were deleted, by partition.", {"partitions": schemas.by_number(EXPIRED)})},
         (TOPIC, PARTITION),
     ),
     Operation(
@@ -286,7 +286,7 @@ OPERATIONS = (
         "Show a partition's segments and the positions of groups.",
         _partition,
         "read",
-        {200: json_of("The partition.", shapes.PARTITION)},
+        {200: json_of("The partition.", schemas.PARTITION)},
         (TOPIC, PARTITION.in_path()),
     ),
     Operation(
@@ -296,7 +296,7 @@ OPERATIONS = (
         "Remove a partition's records from an offset on.",
         _truncate,
         "admin",
-        {200: json_of("The end now.", {"next_offset": shapes.COUNT})},
+        {200: json_of("The end now.", {"next_offset": schemas.COUNT})},
         (TOPIC, PARTITION.in_path()),
         Truncate,
     ),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from seglog.topic.delivered import Cuts
-    from seglog.topic.places import Place
+    from seglog.topic.layout.places import Place
 
 Delivered = Union[said.Delivered, "DataFrame", None]
 

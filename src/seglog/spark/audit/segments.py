@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from seglog.arrow.convert import decode_batches
 from seglog.errors import SeglogError
 from seglog.format.manifest import SegmentEntry
-from seglog.log.arrow import decode_batches
-from seglog.log.check import SegmentCheck
 from seglog.log.opening import storage_at
+from seglog.log.repair.verify import SegmentCheck
 from seglog.segment.follower import ActiveFollower
 from seglog.segment.resync import find_record
 from seglog.segment.sealed import open_sealed

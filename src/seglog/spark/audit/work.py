@@ -10,7 +10,7 @@ from seglog.clock import system_clock
 from seglog.errors import SeglogError
 from seglog.log.leases import Lease
 from seglog.log.opening import storage_at
-from seglog.log.rebuild import read_or_rebuild
+from seglog.log.repair.rebuild_manifest import read_or_rebuild
 from seglog.segment.follower import ActiveFollower
 from seglog.spark.audit.keys import COLUMNS
 from seglog.spark.audit.report import AuditedLog, AuditReport, Finding, LogAudit, findings_of, steps_back
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from seglog.format.manifest import Manifest, SegmentEntry
     from seglog.topic.delivered import Cuts
-    from seglog.topic.places import Place
+    from seglog.topic.layout.places import Place
 
 FINDINGS = (
     "kind string, topic string, partition int, start bigint, stop bigint, records bigint, path string, "

@@ -17,8 +17,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from seglog.clock import system_clock
+from seglog.compaction.plan import CompactionPlan
 from seglog.errors import SeglogError
-from seglog.keyed.plan import CompactionPlan
 from seglog.log.compaction import report_of
 from seglog.log.leases import Lease
 from seglog.log.opening import open_log, storage_at
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
     from seglog.log.info import CompactionReport
-    from seglog.topic.places import Place
+    from seglog.topic.layout.places import Place
 
 SCHEMA = "number int, directory string, outcome string, error string, message string"
 
@@ -118,7 +118,7 @@ def rewrite_log(one: Pass) -> Iterator[pa.RecordBatch]:
     """
     import pyarrow as pa  # noqa: PLC0415 - imports numba and pyarrow in the task
 
-    from seglog.keyed.rewrite import rewrite  # noqa: PLC0415 - as above
+    from seglog.compaction.rewrite import rewrite  # noqa: PLC0415 - as above
 
     storage = storage_at(one.path)
     directory = stage_directory(one.batch, system_clock())  # a new one for each attempt
@@ -161,7 +161,7 @@ def _finish(
 
 def _swapped(place: Place, plan: CompactionPlan | SeglogError, made: Made | SeglogError | None) -> CompactionReport:
     """Swap in one log's result and return its report; made: None if there was nothing to do."""
-    from seglog.keyed.rewrite import Outcome  # noqa: PLC0415 - imports numba when a job runs
+    from seglog.compaction.rewrite import Outcome  # noqa: PLC0415 - imports numba when a job runs
 
     if isinstance(plan, SeglogError):
         raise plan

@@ -22,7 +22,7 @@ from seglog.log.staging import checked_name
 from seglog.spark import register
 from seglog.spark.option_values import local_path
 from seglog.spark.write.destination import find
-from seglog.topic import description
+from seglog.topic.layout import description
 from seglog.topic.topic import Topic
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from seglog.errors import InvalidArgument, InvalidType, NotALog, OffsetCompacted
 from seglog.format.manifest import ANYTHING
 from seglog.log.opening import open_log
 from seglog.spark.option_values import local_path
-from seglog.spark.read.loss import position_at
+from seglog.spark.read.data_loss import position_at
+from seglog.spark.read.local_logs import Logs, look_at_all, places
 from seglog.spark.read.options import EARLIEST, LATEST, Selection
-from seglog.spark.read.place import Logs, look_at_all, places
 from seglog.spark.read.plan import OffsetRange
 from seglog.topic.positions import Positions
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from seglog.format.manifest import Manifest
     from seglog.spark.read.extents import LogSnapshot
-    from seglog.topic.places import Place
+    from seglog.topic.layout.places import Place
 
 Moment = int | datetime | Positions | None
 """A position in every log: an offset (for one log), a time, offsets by topic and partition, or the default."""

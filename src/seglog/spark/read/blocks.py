@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from seglog.arrow.convert import decode_batches
 from seglog.errors import CorruptRecord
 from seglog.format.codec import HEAD_BYTES, InvalidRecord
-from seglog.log.arrow import decode_batches
 from seglog.spark.read.batches import BATCH_BYTES, BATCH_ROWS
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from seglog.log.arrow_out import BatchDecoder
+    from seglog.arrow.from_store import BatchDecoder
     from seglog.segment.reader import SegmentReader
 
 LEAST_BYTES = 64 * 1024

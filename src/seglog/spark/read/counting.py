@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from seglog.spark.read.extents import Extent, LogSnapshot
-    from seglog.spark.read.site import Site
+    from seglog.spark.read.log_access import Site
 
 REMEMBERED = 1000
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from seglog.format.cuts import Cuts
 from seglog.log.history import KNOWN, Trace
-from seglog.topic.places import Place
+from seglog.topic.layout.places import Place
 
 if TYPE_CHECKING:
-    from seglog.topic.places import Partition
+    from seglog.topic.layout.places import Partition
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from seglog.errors import InvalidArgument
 from seglog.format.foreign import UNREADABLE
-from seglog.spark.read.loss import Position
+from seglog.spark.read.data_loss import Position
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from seglog.topic.places import Partition
+    from seglog.topic.layout.places import Partition
 
 Json = dict[str, dict[str, dict[str, Any]]]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from seglog.spark.read.loss import Position
+from seglog.spark.read.data_loss import Position
 from seglog.spark.read.pushdown import EVERYTHING
 
 if TYPE_CHECKING:

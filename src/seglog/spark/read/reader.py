@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from seglog.spark.read import bounds
-from seglog.spark.read.loss import position_at
+from seglog.spark.read.data_loss import position_at
+from seglog.spark.read.log_access import site_of
 from seglog.spark.read.plan import OffsetRange, ReadPlan, Share, plan_read
 from seglog.spark.read.pushdown import EVERYTHING, LOWEST, Restriction, push
-from seglog.spark.read.site import site_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import Filter
 
+    from seglog.spark.read.log_access import Site
     from seglog.spark.read.options import ReadOptions
-    from seglog.spark.read.site import Site
 
 _LOG = logging.getLogger("seglog.spark")
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from seglog.errors import LogNotFound, LogTruncated, OffsetOutOfRange
 from seglog.spark.read.batches import SparkColumns
-from seglog.spark.read.loss import Loss, lost_below, report
-from seglog.spark.read.place import LocalSite
-from seglog.spark.worker import keep_loaded
-from seglog.topic.places import Place
+from seglog.spark.read.data_loss import Loss, lost_below, report
+from seglog.spark.read.local_logs import LocalSite
+from seglog.spark.worker_process import keep_loaded
+from seglog.topic.layout.places import Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from seglog.spark.read.extents import LogSnapshot
+    from seglog.spark.read.log_access import Held, Site
     from seglog.spark.read.plan import OffsetRange
     from seglog.spark.read.pushdown import Restriction
-    from seglog.spark.read.site import Held, Site
 
 _LOG = logging.getLogger("seglog.spark")
 LOOKS = 10  # without a record in between; more would mean that looks and reads contradict each other

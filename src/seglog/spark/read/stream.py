@@ -34,11 +34,11 @@ from seglog.errors import LogTruncated
 from seglog.spark.read import bounds
 from seglog.spark.read.admission import shares
 from seglog.spark.read.counting import Counter
-from seglog.spark.read.loss import ADVICE, Loss, lost_below, position_at, report
+from seglog.spark.read.data_loss import ADVICE, Loss, lost_below, position_at, report
+from seglog.spark.read.log_access import site_of
 from seglog.spark.read.offsets import Progress, decode, encode
 from seglog.spark.read.plan import Share, plan_read
 from seglog.spark.read.reader import RangePartition, read_range
-from seglog.spark.read.site import site_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from seglog.spark.read.extents import LogSnapshot
     from seglog.spark.read.offsets import Json
     from seglog.spark.read.options import ReadOptions
-    from seglog.topic.places import Partition
+    from seglog.topic.layout.places import Partition
 
 _LOG = logging.getLogger("seglog.spark")
 # A task costs more than reading this: a micro-batch of a few records is one task per partition.

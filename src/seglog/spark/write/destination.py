@@ -18,8 +18,8 @@ from seglog.format import filename
 from seglog.log.opening import existing, open_log
 from seglog.log.staging import Stage, age_out, remove_stages
 from seglog.storage import LocalStorage, Storage
-from seglog.topic import description
-from seglog.topic.names import checked_name
+from seglog.topic.layout import description
+from seglog.topic.layout.names import checked_name
 from seglog.topic.topic import Topic
 from seglog.topic.transaction import Transaction
 

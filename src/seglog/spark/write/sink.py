@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from seglog.errors import InvalidArgument
 from seglog.log.staging import JOB
-from seglog.spark.worker import keep_loaded
+from seglog.spark.worker_process import keep_loaded
 from seglog.spark.write.destination import Share, batch_name, everywhere, find, merged
 
 if TYPE_CHECKING:

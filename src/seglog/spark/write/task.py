@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seglog.spark.write.destination import Destination, Share, find
-from seglog.topic.once_batch import without_marks
-from seglog.topic.split import split_by_partition
+from seglog.topic.idempotency.batches import without_marks
+from seglog.topic.partition_split import split_by_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,7 +22,7 @@ from seglog.log.log import Log
 from seglog.log.opening import open_log
 from seglog.topic.audit.figures import GroupFigures, LogKeys
 from seglog.topic.delivered import CONSUMER, Delivered, cuts_of, delivered_from_json, read_checkpoint
-from seglog.topic.places import Place, logs_at
+from seglog.topic.layout.places import Place, logs_at
 from seglog.topic.topic import Topic
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from seglog.segment.report import RecoveryEvent
-    from seglog.topic.audit.swept import SweptLog
+    from seglog.segment.recovery_report import RecoveryEvent
+    from seglog.topic.audit.log_audit import SweptLog
 
 MEMORY_BYTES = 256 * 1024 * 1024
 
@@ -153,7 +153,7 @@ def audit_keys(
     """
     if isinstance(memory_bytes, bool) or not isinstance(memory_bytes, int) or memory_bytes < 1:
         raise InvalidArgument(f"memory_bytes is {memory_bytes!r}; it must be an int of at least 1")
-    from seglog.topic.audit.swept import SweptLog  # noqa: PLC0415 - imports pyarrow and numba with the first audit
+    from seglog.topic.audit.log_audit import SweptLog  # noqa: PLC0415 - imports pyarrow and numba with the first audit
 
     with ExitStack() as resources:
         logs = _logs(place, resources)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seglog.topic.places import Partition
+from seglog.topic.layout.places import Partition
 
 Array = np.ndarray[Any, Any]
 

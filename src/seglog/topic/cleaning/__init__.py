@@ -4,8 +4,8 @@
         cleaner.state()              # of every log: what it is doing, why, progress, next time
         cleaner.explain("users", 7)  # why is this record still here
 
-The log decides what it keeps (its retention, and seglog.keyed.schedule); the cleaner decides which log is next, when to
-look again and how long to wait after a failure.
+The log decides what it keeps (its retention, and seglog.compaction.schedule); the cleaner decides which log is next,
+when to look again and how long to wait after a failure.
 """
 
 from seglog.topic.cleaning.cleaner import Cleaner

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any, Self
 from seglog.clock import Clock, system_clock
 from seglog.errors import InvalidArgument, InvalidType
 from seglog.forks import Inheritable
-from seglog.topic.cleaning.care import Care
+from seglog.topic.cleaning.log_cleaning import Care
+from seglog.topic.cleaning.reporting import Teller
 from seglog.topic.cleaning.roster import Roster
 from seglog.topic.cleaning.state import Event, LogState, words
-from seglog.topic.cleaning.telling import Teller
 from seglog.topic.cleaning.timing import MICROSECONDS, Retry, dirtiest, is_over
 from seglog.uncopied import Uncopied
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from seglog.errors import InvalidType
-from seglog.topic.cleaning.care import Care
+from seglog.topic.cleaning.log_cleaning import Care
 
 if TYPE_CHECKING:
     from seglog.log.log import Log

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from seglog.keyed.schedule import Standing
+    from seglog.compaction.schedule import Standing
 
 MICROSECONDS = 1_000_000
 MOST_DOUBLINGS = 62  # beyond this every wait has reached its limit

@@ -15,7 +15,7 @@ from seglog.errors import InvalidArgument, InvalidType
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from seglog.topic.places import Partition
+    from seglog.topic.layout.places import Partition
 
 Share = tuple[int, int]
 """(index, n): a reader without membership reads every partition p with p % n == index."""

@@ -23,11 +23,11 @@ from seglog.errors import (
 from seglog.log.tail import FIRST_WAIT, LONGEST_WAIT
 from seglog.record import TopicRecord, checked_offset, checked_timestamp
 from seglog.topic.fetch import fetch_batches, fetch_records
-from seglog.topic.groups.asked import checked_timeout, checked_topics, checked_wait
+from seglog.topic.groups.arguments import checked_timeout, checked_topics, checked_wait
 from seglog.topic.groups.assignment import checked_share, shared
 from seglog.topic.groups.position import Cursor
-from seglog.topic.names import checked_name
-from seglog.topic.trace import passage_of, tell_how_to_go_on
+from seglog.topic.layout.names import checked_name
+from seglog.topic.read_trace import passage_of, tell_how_to_go_on
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from seglog.log.log import Log
     from seglog.topic.groups.groups import Groups
     from seglog.topic.groups.position import Start
-    from seglog.topic.places import Partition
+    from seglog.topic.layout.places import Partition
     from seglog.topic.positions import Positions
     from seglog.topic.topic import Topic
 
@@ -335,7 +335,7 @@ def _records(log: Log, start: int, max_records: int, max_bytes: int) -> _Piece:
 
 
 def _batches(log: Log, start: int, max_records: int, max_bytes: int) -> _Piece:
-    from seglog.topic.measure import row_bytes  # noqa: PLC0415 - imports pyarrow and numba when first used
+    from seglog.topic.row_sizes import row_bytes  # noqa: PLC0415 - imports pyarrow and numba when first used
 
     found, next_offset = fetch_batches(log, start, max_records=max_records, max_bytes=max_bytes)
     size = sum(int(row_bytes(batch).sum()) for batch in found)

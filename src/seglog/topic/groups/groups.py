@@ -25,11 +25,11 @@ from seglog.errors import (
 from seglog.forks import Inheritable
 from seglog.log.follower import LogFollower
 from seglog.record import checked_offset
-from seglog.topic.groups.asked import checked_offsets, checked_timeout, checked_topics
-from seglog.topic.groups.book import Book
+from seglog.topic.groups.arguments import checked_offsets, checked_timeout, checked_topics
 from seglog.topic.groups.records import Entry, GroupRecord, OffsetRecord
+from seglog.topic.groups.registry import Book
 from seglog.topic.groups.state import Crew, Enrolled, GroupState, Membership, MemberState, Sessions
-from seglog.topic.names import checked_name
+from seglog.topic.layout.names import checked_name
 from seglog.topic.positions import nested
 from seglog.uncopied import Uncopied
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from seglog.format.cuts import Cuts
     from seglog.log.log import Log
-    from seglog.topic.places import Partition
+    from seglog.topic.layout.places import Partition
     from seglog.topic.positions import Positions
 
 MAX_MEMBERS = 1000

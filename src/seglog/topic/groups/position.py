@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from seglog.errors import NotAssigned
 from seglog.log.history import Trace, was_cut
 from seglog.topic.positions import nested
-from seglog.topic.trace import log_was_cut
+from seglog.topic.read_trace import log_was_cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from seglog.topic.places import Partition
+    from seglog.topic.layout.places import Partition
     from seglog.topic.positions import Positions
-    from seglog.topic.trace import Passage
+    from seglog.topic.read_trace import Passage
 
 Start = Literal["earliest", "latest"]
 """Where a consumer begins in a partition without a committed offset."""

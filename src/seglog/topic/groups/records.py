@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from seglog.config import MAX_OFFSET
 from seglog.format.foreign import UNREADABLE
 from seglog.topic.groups.state import Crew, Enrolled, Move
-from seglog.topic.places import Partition
+from seglog.topic.layout.places import Partition
 
 
 class OffsetRecord(NamedTuple):

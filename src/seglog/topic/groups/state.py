@@ -22,7 +22,7 @@ from seglog.topic.groups.assignment import assign
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from seglog.topic.places import Partition
+    from seglog.topic.layout.places import Partition
 
 
 class Membership(NamedTuple):

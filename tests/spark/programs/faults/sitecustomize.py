@@ -25,7 +25,7 @@ from typing import Any
 
 from pyspark import TaskContext
 
-from seglog.log.live import LiveSegments
+from seglog.log.live_segments import LiveSegments
 from seglog.log.writer import LogWriter
 from seglog.spark.write.destination import Destination, Publication, find
 from seglog.spark.write.task import StagingTask

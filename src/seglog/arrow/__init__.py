@@ -1,0 +1,1 @@
+"""Arrow tables in, record batches out. Knows no log."""

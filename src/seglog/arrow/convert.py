@@ -1,0 +1,28 @@
+"""The Arrow interface of a log for its callers: tables in (arrow_in), record batches out (arrow_out).
+
+Importing this loads pyarrow and numba; the log does so at the first batch call.
+"""
+
+from seglog.arrow.columns import partitions_of
+from seglog.arrow.from_store import BatchDecoder, decode_batches, record_schema
+from seglog.arrow.to_rows import ArrowBatch, Encoded
+from seglog.kernels import point
+from seglog.kernels.layout import ENTRY, MARK, MarksState
+from seglog.kernels.scan import StoreScan, scan_chunks, scan_store
+
+__all__ = [
+    "ENTRY",
+    "MARK",
+    "ArrowBatch",
+    "BatchDecoder",
+    "Encoded",
+    "MarksState",
+    "StoreScan",
+    "decode_batches",
+    "partitions_of",
+    "record_schema",
+    "scan_chunks",
+    "scan_store",
+]
+
+point.load()  # from now on single reads use the kernel, too

@@ -1,0 +1,201 @@
+"""`serve` and `token`: topics over HTTP, and who may use them. The server itself is seglog.server."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from seglog.cli.frame import Args, Command, File, argument, flag, option
+from seglog.cli.location import LocalPath
+from seglog.cli.lock_wait import WAIT, patiently
+from seglog.cli.options import dest
+from seglog.errors import InvalidArgument, MissingExtra
+from seglog.terminal import output
+from seglog.terminal.units import parse_count, parse_duration, parse_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from seglog.server.settings import Settings
+
+# option, name in Limits, parser, metavar, help
+_LIMITS: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
+    ("--body-bytes", "body_bytes", parse_size, "SIZE", "largest value; default 1GiB"),
+    ("--batch-bytes", "batch_bytes", parse_size, "SIZE", "largest batch, which is held in memory; default 64MiB"),
+    ("--partitions", "partitions", parse_count, "N", "most partitions of a topic created over HTTP; default 1000"),
+    ("--memory", "memory_bytes", parse_size, "SIZE", "memory for all clients' data; default 384MiB"),
+    ("--memory-bytes", "memory_bytes", parse_size, "SIZE", "the older name of --memory"),
+    ("--batch-records", "batch_records", parse_count, "N", "most records of a batch; default 1000000"),
+    ("--spool-bytes", "spool_bytes", parse_size, "SIZE", "disk space for bodies too large for memory; default 8GiB"),
+    ("--shown-bytes", "shown_bytes", parse_size, "SIZE", "longest value in JSON, longer ones are cut; default 1MiB"),
+    ("--connections", "connections", parse_count, "N", "most open connections; default 1000"),
+    ("--tails", "tails", parse_count, "N", "most live tails; default 256"),
+    ("--sync-interval", "sync_seconds", parse_duration, "DURATION", "sync appended records this often; default 1s"),
+    ("--stop-time", "stop_seconds", parse_duration, "DURATION", "time for running requests at shutdown; default 30s"),
+)
+_STORY = """\
+Topics are directories below ROOT; the topic "default" is created if it does not exist. The console is at /, the
+OpenAPI description of all requests at /openapi.json. Ctrl-C or SIGTERM stops the server: it completes running
+requests and syncs everything it acknowledged. Needs the extra: pip install 'seglog[server]'."""
+_TOKENS_STORY = """\
+Prints the token on stdout, once: the file stores only its hash. A right is TOPIC=read, TOPIC=write or TOPIC=admin
+(which includes the others); * means every topic. Start the server with --tokens FILE; it reads the file when it
+starts.
+
+    {"tokens": [{"name": "billing", "sha256": "<of the token>", "rights": {"orders": ["read"], "*": ["admin"]},
+                 "groups": ["billing", "billing-*"]}]}
+
+"groups" is optional. Only its owners and `*=admin` may use a consumer group that a token owns; any other group is open
+to every token that may read the topics it reads."""
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
+
+
+def _server_module() -> ModuleType:
+    try:
+        from seglog.server import serving  # needs an extra and is slow to import
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "seglog":
+            raise
+        raise MissingExtra(f"`seglog serve` needs {error.name}: pip install 'seglog[server]'") from error
+    return serving
+
+
+def _serve(args: Args) -> int:
+    serving = _server_module()
+    from seglog.server.settings import Limits, Settings  # comes with the server
+
+    given = [(name, getattr(args, dest(opt))) for opt, name, *_ in _LIMITS]
+    named = {name: value for name, value in given if value is not None}
+    settings = Settings(
+        host=args.host,
+        port=args.port,
+        tokens=_path(args.tokens),
+        anonymous=args.anonymous,
+        certificate=_path(args.tls_cert),
+        key=_path(args.tls_key),
+        spool=_path(args.spool),
+        limits=Limits(**named),
+    )
+
+    _warn(settings)
+
+    def say(text: str) -> None:
+        with suppress(OSError, ValueError):  # the reader may be gone, as in `| head -1`; the server goes on
+            if args.json:
+                output.say_json({"message": text})
+            else:
+                output.say(f"seglog: {text}")
+            output.flush()
+
+    patiently(lambda: serving.serve(args.root, settings, say), args.wait)
+    return 0
+
+
+def _warn(settings: Settings) -> None:
+    """Warn an operator about insecure settings."""
+    if settings.is_local:
+        return
+    if settings.anonymous and settings.tokens is None:
+        output.note("warning: every machine that reaches this address can read, write and delete all (--anonymous)")
+    if settings.certificate is None:
+        output.note("warning: without --tls-cert tokens and records cross the network unencrypted")
+
+
+def _token(args: Args) -> int:
+    _server_module()
+    from seglog.server.api.access import Access, new_token  # comes with the server
+    from seglog.topic.layout.names import checked_name
+
+    rights: dict[str, list[str]] = {}
+    for right in args.rights:
+        topic, found, word = right.rpartition("=")
+        if not found or not topic:
+            raise InvalidArgument(f"a right is TOPIC=read, TOPIC=write or TOPIC=admin, not {right!r}")
+        if topic != "*":
+            checked_name(topic, "topic")
+        rights.setdefault(topic, []).append(word)
+    try:
+        token, entry = new_token(args.name, rights, args.group or ())
+    except ValueError as error:
+        raise InvalidArgument(str(error)) from error
+    entries = []
+    path = Path(args.file)
+    if path.exists():
+        Access.of_file(path)  # reject a file that is not a token file before writing to it
+        entries = json.loads(path.read_bytes())["tokens"]
+    if any(known["name"] == args.name for known in entries):
+        raise InvalidArgument(f"{args.file} already has a token named {args.name!r}; remove that entry first")
+    with output.target(str(args.file), force=True) as file:
+        file.write(json.dumps({"tokens": [*entries, entry]}, indent=2).encode() + b"\n")
+    if args.json:
+        output.say_json({"name": args.name, "token": token})
+    else:
+        output.say(token)
+    return 0
+
+
+COMMANDS = (
+    Command(
+        "serve",
+        _serve,
+        [
+            argument("root", type=LocalPath(), help="the directory of topics; created if it does not exist"),
+            option(
+                "--host", default="127.0.0.1", help="the address to listen on; default 127.0.0.1: this machine only"
+            ),
+            option("--port", type=click.INT, default=3000, help="the port, 0 for any free one; default 3000"),
+            option("--tokens", metavar="FILE", type=File(), help="the token file (see `seglog token`)"),
+            flag("--anonymous", help="accept other machines without tokens: all may do everything"),
+            option("--tls-cert", metavar="FILE", type=File(), help="the certificate chain, PEM"),
+            option("--tls-key", metavar="FILE", type=File(), help="its private key, PEM"),
+            option(
+                "--spool", metavar="DIRECTORY", type=File(), help="for large bodies; default: the temporary directory"
+            ),
+            WAIT,
+            *(
+                option(
+                    name,
+                    metavar=metavar,
+                    type=parse,
+                    help=text,
+                    group="Limits (SIZE as 512, 64MiB, 1GB; DURATION as 90s, 15m)",
+                )
+                for name, _, parse, metavar, text in _LIMITS
+            ),
+        ],
+        story=_STORY,
+        examples=[
+            "seglog serve events",
+            "seglog serve events --host 0.0.0.0 --tokens tokens.json --tls-cert cert.pem --tls-key key.pem",
+        ],
+    ),
+    Command(
+        "token",
+        _token,
+        [
+            argument("file", type=File(), help="the token file; created if it does not exist"),
+            argument("name", help="the token's name"),
+            argument("rights", metavar="TOPIC=RIGHT", nargs=-1, help="the token's rights"),
+            option(
+                "--group",
+                multiple=True,
+                metavar="NAME",
+                help="a consumer group that only this token may use, or a prefix, as NAME*; repeatable",
+            ),
+        ],
+        story=_TOKENS_STORY,
+        examples=[
+            "seglog token tokens.json billing orders=read invoices=write",
+            "seglog token tokens.json ops '*=admin'",
+            "seglog token tokens.json search 'orders=read' --group 'search-*'",
+        ],
+    ),
+)

@@ -1,0 +1,144 @@
+"""`topics`: list, create, alter and delete the topics of a directory."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from seglog.cli.frame import Args, Command, Verbs, option
+from seglog.cli.location import SERVER_AS_ROOT
+from seglog.cli.lock_wait import WAIT
+from seglog.cli.options import YES, as_typed, config_options, config_over, retention_options
+from seglog.cli.roots import Facts, root_to_change, root_to_read, settle
+from seglog.cli.topic_options import ROOT, after_root, table
+from seglog.config import LogConfig, Retention
+from seglog.errors import CorruptLog, FormatVersionError, InvalidArgument
+from seglog.terminal import output
+from seglog.terminal.exits import Exit
+from seglog.terminal.units import format_count, format_size, parse_count
+
+
+def _list(args: Args) -> int:
+    settle(args)
+    with root_to_read(args) as root:
+        shown, failed = root.topics()
+    if args.json:
+        output.say_json({"topics": shown} | ({"failed": failed} if failed else {}))
+    else:
+        heads = ("topic", "partitions", "records", "size", "keeps")
+        rows = [_row(one) for one in shown]
+        output.say(*(table(heads, rows) if rows else ["no topics"]))
+        for one in failed:
+            output.note(f"topic {one['name']!r} cannot be opened: {one['message']}")
+    return Exit.FAILED if failed else Exit.OK
+
+
+def _row(facts: Facts) -> tuple[object, ...]:
+    default = dataclasses.asdict(Retention())
+    kept = [f"{name} {as_typed(name, value)}" for name, value in facts["retention"].items() if value != default[name]]
+    size = format_size(facts["bytes"])
+    return facts["name"], facts["partitions"], facts["records"], size, ", ".join(kept) or "everything"
+
+
+def _create(args: Args) -> int:
+    from seglog.topic.layout.creation import check_partitions
+    from seglog.topic.layout.names import checked_name
+
+    settle(args, "name")
+    checked_name(args.name, "topic")  # an error in the words leaves no directory of topics
+    check_partitions(args.partitions)
+    config = config_over(args, LogConfig)
+    with root_to_change(args, "POST /topics", create=True) as root:
+        facts = root.create(args.name, args.partitions, config)
+    if args.json:
+        output.say_json(facts)
+    else:
+        output.say(f"created {args.name} with {format_count(facts['partitions'], 'partition')}")
+    return Exit.OK
+
+
+def _alter(args: Args) -> int:
+    settle(args, "name")
+    with root_to_change(args, f"PATCH /topics/{args.name}") as root:
+        stored = root.config(args.name)
+        config = config_over(args, lambda: stored)
+        if config is None:
+            raise InvalidArgument("give at least one option to change, such as --retention-age 7d; see --help")
+        facts = root.alter(args.name, config.retention)
+    if args.json:
+        output.say_json(facts)
+    else:
+        output.say(f"{args.name} keeps {_row(facts)[-1]}")
+    return Exit.OK
+
+
+def _delete(args: Args) -> int:
+    settle(args, "name")
+    held = _held(args)
+    question = f"Delete topic {args.name} ({held}) permanently?"
+    if not output.confirmed(question, yes=args.yes):
+        output.note("nothing was changed")
+        return Exit.FAILED
+    with root_to_change(args, f"DELETE /topics/{args.name}") as root:
+        root.delete(args.name)
+    if args.json:
+        output.say_json({"deleted": args.name})
+    else:
+        output.say(f"deleted {args.name}: {held}")
+    return Exit.OK
+
+
+def _held(args: Args) -> str:
+    """Describe what a topic holds; a damaged topic can be deleted too."""
+    with root_to_read(args) as root:
+        try:
+            facts = root.topic(args.name)
+        except (CorruptLog, FormatVersionError):
+            return "how much it holds cannot be read"
+        return f"{format_count(facts['records'], 'record')}, {format_size(facts['bytes'])}"
+
+
+_NAME = after_root("name", "the topic's name")
+_PARTITIONS = option("--partitions", metavar="N", type=parse_count, default=1, help="how many partitions; default 1")
+
+COMMANDS = (
+    Verbs(
+        "topics",
+        [
+            Command(
+                "list", _list, [ROOT, *SERVER_AS_ROOT], summary="show the topics of ROOT; the word may be left out"
+            ),
+            Command(
+                "create",
+                _create,
+                [ROOT, _NAME, _PARTITIONS, WAIT, *SERVER_AS_ROOT, *config_options()],
+                summary="create a topic, and ROOT if it does not exist",
+            ),
+            Command(
+                "alter",
+                _alter,
+                [ROOT, _NAME, WAIT, *SERVER_AS_ROOT, *retention_options()],
+                summary="change what a topic keeps, with immediate effect",
+            ),
+            Command(
+                "delete",
+                _delete,
+                [ROOT, _NAME, YES, WAIT, *SERVER_AS_ROOT],
+                summary="delete a topic, its records and its committed offsets",
+            ),
+        ],
+        story=(
+            "A topic is a directory of partitions, each a log. ROOT is the directory of topics, as `seglog serve`\n"
+            "takes it, or a server. Listing a directory works beside a server that has it; for the other verbs no\n"
+            "other process may have it open for writing: name the server instead. `seglog topics VERB --help` shows\n"
+            "the options."
+        ),
+        examples=[
+            "seglog topics shop",
+            "seglog topics create shop orders --partitions 4 --retention-age 7d",
+            "seglog topics alter shop orders --retention-bytes 10GiB",
+            "seglog topics delete shop orders",
+            "seglog topics http://127.0.0.1:3000",
+            "seglog topics create --url http://127.0.0.1:3000 orders --partitions 4",
+        ],
+    ),
+)

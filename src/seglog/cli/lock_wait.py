@@ -1,0 +1,48 @@
+"""--wait: retry while another process holds a log or a directory of topics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from seglog.cli.frame import option
+from seglog.errors import LogLocked
+from seglog.log import lock_wait
+from seglog.terminal import output
+from seglog.terminal.units import parse_duration, typed_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+WAIT = option(
+    "--wait",
+    metavar="DURATION",
+    type=parse_duration,
+    help="wait up to this long (10s, 15m) for another process that writes, then fail with exit code 4; default: 0",
+)
+
+
+def patiently(attempt: Callable[[], T], seconds: float | None) -> T:
+    """Return what `attempt` returns; retry it for up to `seconds` while it raises LogLocked.
+
+    That it waits, and for which process, is printed on stderr once.
+    """
+    notes: list[str] = []
+
+    def noting() -> T:
+        try:
+            return attempt()
+        except LogLocked as error:
+            if seconds and not notes:
+                what = str(error.strerror).partition(";")[0]
+                notes.append(f"waiting up to {typed_duration(seconds)}: {error.filename}: {what}")
+                output.note(notes[0])
+            raise
+
+    try:
+        return lock_wait.patiently(noting, seconds)
+    except LogLocked as error:
+        if seconds is None:
+            error.add_note("--wait 30s waits for that process")
+        raise

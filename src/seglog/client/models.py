@@ -1,0 +1,135 @@
+"""What a server reports about topics, as values. Those of groups are in seglog.topic.groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from seglog.config import Expose, LogConfig, Retention
+from seglog.format.cuts import Cuts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from seglog.topic.layout.places import Partition
+    from seglog.topic.read_trace import Passage
+
+Ack = Literal["appended", "durable"]
+"""When an append is answered: "appended", when readers can see it; "durable", when it survives power loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic. id: 32 hex digits, random, set at its creation; records, bytes: of all partitions together."""
+
+    name: str
+    id: str
+    partitions: int
+    records: int
+    bytes: int
+    config: LogConfig
+
+    @property
+    def retention(self) -> Retention:
+        """The topic's retention, a part of its config."""
+        return self.config.retention
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> TopicInfo:
+        """Parse a topic as the server reports it."""
+        return cls(
+            values["name"],
+            values["id"],
+            values["partitions"],
+            values["records"],
+            values["bytes"],
+            LogConfig.from_json({**values["config"], "retention": values["retention"]}),
+        )
+
+
+class Bounds(NamedTuple):
+    """Offsets of a partition: lowest, next, and the one before which everything is durable."""
+
+    lowest_offset: int
+    next_offset: int
+    durable_offset: int
+
+    def end(self, expose: Expose) -> int:
+        """Return the offset before which records are read."""
+        return self.durable_offset if expose == "durable" else self.next_offset
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """A partition at one moment: its bounds, and the identity and version of its log. bytes: of all stores.
+
+    initial_offset: the first offset ever assigned. log: the log's identity, hex; epoch: grows with each truncate;
+    version: grows with each change of its segments except appends. cuts: where it was truncated.
+    """
+
+    lowest_offset: int
+    next_offset: int
+    durable_offset: int
+    bytes: int
+    initial_offset: int
+    log: str
+    epoch: int
+    version: int
+    cuts: Cuts
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> PartitionState:
+        """Parse a partition as the server reports it."""
+        known = {name: values[name] for name in cls.__slots__ if name != "cuts"}
+        return cls(**known, cuts=Cuts.from_json(values, known["epoch"]))
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentState:
+    """A segment, as `seglog.log.info.SegmentInfo`; file: the number of its file, which only grows."""
+
+    base_offset: int
+    next_offset: int
+    bytes: int
+    records: int
+    min_timestamp: int | None
+    max_timestamp: int | None
+    sealed_at: int | None
+    dense: bool
+    file: int
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> SegmentState:
+        """Parse a segment as the server reports it."""
+        return cls(**{name: values[name] for name in cls.__slots__})
+
+
+class PartitionInfo(NamedTuple):
+    """A partition and all its segments, the active one last, at one moment."""
+
+    state: PartitionState
+    segments: tuple[SegmentState, ...]
+
+
+class Page(NamedTuple):
+    """One answer of a range: batches, the next offset, and the identity and epoch of the log.
+
+    If the page before has the same log and epoch, nothing was truncated in between. size: bytes of the answer.
+    """
+
+    batches: list[pa.RecordBatch]
+    next_offset: int
+    log: str
+    epoch: int
+    size: int
+
+
+class Fetched(NamedTuple):
+    """One answer from several partitions: an Arrow stream, and topic -> partition -> the next offset.
+
+    passages: the logs it comes from, as far as the server reports them.
+    """
+
+    body: bytes | memoryview
+    next_offsets: dict[str, dict[int, int]]
+    passages: dict[Partition, Passage]

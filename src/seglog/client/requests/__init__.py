@@ -1,0 +1,1 @@
+"""Requests to a server as values: arguments in, a Call out. No I/O."""

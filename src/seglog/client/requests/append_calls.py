@@ -1,0 +1,163 @@
+"""Requests that append: one record, a streamed record, a batch. In the style of `calls`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from seglog.client.models import Ack
+from seglog.client.requests.call import Answer, Call
+from seglog.client.requests.topic_calls import (
+    ARROW,
+    NDJSON,
+    body_of,
+    checked_ack,
+    fields,
+    json_body,
+    target,
+    topic_path,
+)
+from seglog.errors import InvalidArgument
+from seglog.format.codec import encode_headers
+from seglog.format.lines import encode_bytes
+from seglog.record import (
+    Header,
+    Headers,
+    Record,
+    checked_bytes,
+    checked_headers,
+    checked_key,
+    checked_offset,
+    checked_timestamp,
+)
+
+if TYPE_CHECKING:
+    from seglog.client.transport.upload import Upload
+
+_OCTETS = b"application/octet-stream"
+_LONG_HEAD = 16 * 1024
+
+
+def append(
+    name: str,
+    value: bytes | None,
+    *,
+    key: bytes | None,
+    timestamp: int | None,
+    headers: Iterable[Header],
+    partition: int | None,
+    expected_offset: int | None,
+    once: str,
+    ack: Ack,
+) -> Call[tuple[int, int]]:
+    """Append one record, its value as the body; a key or headers too long for a head go as a batch of one."""
+    key, settled = checked_key(key), _settled(headers)
+    timestamp = None if timestamp is None else checked_timestamp(timestamp)
+    value = None if value is None else checked_bytes(value, "value")
+    if (settled and not _fit_the_head(settled)) or (key is not None and len(key) > _LONG_HEAD):
+        if expected_offset is not None:
+            raise InvalidArgument("expected_offset cannot be combined with such a long key or headers over HTTP")
+        return _batch_of_one(name, Record(0, timestamp or 0, key, value, settled), timestamp, partition, once, ack)
+    query = _append_query(key, timestamp, settled, partition, expected_offset, ack)
+    if value is None:
+        query["tombstone"] = "true"
+    head = fields(content=_OCTETS, once=once)
+    return Call("POST", target(topic_path(name, "/records"), query), _place, value or b"", head)
+
+
+def append_stream(
+    name: str,
+    body: Upload,
+    *,
+    key: bytes | None,
+    timestamp: int | None,
+    headers: Iterable[Header],
+    partition: int | None,
+    once: str,
+    ack: Ack,
+) -> Call[tuple[int, int]]:
+    """Append one record with a streamed value."""
+    key, settled = checked_key(key), _settled(headers)
+    timestamp = None if timestamp is None else checked_timestamp(timestamp)
+    if not _fit_the_head(settled) or (key is not None and len(key) > _LONG_HEAD):
+        raise InvalidArgument(
+            "the key or headers are too long for a streamed request; make them shorter, or use append"
+        )
+    query = _append_query(key, timestamp, settled, partition, None, ack)
+    path = target(topic_path(name, "/records"), query)
+    return Call("POST", path, _place, body, fields(content=_OCTETS, once=once), repeatable=body.again)
+
+
+def append_batch(
+    name: str, body: bytes | memoryview, *, partition: int | None, once: str, ack: Ack, content: str = ARROW
+) -> Call[dict[int, range]]:
+    """Append many records; return partition -> their offsets."""
+
+    def read(answer: Answer) -> dict[int, range]:
+        found = body_of(answer)["partitions"]
+        return {int(number): range(one["first_offset"], one["next_offset"]) for number, one in found.items()}
+
+    path = target(topic_path(name, "/batches"), {"partition": partition, "ack": _ack(ack)})
+    return Call("POST", path, read, body, fields(content=content.encode(), once=once))
+
+
+def _append_query(
+    key: bytes | None,
+    timestamp: int | None,
+    headers: Headers,
+    partition: int | None,
+    expected_offset: int | None,
+    ack: Ack,
+) -> dict[str, object]:
+    query: dict[str, object] = {"key": key, "timestamp": timestamp, "ack": _ack(ack)}
+    if partition is not None:
+        query["partition"] = checked_offset(partition, "partition")
+    if expected_offset is not None:
+        if partition is None:
+            raise InvalidArgument("expected_offset needs partition: each partition has its own offsets")
+        query["expected_offset"] = checked_offset(expected_offset, "expected_offset")
+    if headers:
+        query["header"] = [name.encode() + b":" + (value or b"") for name, value in headers]
+    return query
+
+
+def _settled(headers: Iterable[Header]) -> Headers:
+    """Return headers in the form of a log; raise the error that a log would raise."""
+    found = checked_headers(headers)
+    encode_headers(found)
+    return found
+
+
+def _fit_the_head(headers: Headers) -> bool:
+    """Whether headers fit the form `name:value`: null does not, nor does a name with a colon."""
+    size = sum(len(name) + len(value or b"") for name, value in headers)
+    return size <= _LONG_HEAD and all(value is not None and ":" not in name and name for name, value in headers)
+
+
+def _batch_of_one(
+    name: str, record: Record, timestamp: int | None, partition: int | None, once: str, ack: Ack
+) -> Call[tuple[int, int]]:
+    line: dict[str, Any] = {
+        "value": encode_bytes(record.value),
+        "key": encode_bytes(record.key),
+        "headers": [{"key": header, "value": encode_bytes(value)} for header, value in record.headers],
+    }
+    if timestamp is not None:
+        line["timestamp"] = timestamp
+    call = append_batch(name, json_body(line) + b"\n", partition=partition, once=once, ack=ack, content=NDJSON)
+
+    def read(answer: Answer) -> tuple[int, int]:
+        ((number, offsets),) = call.read(answer).items()
+        return number, offsets.start
+
+    return Call(call.method, call.target, read, call.body, call.headers)
+
+
+def _place(answer: Answer) -> tuple[int, int]:
+    found = json.loads(answer.body)
+    return found["partition"], found["offset"]
+
+
+def _ack(ack: Ack) -> str | None:
+    return None if checked_ack(ack) == "appended" else "durable"

@@ -1,0 +1,312 @@
+"""The segments of a log that is open for writing: roll, cut and drop them, each with one manifest.
+
+Used under the writer's mutex: one thread at a time changes them. Knows nothing of callers, acknowledgement or
+poisoning. After StorageError the old structure is valid; after LogPoisoned the disk may hold either one.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from seglog.clock import Clock
+from seglog.config import LogConfig
+from seglog.errors import CorruptLog, FormatVersionError, RecordTooLarge, StorageError
+from seglog.format import filename
+from seglog.format.manifest import SegmentEntry
+from seglog.format.store import HEADER_BYTES
+from seglog.log.catalog import Catalog
+from seglog.log.durability import Durability
+from seglog.log.info import SegmentInfo, active_info, sealed_info
+from seglog.log.retention import select_expired
+from seglog.log.segment_cache import SegmentCache
+from seglog.log.staging import StagedSegment, adopt, placed
+from seglog.log.view import View
+from seglog.segment.active import ActiveSegment, create_segment
+from seglog.segment.manifest_entries import compared_before, cut_entry
+from seglog.segment.recovery import TailRecovery
+from seglog.storage import Storage, must_sync
+
+MAX_RELATIVE = 2**32 - 1
+MAX_STORE_RECORDS = 2**27  # 4 GiB of the shortest records: what may follow a gap in the same segment
+
+
+class LiveSegments:
+    """The sealed segments and the active one. `present` is the view that readers of this process use."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        catalog: Catalog,
+        active: ActiveSegment,
+        cache: SegmentCache,
+        clock: Clock,
+        config: LogConfig,
+    ) -> None:
+        self.catalog = catalog
+        self.cache = cache
+        self.active = active
+        self.last_append = clock()
+        self.durability = Durability(active.next_offset)
+        self._storage = storage
+        self._clock = clock
+        self.segment_bytes = config.segment_bytes
+        self.record_limit = config.store_limit - HEADER_BYTES
+        self._epoch_waits = catalog.must_note_epoch  # to be noted before the next record comes
+        self._take(config)
+        self._show()
+        if config != catalog.current.config:
+            self.configure(config)
+
+    def configure(self, config: LogConfig) -> None:
+        """Store this config with the log; for an open log only the retention may change."""
+        self.catalog.install(self.catalog.following(self.catalog.current.segments, config=config))
+        self._take(config)
+        self._show()
+
+    def _take(self, config: LogConfig) -> None:
+        self.config = config
+        self._age_us = config.roll_age_us
+        self.ages = self._age_us is not None or config.retention.age is not None or self._epoch_waits
+        self.may_wait = config.buffer_bytes > 0 and config.flush_records is None and not self.ages  # buffered
+
+    @property
+    def settled(self) -> bool:
+        """Whether memory and disk agree: False if an interrupt occurred in the middle of a change."""
+        current = self.catalog.current.active == self.active.entry  # False between a repair's install and `refresh`
+        return self.active.settled and current
+
+    # --- figures ------------------------------------------------------------------------------------------------
+
+    @property
+    def start(self) -> int:
+        """The first offset of the log."""
+        return self.catalog.current.start
+
+    def infos(self) -> tuple[SegmentInfo, ...]:
+        """Return the figures of every segment, the active one last."""
+        sealed = [sealed_info(entry) for entry in self.catalog.current.segments[:-1]]
+        return (*sealed, active_info(self.active.entry, self.active.reader, self.active.tally))
+
+    def check_size(self, length: int, *, row: int | None = None) -> None:
+        """Raise RecordTooLarge for a record that fits no segment."""
+        if length > self.record_limit:
+            raise RecordTooLarge(length, self.record_limit, row=row)
+
+    def fits(self, length: int) -> bool:
+        """Whether the active segment has space for `length` bytes. An empty one takes any record with its overflow."""
+        return self.active.empty or self.active.size + length <= self.segment_bytes
+
+    def age_is_due(self) -> bool:
+        """Whether the active segment holds records and has reached the age to roll."""
+        if self._age_us is None or self.active.empty:
+            return False
+        return self._clock() - self.active.entry.created >= self._age_us
+
+    def note_append(self) -> None:
+        """Record the time of the last append; it has succeeded, even if the clock fails."""
+        with suppress(Exception):
+            self.last_append = self._clock()
+
+    # --- changes ------------------------------------------------------------------------------------------------
+
+    def make_room(self, length: int) -> None:
+        """Roll if a record of `length` bytes does not fit, or the segment is too old."""
+        self.check_size(length)
+        self.note_epoch()
+        if not self.fits(length) or self.age_is_due():
+            self.roll()
+
+    def note_epoch(self) -> None:
+        """Install an epoch that the opening could not, before anything is appended in it; see Catalog.begin_epoch."""
+        if self._epoch_waits:
+            self.catalog.note_epoch()
+            self._epoch_waits = False
+            self._take(self.config)
+            self._show()
+
+    def admit_gap(self, offset: int) -> None:
+        """Make sure that the active segment may have gaps and can hold `offset`."""
+        if self.active.dense or offset - self.active.entry.base_offset > MAX_RELATIVE - MAX_STORE_RECORDS:
+            self.roll(base_offset=offset, dense=False)
+
+    def roll(self, *, base_offset: int | None = None, dense: bool | None = None, sealed_at: int | None = None) -> int:
+        """Seal the active segment and begin the next, dense as the old one by default; return how many expired."""
+        self.catalog.ownership.check()
+        old, now = self.active, self._clock()
+        sealed = old.seal(now if sealed_at is None else sealed_at)
+        kept = self.catalog.current.segments[:-1]
+        entry = self._new_entry(
+            old.next_offset if base_offset is None else base_offset, now, dense=old.dense if dense is None else dense
+        )
+        if old.empty:
+            self._begin(entry, kept, retire=[old.entry])
+        else:
+            self._begin(entry, [*kept, sealed])
+        self.durability.advance(old.next_offset)
+        return self.drop_expired(now)
+
+    def publish(self, staged: Sequence[StagedSegment], published: dict[str, int]) -> range:
+        """Add staged segments after the last record, with one manifest; return their offsets."""
+        self.catalog.ownership.check()
+        old, now = self.active, self._clock()
+        sealed, kept = old.seal(now), self.catalog.current.segments[:-1]
+        joining, end = [], old.next_offset
+        for one in staged:
+            number = self.catalog.new_file_number()
+            joining.append(placed(one, base_offset=end, file=number, sealed_at=now))
+            end += one.records
+        try:
+            for one, entry in zip(staged, joining, strict=True):
+                adopt(self._storage, one, entry)
+            before = [*kept] if old.empty else [*kept, sealed]
+            retired = [old.entry] if old.empty else []
+            new = self._new_entry(end, now, dense=True)
+            self._begin(new, [*before, *joining], retire=retired, published=published)
+        except (StorageError, CorruptLog, FormatVersionError):
+            for entry in joining:
+                self._forget(entry)
+            raise
+        self.durability.advance(end)
+        self.last_append = now
+        with suppress(StorageError):  # the batch is stored; expired segments are dropped at the next roll
+            self.drop_expired(now)
+        return range(old.next_offset, end)
+
+    def swap(
+        self,
+        sealed: Sequence[SegmentEntry],
+        joining: Sequence[tuple[StagedSegment, SegmentEntry]],
+        *,
+        retire: Sequence[SegmentEntry],
+    ) -> None:
+        """Replace sealed segments by staged ones, with one manifest; the active segment stays."""
+        self.catalog.ownership.check()
+        manifest = self.catalog.following([*sealed, self.active.entry], retire=retire)
+        self.active.settled = False
+        try:
+            for staged, entry in joining:
+                adopt(self._storage, staged, entry)
+            must_sync(self._storage.sync_directory)
+            self.catalog.install(manifest)
+        except (StorageError, CorruptLog, FormatVersionError):
+            for _, entry in joining:
+                self._forget(entry)
+            self.active.settled = True
+            raise
+        self.cache.drop(retire)
+        self._show()
+        self.active.settled = True
+
+    def truncate(self, offset: int) -> None:
+        """Remove the records from `offset` on: cut the segment that holds it, drop the later ones."""
+        self.catalog.ownership.check()
+        self.active.write_buffer()
+        self.active.datasync()
+        self.active.mark_durable(self.active.next_offset)
+        self.active.write_marks()
+        now, segments = self._clock(), self.catalog.current.segments
+        kept = [compared_before(entry, offset) for entry in segments if entry.base_offset < offset]
+        retired = segments[len(kept) :]
+        if kept and (kept[-1].next_offset is None or kept[-1].next_offset > offset):
+            kept[-1] = cut_entry(kept[-1], self.present.reader_of(kept[-1].base_offset), offset, now)
+        entry = self._new_entry(offset, now, dense=self.active.dense)
+        start = min(self.start, offset)  # rolling back a batch may follow an expiry that dropped its own first segments
+        self._begin(entry, kept, retire=retired, start=start, **self.catalog.current.after_cut(offset))
+        self.cache.drop(retired)
+
+    def expire(self) -> int:
+        """Delete segments that retention no longer keeps; return how many."""
+        now, gone = self._clock(), 0
+        quiet = self._quiet_since(now)
+        if not self.active.empty and (quiet is not None or self.age_is_due()):
+            gone = self.roll(sealed_at=quiet)
+        gone += self.drop_expired(now)
+        self.catalog.collect()
+        return gone
+
+    def _quiet_since(self, now: int) -> int | None:
+        """Return the time of the last append if it is longer ago than the retention age; else None."""
+        age = self.config.retention.age_us
+        return None if age is None or now - self.last_append < age else self.last_append
+
+    def drop_expired(self, now: int) -> int:
+        """Drop the sealed segments that retention selects; return how many."""
+        segments = self.catalog.current.segments
+        count = select_expired(segments[:-1], self.active.size, self.config.retention, now)
+        if count:
+            start = segments[count].base_offset
+            self.catalog.install(self.catalog.following(segments[count:], retire=segments[:count], start=start))
+            self.cache.drop(segments[:count])
+            self._show()
+        return count
+
+    def refresh(self, gone: Iterable[SegmentEntry]) -> None:
+        """Load a manifest that another operation under the same mutex (a repair) has installed."""
+        self.cache.drop(gone)
+        entry = self.catalog.current.active
+        if entry != self.active.entry:  # the old store was retired: appends must go to the new one
+            recovery = TailRecovery(self._storage, entry, self.config.index_interval_bytes)
+            self.active = recovery.run(self.config.buffer_bytes, self.segment_bytes)
+        self._show()
+
+    # --- the next active segment --------------------------------------------------------------------------------
+
+    def _new_entry(self, base_offset: int, now: int, *, dense: bool) -> SegmentEntry:
+        number = self.catalog.new_file_number()
+        return SegmentEntry(base_offset=base_offset, file=number, salt=secrets.randbits(64), created=now, dense=dense)
+
+    def _begin(
+        self,
+        entry: SegmentEntry,
+        sealed: Iterable[SegmentEntry],
+        *,
+        retire: Iterable[SegmentEntry] = (),
+        **changes: object,
+    ) -> None:
+        """Begin a new active segment after `sealed`.
+
+        Invariant: no record enters a store before the manifest that names the store is installed. Therefore the order
+        is: store with header, synced; directory, synced; manifest; and only then memory. Until then `old` stays the
+        active segment, unsettled: an interrupt in between poisons the log, because disk and memory may differ.
+        """
+        manifest, old = self.catalog.following([*sealed, entry], retire=retire, **changes), self.active
+        old.settled = False
+        try:
+            store = create_segment(self._storage, entry, self.catalog.current.log_id)
+            active = ActiveSegment.start(
+                self._storage,
+                entry,
+                store,
+                interval=self.config.index_interval_bytes,
+                buffer_bytes=self.config.buffer_bytes,
+                segment_bytes=self.segment_bytes,
+            )
+            must_sync(self._storage.sync_directory)
+            self.catalog.install(manifest)
+        except StorageError:
+            self._forget(entry)
+            old.settled = True
+            raise
+        self._show(active)
+
+    def _forget(self, entry: SegmentEntry) -> None:
+        """Remove the files of a segment whose creation failed; the next opening sets the rest aside."""
+        if not self.catalog.ownership.is_certain():  # another log's files may have these names
+            return
+        for kind in filename.KINDS:
+            try:
+                self._storage.unlink(entry.name(kind))
+            except StorageError:
+                return
+
+    def _show(self, active: ActiveSegment | None = None) -> None:
+        """Make the present structure visible to readers of this process, and release what no reader uses any more.
+
+        active: the new active segment. It and its view change in one statement, so no interrupt comes between.
+        """
+        active = active or self.active
+        view = self.catalog.views.add(View(self.catalog.current, active.reader, self.cache))
+        self.active, self.present = active, view
+        self.catalog.collect()

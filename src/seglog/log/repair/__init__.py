@@ -1,0 +1,1 @@
+"""Verifying and repairing a log, and the evidence that a repair keeps."""

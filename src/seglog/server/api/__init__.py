@@ -1,0 +1,1 @@
+"""Requests as the server declares, checks and describes them."""

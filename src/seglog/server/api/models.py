@@ -1,0 +1,210 @@
+"""The JSON bodies of requests as types: undeclared fields are rejected, and OpenAPI describes them from here."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, replace
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from seglog.config import Expose, LogConfig, Retention
+from seglog.topic.layout.names import ENDINGS, RESERVED
+
+NAME = "[A-Za-z0-9_-][A-Za-z0-9._-]*"
+INT64 = 2**63 - 1
+NUMBER = re.compile("0|[1-9][0-9]{0,3}")
+TOPIC_NAME = re.compile("[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
+
+
+def _whole(value: Any) -> Any:
+    """Accept 3.0 as 3: JSON has no separate integers (JSON Schema, 6.1.1)."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _is_offset(value: Any) -> bool:
+    value = _whole(value)
+    return type(value) is int and 0 <= value <= INT64
+
+
+def _names(value: Any) -> Any:
+    """Refuse a list at the first item that is no name: pydantic would list each of tens of thousands."""
+    for name in value if isinstance(value, list) else ():
+        if not isinstance(name, str) or not TOPIC_NAME.fullmatch(name):
+            raise ValueError(f"{str(name)[:80]!r} cannot be the name of a topic")
+    return value
+
+
+def _sound(value: Any) -> Any:
+    """Reject positions at the first invalid one: pydantic would list each of a hundred thousand."""
+    for name, offsets in value.items() if isinstance(value, dict) else ():
+        if not TOPIC_NAME.fullmatch(name):
+            raise ValueError(f"{name[:80]!r} cannot be the name of a topic")
+        if not isinstance(offsets, dict):
+            raise ValueError(f"{str(name)[:80]!r} must be an object of offsets by partition")
+        for number, offset in offsets.items():
+            if not (NUMBER.fullmatch(number) and _is_offset(offset)):
+                raise ValueError(f"{str(name)[:80]!r}: {str(number)[:80]!r} must be a partition, with an offset")
+    return value
+
+
+WHOLE = BeforeValidator(_whole)
+
+
+def _any_case(text: str) -> str:
+    return "".join(f"[{one.lower()}{one.upper()}]" if one.isalpha() else re.escape(one) for one in text)
+
+
+def _reserved() -> str:
+    """Return the pattern of names that a new topic must not have, for the description; `create_topic` checks them."""
+    names, endings = ("|".join(map(_any_case, sorted(those))) for those in (RESERVED, ENDINGS))
+    return f"^([0-9]+|{names}|.*({endings}))$"
+
+
+# A pattern limits the length too: JSON Schema describes keys by patterns only.
+Name = Annotated[str, Field(pattern="^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$")]
+NewName = Annotated[Name, Field(json_schema_extra={"not": {"pattern": _reserved()}})]
+Offset = Annotated[int, Field(ge=0, le=INT64), WHOLE]
+Number = Annotated[str, Field(pattern="^(0|[1-9][0-9]{0,3})$")]
+ONLY = {"additionalProperties": False}  # no keys besides those of the pattern
+Positions = Annotated[
+    dict[Name, Annotated[dict[Number, Offset], Field(json_schema_extra=ONLY)]],
+    Field(min_length=1, json_schema_extra=ONLY),
+    BeforeValidator(_sound),
+]
+POSITIONS_BYTES = 1024 * 1024  # of a body of positions, which is rejected at the first error
+Size = Annotated[int, Field(ge=0, le=2**62), WHOLE]
+Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+
+
+class Model(BaseModel):
+    """A JSON object with exactly the fields that are declared, each of exactly its type; NaN and Infinity are refused.
+
+    most_bytes: of the body. pydantic lists all that is wrong, and holds the interpreter while it does: so an unknown
+    field, of which there may be tens of thousands, is refused before.
+    """
+
+    most_bytes: ClassVar[int] = 128 * 1024
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown_fields(cls, value: Any) -> Any:
+        for name in value if isinstance(value, dict) else ():
+            if name not in cls.model_fields:
+                raise ValueError(f"there is no field {name[:80]!r} here; there are {', '.join(cls.model_fields)}")
+        return value
+
+
+class RetentionModel(Model):
+    """Fields of seglog.Retention; a field that is not named keeps its value."""
+
+    bytes: Size | None = None
+    age: Seconds | None = None
+    compact: bool = False
+    delete_retention: Seconds = 86_400.0
+    min_compaction_lag: Seconds = 0.0
+    max_compaction_lag: Seconds | None = None
+    min_dirty_ratio: Annotated[float, Field(ge=0, le=1)] = 0.5
+    dedupe_bytes: Annotated[int, Field(ge=1024, le=2**40), WHOLE] = 128 * 1024 * 1024
+    unkeyed: Literal["reject", "keep"] = "reject"
+
+    def onto(self, retention: Retention) -> Retention:
+        """Return a retention with the named fields changed. Raises ConfigError if they contradict each other."""
+        return replace(retention, **{name: getattr(self, name) for name in self.model_fields_set})
+
+
+class ConfigModel(Model):
+    """Fields of seglog.LogConfig."""
+
+    segment_bytes: Annotated[int, Field(ge=512, le=2**31), WHOLE] | None = None
+    segment_overflow_bytes: Annotated[int, Field(ge=0, le=2**31 - 1), WHOLE] | None = None
+    segment_age: Positive | None = None
+    index_interval_bytes: Annotated[int, Field(ge=64, le=2**31), WHOLE] | None = None
+    buffer_bytes: Annotated[int, Field(ge=0, le=2**30), WHOLE] | None = None
+    flush_records: Annotated[int, Field(ge=1, le=2**31), WHOLE] | None = None
+    flush_interval: Positive | None = None
+    initial_offset: Annotated[int, Field(ge=0, le=2**62), WHOLE] | None = None
+    open_segments_max: Annotated[int, Field(ge=1, le=2**20), WHOLE] | None = None
+    retention: RetentionModel | None = None
+
+    def config(self) -> LogConfig:
+        """Return the config; null or unnamed fields get their defaults. Raises ConfigError."""
+        named = {name: getattr(self, name) for name in self.model_fields_set - {"retention"}}
+        retention = Retention() if self.retention is None else self.retention.onto(Retention())
+        return LogConfig(**{name: value for name, value in named.items() if value is not None}, retention=retention)
+
+
+class CreateTopic(Model):
+    """A topic to create."""
+
+    name: NewName
+    partitions: Annotated[int, Field(ge=1, le=10_000), WHOLE] = 1
+    config: ConfigModel | None = None
+
+
+class AlterTopic(Model):
+    """What a topic keeps from now on."""
+
+    retention: RetentionModel
+
+
+class Truncate(Model):
+    """The first offset to remove."""
+
+    offset: Offset
+
+
+class TruncateIndex(Model):
+    """The first index to remove, in laminarmq's terms."""
+
+    truncate_index: Offset
+
+
+class Fetch(Model):
+    """Positions to read from: topic -> partition -> offset."""
+
+    most_bytes: ClassVar[int] = POSITIONS_BYTES
+    positions: Positions
+    max_records: Annotated[int, Field(ge=1, le=1_000_000), WHOLE] = 1000
+    max_bytes: Annotated[int, Field(ge=1, le=2**40), WHOLE] = 1024 * 1024
+    wait: Annotated[float, Field(ge=0, le=60)] = 0.0
+    expose: Expose = "appended"
+
+
+class Lag(Model):
+    """Positions to count records from: topic -> partition -> offset."""
+
+    most_bytes: ClassVar[int] = POSITIONS_BYTES
+    positions: Positions
+    expose: Expose = "appended"
+
+
+class Join(Model):
+    """A member that joins a group, or returns under its id."""
+
+    most_bytes: ClassVar[int] = 256 * 1024  # a thousand names
+    topics: Annotated[list[Name], Field(min_length=1, max_length=1000), BeforeValidator(_names)]
+    member: Name | None = None
+    session_timeout: Annotated[float, Field(ge=1, le=3600)] = 30.0
+
+
+class Heartbeat(Model):
+    """A member's sign of life, with the generation of the assignment that it follows."""
+
+    generation: Annotated[int, Field(ge=0, le=INT64), WHOLE]
+
+
+class Commit(Model):
+    """The next offsets to read: topic -> partition -> offset."""
+
+    most_bytes: ClassVar[int] = POSITIONS_BYTES
+    offsets: Positions
+    member: Name | None = None
+    ack: Literal["appended", "durable"] = "appended"
+
+
+def retention_json(retention: Retention) -> dict[str, Any]:
+    """Return a retention as JSON values."""
+    return asdict(retention)

@@ -1,0 +1,106 @@
+"""TLS connections, counted and limited in time before their handshake is complete.
+
+asyncio hands over a TLS connection only after its handshake, so clients that never start one could hold any number of
+descriptors. Here a connection is accepted as plain TCP, counted, and then upgraded to TLS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from types import coroutine
+from typing import Any, cast
+
+from seglog.server.http.protocol import BoundedProtocol
+
+
+class Handshakes:
+    """The connections of one server with incomplete handshakes."""
+
+    def __init__(self, context: ssl.SSLContext, protocol: type[BoundedProtocol]) -> None:
+        self.context = context
+        self.protocol = protocol
+        self.pending: set[_Handshake] = set()
+
+    def __call__(self, *args: Any, **options: Any) -> _Handshake:
+        """Return the protocol for a new connection; called as uvicorn creates its protocols."""
+        return _Handshake(self, self.protocol(*args, **options))
+
+    def are_too_many(self, connections: int) -> bool:
+        """Whether one more would be too many, with `connections` already open."""
+        return connections + len(self.pending) >= self.protocol.most_connections
+
+    def abort(self) -> None:
+        """End all of them."""
+        for one in [*self.pending]:
+            one.abort()
+
+
+class _Handshake(asyncio.Protocol):
+    """One connection with an incomplete handshake."""
+
+    def __init__(self, all_of_them: Handshakes, protocol: BoundedProtocol) -> None:
+        self._all = all_of_them
+        self._protocol = protocol
+        self._transport: asyncio.Transport | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start the handshake; close the connection if there are too many: an answer would need the handshake."""
+        self._transport = cast("asyncio.Transport", transport)
+        if self._all.are_too_many(len(self._protocol.connections)):
+            self._told(503, f"{self._all.protocol.most_connections} connections are open already")
+            self._transport.abort()
+            return
+        self._all.pending.add(self)
+        shaking = self._protocol.loop.start_tls(
+            self._transport,
+            self._protocol,
+            self._all.context,
+            server_side=True,
+            ssl_handshake_timeout=2 * self._protocol.head_seconds,  # later than ours, which counts and logs it
+        )
+        # Start it in this call, not as a task: data received before the start would be lost.
+        self._task = self._protocol.loop.create_task(self._shake(_continued(shaking, shaking.send(None))))
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """End; called if the connection breaks before the handshake starts."""
+        self._all.pending.discard(self)
+
+    def abort(self) -> None:
+        """End the connection."""
+        if self._transport is not None:
+            self._transport.abort()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _shake(self, shaking: Awaitable[asyncio.Transport | None]) -> None:
+        assert self._transport is not None  # noqa: S101 - set by connection_made, which started this
+        try:
+            async with asyncio.timeout(self._protocol.head_seconds):
+                transport = await shaking
+        except TimeoutError:
+            self._told(408, "the TLS handshake did not complete in time")
+            self._transport.abort()
+        except (OSError, ssl.SSLError):
+            self._transport.abort()
+        else:
+            if transport is not None:
+                self._protocol.connection_made(transport)
+        finally:
+            self._all.pending.discard(self)
+
+    @property
+    def _told(self) -> Callable[[int, str], None]:
+        return self._all.protocol.told or (lambda _status, _text: None)
+
+
+@coroutine
+def _continued(begun: Coroutine[Any, Any, Any], waits_for: Any) -> Generator[Any, Any, Any]:
+    """Return the result of a coroutine that `send` has started; waits_for: what `send` returned."""
+    try:
+        yield waits_for
+    except BaseException as error:  # noqa: BLE001 - the coroutine handles it
+        begun.throw(error)
+    return (yield from begun.__await__())

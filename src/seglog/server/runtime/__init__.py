@@ -1,0 +1,1 @@
+"""What a running server holds: memory, threads, queues, files."""

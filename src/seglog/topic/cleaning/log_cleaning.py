@@ -1,0 +1,187 @@
+"""The maintenance of one log: looking, compacting, and what is remembered of both.
+
+Decides what an error means: closed, unusable until it is opened again, retried later, or not a failure at all. Knows
+neither threads nor other logs. One thread at a time looks and compacts; any thread may read the state.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+from seglog.clock import Clock
+from seglog.errors import CompactionAborted, LogClosed, LogPoisoned, LogReadOnly, SeglogError
+from seglog.topic.cleaning.state import Event, LogState, What
+from seglog.topic.cleaning.timing import Retry, Trouble, is_over, next_look
+
+if TYPE_CHECKING:
+    from seglog.compaction.schedule import Standing
+    from seglog.log.info import CompactionReport
+    from seglog.log.log import Log
+
+Work = Literal["expiry", "compaction"]
+
+
+class Care:
+    """A maintained log. state: what is known of it; closed: it must be forgotten."""
+
+    def __init__(self, name: str, log: Log, *, clock: Clock, retry: Retry, tell: Callable[[Event], None]) -> None:
+        self.name = name
+        self.log = log
+        self.closed = False
+        self.state = LogState(name=name)
+        self._clock = clock
+        self._retry = retry
+        self._tell = tell
+        self._refused = False
+        self._moved_on = False
+        self._standing: Standing | None = None
+        self._troubles: dict[Work, Trouble] = {}
+        self._guard = threading.Lock()
+
+    @property
+    def _able(self) -> bool:
+        return not self.closed and not self._refused
+
+    # --- when -------------------------------------------------------------------------------------------------------
+
+    def due(self, now: int) -> Standing | None:
+        """Return the log's standing if a compaction is due and need not wait after a failure, else None."""
+        trouble = self._troubles.get("compaction")
+        if not self._able or self._standing is None or self._standing.due is None:
+            return None
+        return None if trouble is not None and trouble.waits(now) else self._standing
+
+    def is_due_again(self, now: int) -> bool:
+        """Whether the last compaction changed something and the next one is already due.
+
+        One that was stopped, or changed nothing, is not repeated immediately: it might end the same way forever.
+        """
+        return self._moved_on and self.due(now) is not None
+
+    def next_look(self, interval: int) -> int | None:
+        """Return when (us) to look again; 0: it was never looked at; None: no further look is needed."""
+        if not self._able:
+            return None
+        if self.state.looked_at is None:
+            return 0
+        moments = [self.state.next_at, *(trouble.until for trouble in self._troubles.values())]
+        return next_look(self.state.looked_at, interval, moments)
+
+    def wants_look(self, now: int, interval: int) -> bool:
+        """Whether it is time to look again."""
+        at = self.next_look(interval)
+        return at is not None and is_over(self.state.looked_at or 0, at, now)
+
+    # --- what is done -----------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Delete what retention no longer keeps, and update the log's standing."""
+        if not self._able:
+            return
+        now, trouble = self._clock(), self._troubles.get("expiry")
+        self._note(doing="expiring")
+        if trouble is None or not trouble.waits(now):
+            with self._attempt("expiry"):
+                self._expired(self.log.expire())
+        if self._able:
+            with self._attempt("expiry"):
+                self._standing = self.log.standing()
+        self._rest(looked_at=now)
+
+    def compact(self, *, abort: Callable[[], bool], bytes_per_second: float | None) -> None:
+        """Compact the log and look at it again."""
+        self._note(doing="compacting")
+        self._moved_on = False
+        with self._attempt("compaction"):
+            report = self.log.compact(
+                generational=True, progress=self._progress, abort=abort, bytes_per_second=bytes_per_second
+            )
+            self._standing = self.log.standing()
+            self._compacted(report)
+        self.look()
+
+    def _progress(self, done: int, total: int) -> None:
+        self._note(done_bytes=done, pass_bytes=total)
+
+    @contextmanager
+    def _attempt(self, work: Work) -> Iterator[None]:
+        """Handle the errors of one kind of work: the other logs are maintained whatever happens to this one."""
+        try:
+            yield
+        except LogClosed:
+            self.closed = True
+            self._say("forgotten", "closed; no longer maintained")
+        except (LogPoisoned, LogReadOnly) as error:
+            self._refused = True
+            self._note(error=str(error))
+            self._say("refused", f"ignored until it is opened again: {error}")
+        except CompactionAborted as error:
+            self._say("stopped", f"{error}; it is tried again in the next round")
+        except Exception as error:  # noqa: BLE001 - see above; it is reported, shown and retried
+            self._failed(work, str(error) if isinstance(error, SeglogError) else f"{type(error).__name__}: {error}")
+
+    # --- what came of it --------------------------------------------------------------------------------------------
+
+    def _expired(self, count: int) -> None:
+        self._troubles.pop("expiry", None)
+        if count:
+            self._note(expired=self.state.expired + count)
+            self._say("expired", f"retention deleted {count} {'segment' if count == 1 else 'segments'}")
+
+    def _compacted(self, report: CompactionReport) -> None:
+        damaged = tuple(str(error) for error in report.damaged)
+        self._note(report=report, compacted_at=self._clock(), damaged=damaged)
+        text = (
+            f"compacted: removed {report.superseded} superseded, {report.tombstones} tombstones, {report.unkeyed} "
+            f"without key; {report.bytes_before} to {report.bytes_after} bytes, {report.segments_before} to "
+            f"{report.segments_after} segments"
+        )
+        if not damaged:
+            self._troubles.pop("compaction", None)
+            self._moved_on = report.rewritten > 0
+            self._say("compacted", text, report)
+            return
+        # What is damaged stays due, and every pass would end the same way: wait as after a failure.
+        left = f"{len(damaged)} damaged {'segment was' if len(damaged) == 1 else 'segments were'} skipped"
+        self._trouble("compaction", f"{left}: {damaged[0]}")
+        self._say("damaged", f"{text}; {left}: {damaged[0]}", report)
+
+    def _failed(self, work: Work, error: str) -> None:
+        trouble = self._trouble(work, error)
+        seconds = trouble.wait / 1_000_000
+        self._say("failed", f"the {work} failed ({trouble.failures} in a row), next try in {seconds:g} s: {error}")
+
+    def _trouble(self, work: Work, error: str) -> Trouble:
+        found = self._troubles[work] = Trouble.after(self._troubles.get(work), error, self._clock(), self._retry)
+        return found
+
+    def _say(self, what: What, text: str, report: CompactionReport | None = None) -> None:
+        """Report an event after the state shows it."""
+        self._rest()
+        self._tell(Event(at=self._clock(), name=self.name, what=what, text=text, report=report))
+
+    # --- state ------------------------------------------------------------------------------------------------------
+
+    def _rest(self, **changes: object) -> None:
+        """Note the log's standing after work."""
+        standing, trouble = self._standing, max(self._troubles.values(), key=lambda one: one.until, default=None)
+        if standing is not None:
+            named = ("due", "dirty_bytes", "total_bytes", "ratio", "next_at")
+            changes |= {name: getattr(standing, name) for name in named}
+        if not self._refused:
+            changes |= {
+                "failures": 0 if trouble is None else trouble.failures,
+                "error": None if trouble is None else trouble.error,
+                "next_try_at": None if trouble is None else trouble.until,
+            }
+        due = standing is not None and standing.due is not None
+        calm = "retrying" if trouble is not None else "waiting" if due else "idle"
+        self._note(doing="failed" if self._refused else calm, done_bytes=0, pass_bytes=0, **changes)
+
+    def _note(self, **changes: object) -> None:
+        with self._guard:
+            self.state = replace(self.state, **changes)  # type: ignore[arg-type] # fields of LogState, named above

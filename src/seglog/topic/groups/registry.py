@@ -1,0 +1,82 @@
+"""The content of the log `.groups` in memory: every group's members and committed offsets. Written first, then applied.
+
+Knows no clock and decides nothing; its owner holds a lock around every call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seglog.errors import CorruptLog
+from seglog.topic.groups.records import Entry, GroupRecord, OffsetRecord, decode, encode
+from seglog.topic.groups.state import Crew
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from seglog.log.log import Log
+    from seglog.topic.layout.places import Partition
+
+
+class Book:
+    """crews: group -> its members; offsets: group -> partition -> the next offset to read, no empty ones.
+
+    records: (group, partition) -> the record of that offset.
+    """
+
+    def __init__(self, log: Log) -> None:
+        """Read the whole log. Raises CorruptLog, naming the record, for an unknown or incomplete one."""
+        self.crews: dict[str, Crew] = {}
+        self.offsets: dict[str, dict[Partition, int]] = {}
+        self.records: dict[tuple[str, Partition], OffsetRecord] = {}
+        self._log = log
+        for record in log.scan():
+            try:
+                self._take(decode(record.key, record.value))
+            except ValueError as error:
+                raise CorruptLog(
+                    f"{log.path}: offset {record.offset} is not a record of consumer groups: {error}. Nothing was "
+                    "changed; restore the log, or move it away to abandon members and committed offsets"
+                ) from error
+
+    def crew(self, group: str) -> Crew:
+        """Return a group's members; none for an unknown group."""
+        return self.crews.get(group, Crew())
+
+    def write(self, group: str, crew: Crew) -> None:
+        """Write a group's new state, if it differs."""
+        if crew != self.crew(group):
+            self.append([GroupRecord(group, crew)])
+        elif group in self.crews:
+            self.crews[group] = crew  # equal, except for the partition counts of its assignment
+
+    def append(self, entries: Iterable[Entry]) -> None:
+        """Write entries, all or none; they survive kill -9 when this returns."""
+        written = list(entries)
+        pairs = [encode(entry) for entry in written]
+        if len(pairs) == 1:
+            self._log.append(pairs[0][1], key=pairs[0][0])
+        elif pairs:
+            import pyarrow as pa  # noqa: PLC0415 - imported with the first commit of several partitions
+
+            keys, values = (pa.array(column, pa.binary()) for column in zip(*pairs, strict=True))
+            self._log.append_batch(pa.table({"key": keys, "value": values}))
+        for entry in written:
+            self._take(entry)
+
+    def _take(self, entry: Entry) -> None:
+        if isinstance(entry, GroupRecord):
+            if entry.crew is None:
+                self.crews.pop(entry.group, None)
+            else:
+                self.crews[entry.group] = entry.crew
+            return
+        offsets = self.offsets.setdefault(entry.group, {})
+        if entry.offset is None:
+            offsets.pop(entry.partition, None)
+            self.records.pop((entry.group, entry.partition), None)
+        else:
+            self.records[entry.group, entry.partition] = entry
+            offsets[entry.partition] = entry.offset
+        if not offsets:
+            del self.offsets[entry.group]

@@ -1,0 +1,1 @@
+"""The directories and names of topics: creating, finding and deleting them."""
