@@ -11,6 +11,7 @@ import pytest
 
 import seglog
 from seglog.client import Client
+from seglog.testing.internals import lock_of
 from seglog.topic import Topic
 from seglog.topic.broker import Broker
 from seglog.topic.cleaning import Cleaner
@@ -37,7 +38,7 @@ def held(tmp_path: Path) -> Iterator[dict[str, Any]]:
             "cleaner": resources.enter_context(Cleaner(broker.logs)),
             "lone topic": resources.enter_context(Topic.create(tmp_path / "alone", partitions=1)),
             "client": resources.enter_context(Client("http://127.0.0.1:1")),
-            "lock": log._lock,
+            "lock": lock_of(log),
         }
 
 

@@ -11,6 +11,7 @@ import pytest
 import seglog
 import seglog.aio
 from seglog import LogConfig
+from seglog.testing.internals import active_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
@@ -104,7 +105,7 @@ def test_a_failed_sync_fails_every_task_it_was_for(place: Any) -> None:
         def fail() -> None:
             raise seglog.LogPoisoned(5, "a sync failed", "orders")
 
-        inner._live.active.datasync = fail
+        active_of(inner).datasync = fail
         answers = await asyncio.gather(*(log.append(b"v") for _ in range(20)), return_exceptions=True)
         assert [type(answer) for answer in answers] == [seglog.LogPoisoned] * 20
         with pytest.raises(seglog.LogPoisoned):

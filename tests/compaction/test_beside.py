@@ -31,6 +31,7 @@ from seglog.testing.crash_states import present
 from seglog.testing.disk import Disk
 from seglog.testing.disk_storage import DiskStorage
 from seglog.testing.faulty import WRITING, Crashed, Fault, FaultyStorage
+from seglog.testing.internals import storage_of
 
 LEFT = ("store", "offsets", "times")
 STORY = "a=1 b=1 c=1 | a=2 d=1 b- | a=3 c=2 |"
@@ -50,7 +51,7 @@ def compact_and(log: seglog.Log, do: Any) -> Any:
 
 
 def staged(log: seglog.Log) -> list[str]:
-    return log._storage.names("staging")
+    return storage_of(log).names("staging")
 
 
 # --- line 13: truncate, expire, close, remove -------------------------------------------------------------------------
@@ -259,7 +260,7 @@ def test_another_process_rewrites_and_the_log_swaps(local: Any, clock: Any) -> N
         assert (report.superseded, local.content(log)) == (4, AFTER + " z@8")
         with pytest.raises(PlanStale):  # the same a second time
             log.finish_compaction(plan, outcome, directory)
-        remove_stages(log._storage, "compact-elsewhere")
+        remove_stages(storage_of(log), "compact-elsewhere")
         assert log.verify().ok
 
 
@@ -269,9 +270,9 @@ def test_an_outcome_of_another_plan_is_refused(shop: Any, clock: Any) -> None:
         plan = log.plan_compaction()
         assert CompactionPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
         directory = stage_directory("compact-x", clock())
-        output = Subdirectory(log._storage, directory)
+        output = Subdirectory(storage_of(log), directory)
         output.make([])
-        outcome = rewrite(plan, log._storage, output)
+        outcome = rewrite(plan, storage_of(log), output)
         shop.put(log, "e |")
         with pytest.raises(InvalidArgument, match="another plan"):
             log.finish_compaction(log.plan_compaction(), outcome, directory)
@@ -285,7 +286,7 @@ def test_what_a_pass_wrote_elsewhere_is_on_the_medium_with_its_names_when_it_ret
         disk = Disk(recording=True)
         output = DiskStorage(disk)
         output.make([])
-        outcome = rewrite(log.plan_compaction(), log._storage, output)
+        outcome = rewrite(log.plan_compaction(), storage_of(log), output)
         names = {entry.name(kind) for part in outcome.parts if part.staged for entry in part.entries for kind in LEFT}
         assert names
         for state in present(disk).states(sample=50):
@@ -298,7 +299,7 @@ def test_a_store_is_synced_while_a_pass_writes_it_so_that_its_last_sync_is_short
         shop.put(log, STORY)
         output = FaultyStorage(seglog.MemoryStorage())
         output.make([])
-        rewrite(log.plan_compaction(), log._storage, output)
+        rewrite(log.plan_compaction(), storage_of(log), output)
     synced = [call.name for call in output.calls if call.operation == "datasync"]
     assert synced
     assert all(synced.count(name) > 1 for name in synced)
@@ -331,7 +332,7 @@ def test_a_rate_is_kept(shop: Any) -> None:
 def test_20_free_space_is_looked_at_before_anything_is_written(shop: Any, monkeypatch: Any) -> None:
     with shop.open() as log:
         shop.put(log, STORY)
-        monkeypatch.setattr(type(log._storage), "free_bytes", lambda self, directory="": 100)
+        monkeypatch.setattr(type(storage_of(log)), "free_bytes", lambda self, directory="": 100)
         with pytest.raises(StorageError, match="100 are free") as caught:
             log.compact()
         assert caught.value.errno == errno.ENOSPC

@@ -9,13 +9,14 @@ import pytest
 import seglog
 from seglog import CorruptRecord
 from seglog.format.store import HEADER_BYTES
+from seglog.testing.internals import storage_of
 
 HOUR = 3600.0
 
 
 def damage(log: seglog.Log, segment: int, position: int) -> None:
     """Change one byte of a sealed store, `position` bytes after its header."""
-    store = log._storage.open(log.segments[segment].name, writable=True)
+    store = storage_of(log).open(log.segments[segment].name, writable=True)
     old = store.pread(1, HEADER_BYTES + position)
     store.pwrite(bytes([old[0] ^ 0x40]), HEADER_BYTES + position)
 
@@ -57,7 +58,7 @@ def test_what_a_damaged_key_says_kills_nobody(shop: Any) -> None:
         for key in (b"a", b"b", b"c", b"d", b"e", b"E", b"f", b"g", b"h", b"i", b"j"):
             log.append(b"x" * 56, key=key)
         damage(log, 1, 32)  # E, in the second segment: 0x45 -> 0x05
-        store = log._storage.open(log.segments[1].name, writable=True)
+        store = storage_of(log).open(log.segments[1].name, writable=True)
         store.pwrite(b"a", HEADER_BYTES + 32)
         (error,) = log.compact().damaged
         assert "checksum" in error.reason
@@ -106,7 +107,7 @@ def test_damage_to_a_length_is_told_where_it_is(shop: Any, byte: int) -> None:
         for key in (b"a", b"b", b"a"):
             log.append(b"x" * (3 * 2**19), key=key)
         shop.put(log, "|")
-        store = log._storage.open(log.segments[0].name, writable=True)
+        store = storage_of(log).open(log.segments[0].name, writable=True)
         store.pwrite(b"\x7f", HEADER_BYTES + byte)
         (error,) = log.compact().damaged
         assert error.position == HEADER_BYTES

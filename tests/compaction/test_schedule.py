@@ -18,6 +18,7 @@ from seglog.errors import ConfigError, InvalidArgument
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.log.staging import compaction_batch, stage_directory
 from seglog.storage import Subdirectory
+from seglog.testing.internals import storage_of
 
 NOW = 1_000_000_000_000
 SECOND = 1_000_000
@@ -239,7 +240,7 @@ def compact_from(log: seglog.Log, start: int, now: int, pinned: int = NEVER) -> 
     manifest = log.view().manifest
     old = {one.file for one in manifest.segments[:-1] if considered_to(one) < start and one.cleaned_to is not None}
     plan = make_plan(manifest, now, pinned=pinned, passed=frozenset(old))
-    storage = log._storage
+    storage = storage_of(log)
     directory = stage_directory(compaction_batch(), now)
     stage = Subdirectory(storage, directory)
     stage.make([])
@@ -331,7 +332,9 @@ def test_11_what_was_expected_to_die_and_did_not_stays_as_it_is(shop: Any) -> No
         assert (report.superseded, report.records_after) == (0, 108)
         assert hot.file in {entry.file for entry in log.view().manifest.segments}
         assert log.verify().ok
-        assert {name for name in log._storage.names() if name.endswith(".store")} == {one.name for one in log.segments}
+        assert {name for name in storage_of(log).names() if name.endswith(".store")} == {
+            one.name for one in log.segments
+        }
 
 
 def test_21_what_died_for_sure_is_counted_while_it_is_copied(shop: Any) -> None:

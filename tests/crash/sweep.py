@@ -168,7 +168,7 @@ def _attempt(scenario: Scenario, storage: Storage, ledger: Ledger) -> seglog.Seg
 def _check_open(trial: Trial, ledger: Witness, error: seglog.SeglogError | None) -> None:
     """While the fault lasts nothing false is said; once it is over the log is whole, or poisoned for good."""
     log = ledger.log
-    if log is None or log._closed:
+    if log is None or log.closed:
         return
     _read_all(log, ledger.standing)
     trial.heal()

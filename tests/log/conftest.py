@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import seglog
+from seglog.testing.internals import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,9 +62,9 @@ def is_held() -> Callable[[Any], bool]:
     """Whether another thread is in the middle of a change of a log that is open for writing."""
 
     def held(log: Any) -> bool:
-        if not log._mutex.acquire(blocking=False):
+        if not state_of(log).mutex.acquire(blocking=False):
             return True
-        log._mutex.release()
+        state_of(log).mutex.release()
         return False
 
     return held

@@ -17,6 +17,7 @@ import seglog
 from seglog.storage.descriptors import Holders
 from seglog.storage.local import LocalStorage
 from seglog.storage.local_file import LocalFile
+from seglog.testing.internals import files_of
 
 FEW = """
 import errno, json, os, resource, sys
@@ -128,9 +129,9 @@ def test_a_process_without_a_free_descriptor_is_refused_and_loses_nothing(tmp_pa
 def test_a_log_whose_files_were_closed_goes_on_where_it_was(tmp_path: Path) -> None:
     with seglog.open(tmp_path / "log") as log:
         log.append(b"first")
-        assert log._suspend_files()  # type: ignore[attr-defined] # as many other logs would make it do
+        assert files_of(log).suspend()  # as many other logs would make it do
         assert log.read(0).value == b"first"
-        assert log._suspend_files()  # type: ignore[attr-defined]
+        assert files_of(log).suspend()
         assert log.append(b"second") == 1
         log.sync()
         assert [record.value for record in log.scan()] == [b"first", b"second"]
@@ -228,7 +229,7 @@ def test_a_reader_of_a_topic_that_is_deleted_goes_on_although_its_files_were_clo
             log.append(b"%0500d" % number)
         records = log.scan()
         next(records)
-        assert log._suspend_files()  # type: ignore[attr-defined]
+        assert files_of(log).suspend()
         broker.delete_topic("orders")
         assert sum(1 for _ in records) == 999
 
@@ -239,7 +240,7 @@ def test_a_reader_of_a_log_that_is_removed_goes_on_although_its_files_were_close
         log.append(b"%0500d" % number)
     records = log.scan()
     next(records)
-    assert log._suspend_files()  # type: ignore[attr-defined]
+    assert files_of(log).suspend()
     log.remove()
     assert sum(1 for _ in records) == 999
 
@@ -283,7 +284,7 @@ def test_a_sync_that_fails_while_the_files_are_closed_stops_the_writer(
 
     with monkeypatch.context() as patch:
         patch.setattr("seglog.storage.local_file.sync_data", fail)
-        assert not log._suspend_files()  # type: ignore[attr-defined]
+        assert not files_of(log).suspend()
     with pytest.raises(seglog.LogPoisoned):
         log.append(b"not acknowledged")
     log.close()

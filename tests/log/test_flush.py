@@ -10,6 +10,7 @@ import pytest
 
 import seglog
 from seglog import LogConfig
+from seglog.testing.internals import syncer_of
 
 
 @pytest.fixture
@@ -73,10 +74,10 @@ def test_the_interval_leaves_a_quiet_log_alone(watched: Any, syncs: list[str], u
     with seglog.open(watched, LogConfig(flush_interval=3600)) as opened:
         log: Any = opened
         log.append(b"v")
-        log._sync_quietly()  # what the thread calls at the end of every interval
+        syncer_of(log).sync_quietly()  # what the thread calls at the end of every interval
         assert log.durable_offset == 1
         syncs.clear()
-        log._sync_quietly()
+        syncer_of(log).sync_quietly()
         assert syncs == []
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import seglog
 from seglog import LogConfig
+from seglog.testing.internals import storage_of
 
 MODES = ["a", "r"]
 
@@ -63,7 +64,7 @@ def test_a_tail_hands_out_what_stands_before_damage_and_then_raises(pair: Any, m
     for number in range(5):
         writer.append(b"value %d" % number)
     writer.sync()
-    store = writer._storage.open(writer.segments[0].name, writable=True)
+    store = storage_of(writer).open(writer.segments[0].name, writable=True)
     store.pwrite(b"X", store.pread(store.size(), 0).index(b"value 3"))
     tail, seen = follower.tail(0), []
     while len(seen) < 3:
@@ -83,7 +84,7 @@ def test_a_tail_is_not_led_past_a_record_by_one_that_was_moved_before_it(place: 
             log.append_at(offset, seglog.Record(offset, 0, None, b"value %d" % offset))
         log.truncate(7)  # seals the segment
         log.append(b"next")
-        store = log._storage.open(log.segments[-2].name, writable=True)
+        store = storage_of(log).open(log.segments[-2].name, writable=True)
         first, length = 64, (store.size() - 64) // 4
         records = [store.pread(length, first + number * length) for number in range(3)]
         store.pwrite(records[0] + records[2] + records[1], first)

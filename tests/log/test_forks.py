@@ -32,9 +32,10 @@ for _ in range(100):
     writer.append(b"v" * 200)
 log = writer if mode == "a" else seglog.open(path, mode="r")
 log.next_offset
-view = log._live.present if mode == "a" else log._present
-views = log._live.catalog.views if mode == "a" else log._views
-guards = [views._guard, log._mutex]
+from seglog.testing.internals import segments_of, state_of
+view = segments_of(log).present if mode == "a" else log._present
+views = segments_of(log).catalog.views if mode == "a" else log._views
+guards = [views._guard, state_of(log).mutex if mode == "a" else log._mutex]
 def hold():
     for guard in guards:
         guard.acquire()
@@ -127,8 +128,8 @@ WITHIN_A_STREAM = """
 import os, sys
 import pyarrow
 import seglog
-from seglog.log import arrow_stream
-arrow_stream.PIECE_BYTES = 1000
+from seglog.arrow import stream
+stream.PIECE_BYTES = 1000
 writer, children, rows = seglog.open(sys.argv[1], seglog.LogConfig(segment_bytes=100_000)), [], 0
 batch = pyarrow.record_batch([[b"v" * 100] * 10], names=["value"])
 def stream():

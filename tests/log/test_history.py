@@ -20,6 +20,7 @@ from seglog.log.follower import LogFollower
 from seglog.log.group_append import Draft
 from seglog.log.history import was_cut
 from seglog.testing.faulty import Fault, FaultyStorage
+from seglog.testing.internals import active_of, lock_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -149,8 +150,8 @@ def test_a_position_counts_as_cut_exactly_if_a_record_before_it_was_replaced(ste
             known += [(at, log.view().trace_of(at), born[:at]) for at in range(log.lowest_offset, len(born) + 1, 3)]
         else:
             if what == "crash":  # the appended records exist, but nothing proves that they were synced
-                log._live.active.write_buffer()
-                log._lock.release()
+                active_of(log).write_buffer()
+                lock_of(log).release()
             else:
                 log.close()
             log = seglog.open(storage)

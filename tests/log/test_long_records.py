@@ -8,6 +8,7 @@ from seglog import CorruptRecord, LogConfig, Retention
 from seglog.log.opening import open_log
 from seglog.record import Cut, value_size
 from seglog.storage import MemoryStorage
+from seglog.testing.internals import storage_of
 from seglog.topic.fetch import fetch_batches, fetch_records
 
 MIB = 1024 * 1024
@@ -61,7 +62,7 @@ def test_the_room_for_a_record_is_known_before_it_is_read(log):
 @pytest.mark.parametrize("where", [100, len(LONG) // 2, len(LONG) - 1])
 def test_damage_anywhere_in_a_long_value_is_found_however_little_is_wanted(log, where):
     reader = log.view().reader_of(2)
-    store = log._storage.open(reader.store.path.rpartition("/")[2], writable=True)
+    store = storage_of(log).open(reader.store.path.rpartition("/")[2], writable=True)
     at = bytes(store.map()).index(LONG) + where
     store.pwrite(bytes([LONG[where] ^ 1]), at)
     for look in (

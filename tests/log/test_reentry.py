@@ -25,7 +25,18 @@ CONFIGS = {
     "plain": LogConfig(segment_bytes=512),
     "flushed": LogConfig(flush_records=2, segment_bytes=512),
 }
-MODULES = ("writer.py", "locked.py", "durability.py", "active.py", "live.py", "group.py", "catalog.py")
+MODULES = (
+    "writer.py",
+    "writer_state.py",
+    "syncer.py",
+    "stream_append.py",
+    "batch_append.py",
+    "durability.py",
+    "active.py",
+    "live_segments.py",
+    "group_append.py",
+    "catalog.py",
+)
 
 
 class Ledger:

@@ -12,6 +12,7 @@ import seglog
 from seglog import LogConfig, Retention
 from seglog.config import MAX_OFFSET
 from seglog.log.group_append import Draft
+from seglog.testing.internals import active_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +30,8 @@ print("numba" in sys.modules, "numpy" in sys.modules)
 
 BATCH = """
 import sys, pyarrow, seglog
-from seglog.segment import held
-held.encode_by_codec = None
+from seglog.segment import write_buffer
+write_buffer.encode_by_codec = None
 with seglog.open(sys.argv[1], seglog.LogConfig(buffer_bytes=100_000)) as log:
     log.append_batch(pyarrow.table({"value": [b"v" * 100] * 5000, "timestamp": range(5000)}))
     for number in range(5000, 9000):
@@ -90,7 +91,7 @@ def test_no_more_than_a_mebibyte_waits_however_large_the_buffer_may_be(path: Pat
     with seglog.open(path, LogConfig(buffer_bytes=2**30)) as log:
         for number in range(30_000):
             log.append(b"v" * 68, timestamp=number)
-            assert log.next_offset - log._live.active.reader.next_offset <= MIB // 100
+            assert log.next_offset - active_of(log).reader.next_offset <= MIB // 100
         with seglog.open(path, mode="r") as reader:
             assert 30_000 - MIB // 100 <= reader.next_offset < 30_000
 

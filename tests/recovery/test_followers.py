@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import seglog
+from seglog.testing.internals import active_of, followed_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +72,7 @@ def test_a_follower_sees_all_of_a_batch_or_nothing(scene: Any, dense: bool) -> N
     with seglog.open(scene.path) as log:
         log.append_at(0 if dense else 5, seglog.Record(0 if dense else 5, 1, None, b"first"))
         reader = seglog.open(scene.path, mode="r")
-        first, active, follower = reader.next_offset, log._live.active, reader._active  # type: ignore[attr-defined]
+        first, active, follower = reader.next_offset, active_of(log), followed_of(reader)
         middle, go_on, writes = threading.Event(), threading.Event(), iter(range(1000))
 
         def pause() -> None:
@@ -103,7 +104,7 @@ def test_a_follower_starts_over_where_what_it_saw_was_undone(scene: Any, dense: 
             size = scene.file().stat().st_size
             log.append(b"undone" * 20)
             assert reader.next_offset == first + 1
-            active = log._live.active  # type: ignore[attr-defined]
+            active = active_of(log)
             scene.cut(scene.file(), size)
             assert reader.next_offset == first
             active._written = active.reader.size = size  # as after a rollback
@@ -122,7 +123,7 @@ def test_an_interrupt_of_the_last_write_keeps_the_record_and_stops_the_writer(sc
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    active = log._live.active  # type: ignore[attr-defined]
+    active = active_of(log)
     active._files.store = Wrapped(active._files.store, "pwrite", interrupt)
     with pytest.raises(KeyboardInterrupt):
         log.append(b"seen")
@@ -137,7 +138,7 @@ def test_an_interrupt_of_the_last_write_keeps_the_record_and_stops_the_writer(sc
 
 def test_an_interrupt_of_the_rollback_of_a_batch_stops_the_writer(scene: Any) -> None:
     log = seglog.open(scene.path)
-    active, file = log._live.active, log._live.active._files.store  # type: ignore[attr-defined]
+    active, file = active_of(log), active_of(log)._files.store
 
     def interrupt() -> None:
         raise KeyboardInterrupt
@@ -154,7 +155,7 @@ def test_an_interrupt_of_the_rollback_of_a_batch_stops_the_writer(scene: Any) ->
 def test_an_interrupt_while_entries_are_hashed_stops_the_writer(scene: Any) -> None:
     log = seglog.open(scene.path)
     log.append(b"a")
-    active = log._live.active  # type: ignore[attr-defined]
+    active = active_of(log)
     hasher = active.tally.digest
 
     class Interrupted:

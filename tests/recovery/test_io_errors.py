@@ -14,6 +14,7 @@ import pytest
 import seglog
 from seglog.storage import LocalStorage
 from seglog.testing.faulty import SYNCING, WRITING, Fault, FaultyStorage
+from seglog.testing.internals import syncer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,7 +120,7 @@ def test_15_a_failed_sync_in_another_thread_stops_everybody_who_waits(faulty: Fa
     with pytest.raises(seglog.LogPoisoned):
         log.sync()
     with pytest.raises(seglog.LogPoisoned):
-        log._durability.wait(1, log._sync_written)  # type: ignore[attr-defined] # a thread that waited meanwhile
+        syncer_of(log).wait_for(1)  # a thread that waited meanwhile
 
 
 def test_15_close_after_a_failed_sync_gives_the_lock_back(scene: Any, faulty: FaultyStorage) -> None:

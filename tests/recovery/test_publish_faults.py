@@ -15,6 +15,7 @@ import seglog
 from seglog.log.staging import Stage, StagedSegment, remove_stages
 from seglog.storage import LocalStorage
 from seglog.testing.faulty import SYNCING, WRITING, Crashed, Fault, FaultyStorage
+from seglog.testing.internals import storage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -251,7 +252,7 @@ def staging(values: list[bytes], kept: list[list[StagedSegment]]) -> Callable[[s
     """Return an operation that stages beside the open log, on the same failing medium."""
 
     def operation(log: seglog.Log, ledger: Any) -> None:
-        kept.append(stage(log._storage, values))
+        kept.append(stage(storage_of(log), values))
 
     return operation
 

@@ -14,6 +14,7 @@ from seglog import Broker, LogConfig, LogTruncated, Retention, Topic
 from seglog.log import backup as log_backup
 from seglog.log.history import was_cut
 from seglog.storage import LocalStorage
+from seglog.testing.internals import storage_of
 from seglog.topic.repair import verify_place
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def test_where_bytes_cannot_be_shared_they_are_copied(tmp_path: Path, monkeypatc
         link = os.link
         monkeypatch.setattr("fcntl.ioctl", refuse)
         monkeypatch.setattr(os, "link", lambda old, new: link(old, new) if "MANIFEST" in old else refuse())
-        report = log_backup.backup_log(log._storage, log.view(), tmp_path / "copy", share=True)
+        report = log_backup.backup_log(storage_of(log), log.view(), tmp_path / "copy", share=True)
         assert report.shared == 0
         assert values(tmp_path / "copy") == [record.value for record in log.scan()]
 

@@ -18,7 +18,8 @@ from seglog.topic import Topic
 KILLED = """
 import os, signal, sys
 import seglog
-from seglog.topic import description, topic
+from seglog.topic import topic
+from seglog.topic.layout import description
 broker, calls = seglog.Broker(sys.argv[1]), iter(range(100))
 broker.create_topic("whole", partitions=2)
 

@@ -17,7 +17,15 @@ from tests.log.moments import at_moments
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MODULES = ("topic/broker.py", "topic/topic.py", "appending.py", "once.py", "groups.py", "consumer.py", "locked.py")
+MODULES = (
+    "topic/broker.py",
+    "topic/topic.py",
+    "appending.py",
+    "keys.py",
+    "groups.py",
+    "consumer.py",
+    "writer_state.py",
+)
 
 
 def serve(broker: Broker, acknowledged: list[bytes]) -> None:

@@ -25,18 +25,15 @@ from seglog.errors import (
 )
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.log.info import CompactionReport
-from seglog.log.live_segments import LiveSegments
-from seglog.log.locked import LockedLog, change
 from seglog.log.pins import read_pins
 from seglog.log.staging import StagedSegment, compaction_batch, remove_stages, stage_directory
+from seglog.log.writer_state import OPEN, WriterState, change
 from seglog.record import checked_callable, checked_text
-from seglog.segment.recovery_report import RecoveryReport
-from seglog.storage import Lock, Storage, Subdirectory
+from seglog.storage import Storage, Subdirectory
 
 if TYPE_CHECKING:
     from seglog.compaction.rate_limit import Progress
     from seglog.compaction.rewrite import Outcome
-    from seglog.config import Retention
     from seglog.log.view import View
 
 
@@ -109,42 +106,30 @@ def full_report(plan: CompactionPlan, outcome: Outcome) -> CompactionReport:
     )
 
 
-class CompactingLog(LockedLog):
-    """A log open for writing that can be compacted by key."""
+class Compactor:
+    """Compacts one log by key: one compaction at a time."""
 
-    def __init__(
-        self, storage: Storage, lock: Lock, live: LiveSegments, clock: Clock, recovery: RecoveryReport
-    ) -> None:
-        super().__init__(storage, lock, live, clock, recovery)
-        self._compacting = threading.Lock()
-        self._take_retention()
+    def __init__(self, state: WriterState, storage: Storage, clock: Clock) -> None:
+        self._state = state
+        self._storage = storage
+        self._clock = clock
+        self._running = threading.Lock()
 
-    def _take_retention(self) -> None:
-        self._keyed = self._live.config.retention.compact
-        self._needs_keys = self._live.config.retention.needs_keys
-
-    @change
-    def alter_retention(self, retention: Retention) -> None:
-        """Change the retention; see Log.alter_retention."""
-        stored = self._live.config
-        config = replace(stored, retention=retention)  # validates the type
-        config = replace(stored, retention=retention.over(stored.retention))
-        if config != self._live.config:
-            self._live.configure(config)
-            self._take_retention()
-
-    def plan_compaction(self, *, generational: bool = False) -> CompactionPlan:
+    def plan(self, *, generational: bool = False) -> CompactionPlan:
         """Return what a compaction would do at present; see Log.plan_compaction."""
         manifest, durable = self._compactable()
         make = scheduled_plan if generational else make_plan  # not under the mutex: there may be 10,000 segments
         return make(manifest, self._clock(), durable=durable, pinned=least_pin(read_pins(self._storage)))
 
+    def _keyed(self) -> bool:
+        return self._state.live.config.retention.compact
+
     @change
     def _compactable(self) -> tuple[Manifest, int]:
         """Return manifest and durable offset of one moment. Raises ConfigError unless the log is compacted by key."""
-        if not self._keyed:
+        if not self._keyed():
             raise ConfigError("the log is not compacted by key: open it with Retention(compact=True)")
-        return self._live.catalog.current, self._durability.durable_offset
+        return self._state.live.catalog.current, self._state.durability.durable_offset
 
     def standing(self) -> Standing:
         """Return the state of compaction; see Log.standing."""
@@ -161,10 +146,10 @@ class CompactingLog(LockedLog):
     @change
     def _figures(self) -> tuple[Manifest, int, int, int]:
         """Return manifest, durable offset, and size and records of the active segment, of the same moment."""
-        active = self._live.active
-        return self._live.catalog.current, self._durability.durable_offset, active.size, active.records
+        active = self._state.live.active
+        return self._state.live.catalog.current, self._state.durability.durable_offset, active.size, active.records
 
-    def finish_compaction(self, plan: CompactionPlan, outcome: Outcome, directory: str) -> CompactionReport:
+    def finish(self, plan: CompactionPlan, outcome: Outcome, directory: str) -> CompactionReport:
         """Swap in the result of `rewrite`; see Log.finish_compaction."""
         from seglog.compaction.rewrite import Outcome  # noqa: PLC0415 - a caller with an outcome has loaded it
 
@@ -178,10 +163,10 @@ class CompactingLog(LockedLog):
     def _swap_in(self, plan: CompactionPlan, outcome: Outcome, directory: str) -> None:
         if outcome.tombstones and least_pin(read_pins(self._storage)) < min(plan.pinned, plan.end):
             raise PlanStale("a follower registered meanwhile that may not have read the tombstones; make a new plan")
-        catalog = self._live.catalog
+        catalog = self._state.live.catalog
         swap = make_swap(catalog.current, plan, outcome, directory, catalog.new_file_number)
         if swap.segments != catalog.current.segments[:-1]:
-            self._live.swap(swap.segments, swap.joining, retire=swap.retired)
+            self._state.live.swap(swap.segments, swap.joining, retire=swap.retired)
 
     def compact(
         self,
@@ -199,23 +184,23 @@ class CompactingLog(LockedLog):
             raise InvalidArgument(f"bytes_per_second is {bytes_per_second}; it must be greater than 0, or None")
         checked_callable(progress, "progress")
         checked_callable(abort, "abort")
-        if not self._compacting.acquire(blocking=False):
+        if not self._running.acquire(blocking=False):
             raise CompactionAborted("another compaction of this log is running; wait for its end")
         try:
             if roll:
                 self._end_active()
-            plan = self.plan_compaction(generational=generational)
+            plan = self.plan(generational=generational)
             if plan.idle:
                 return report_of(plan, plan.sources)
             return self._carry_out(plan, progress, abort, bytes_per_second)
         finally:
-            self._compacting.release()
+            self._running.release()
 
     @change
     def _end_active(self) -> None:
         """Roll the active segment if it holds records."""
-        if self._keyed and not self._live.active.empty:
-            self._live.roll()
+        if self._keyed() and not self._state.live.active.empty:
+            self._state.live.roll()
 
     def _carry_out(
         self,
@@ -228,7 +213,7 @@ class CompactingLog(LockedLog):
         directory = stage_directory(batch, plan.made_at)
         try:
             outcome = self._rewrite(plan, directory, progress, abort, bytes_per_second)
-            return self.finish_compaction(plan, outcome, directory)
+            return self.finish(plan, outcome, directory)
         except (StorageError, CorruptLog) as error:
             self._refuse_if_gone(plan)  # raises the cause, if the log was closed or changed meanwhile
             raise error
@@ -261,20 +246,20 @@ class CompactingLog(LockedLog):
     def _view_to_compact(self, output: Subdirectory) -> View:
         """Create the output directory and return the present view; raise if the log is closed or removed."""
         output.make([])
-        return self._live.present
+        return self._state.live.present
 
     def _remove_stage(self, batch: str) -> None:
         """Remove the staged files of a pass, unless the next opening needs them to recognize files that were linked."""
-        if self._closed or self._live.settled:
+        if self._state.closed or self._state.live.settled:
             with suppress(StorageError):  # it is removed once it has expired
                 remove_stages(self._storage, batch)
 
     def _refuse_if_gone(self, plan: CompactionPlan) -> None:
         """Raise if the log was closed or its segments have changed: the pass is useless then."""
-        if self._refusal is not None:
-            raise self._refusal()
-        self._live.catalog.ownership.check()
-        if not is_current(self._live.catalog.current, plan):
+        if self._state.phase is not OPEN:
+            raise self._state.refusal()
+        self._state.live.catalog.ownership.check()
+        if not is_current(self._state.live.catalog.current, plan):
             raise PlanStale(
                 "the log was truncated, expired, repaired or altered while it was compacted; nothing was compacted"
             )

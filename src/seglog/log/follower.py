@@ -5,13 +5,16 @@ Never cuts, syncs or creates a log, and never blocks the writer. A lease prevent
 
 from __future__ import annotations
 
+import errno
+import functools
 import os
 import threading
+from collections.abc import Callable
 from typing import ClassVar, NoReturn
 from weakref import WeakSet
 
 from seglog.clock import Clock
-from seglog.errors import CorruptLog, LogNotFound, LogReplaced, NotDurableYet
+from seglog.errors import CorruptLog, LogNotFound, LogReadOnly, LogReplaced, NotDurableYet
 from seglog.format import filename
 from seglog.format.manifest import Manifest
 from seglog.log.catalog import read_manifest
@@ -27,6 +30,17 @@ from seglog.storage import Storage
 RELOAD_ATTEMPTS = 100
 
 
+def _rejected(what: str) -> Callable[..., NoReturn]:
+    """Return a method that raises LogReadOnly."""
+
+    @functools.wraps(getattr(Log, what), updated=())  # __dict__ would make it abstract
+    def reject(log: LogFollower, *_: object, **__: object) -> NoReturn:
+        log._check_open()
+        raise LogReadOnly(errno.EROFS, f'{what} needs a log opened with mode="a"', log.path)
+
+    return reject
+
+
 class LogFollower(Log):
     """A log opened with mode "r". Every call first checks for changes, with two stat calls."""
 
@@ -38,6 +52,7 @@ class LogFollower(Log):
         """seen: the manifest as read without a lease, or one that was rebuilt and replaces it (see `recovery`)."""
         super().__init__(storage, clock, recovery)
         self._durable = durable
+        self._closed = False
         self._mutex = threading.RLock()
         self._closing = False  # `close` was called during another call, which closes the log when it ends
         self._lease = Lease(storage)
@@ -169,6 +184,20 @@ class LogFollower(Log):
         return self._followed(durable=True)
 
     @property
+    def closed(self) -> bool:
+        """Whether the log is closed."""
+        return self._closed
+
+    @property
+    def failure(self) -> None:
+        """None: what stops the writer does not stop a reader."""
+
+    def is_ready(self, length: int) -> bool:  # noqa: ARG002 - the contract's parameter
+        """Return False: nothing can be appended."""
+        self._check_open()
+        return False
+
+    @property
     def segments(self) -> tuple[SegmentInfo, ...]:
         """Figures of every segment; those of the active one are counted at this call."""
         view, active = self._looked()
@@ -191,6 +220,25 @@ class LogFollower(Log):
                 LogFollower._open_followers.discard(self)
                 del self._present, self._active
                 self._lease.release()
+
+    # --- changes ------------------------------------------------------------------------------------------------
+
+    append = _rejected("append")
+    append_each = _rejected("append_each")
+    append_at = _rejected("append_at")
+    append_stream = _rejected("append_stream")
+    append_batch = _rejected("append_batch")
+    publish = _rejected("publish")
+    check_staged = _rejected("check_staged")
+    truncate = _rejected("truncate")
+    sync = _rejected("sync")
+    expire = _rejected("expire")
+    alter_retention = _rejected("alter_retention")
+    compact = _rejected("compact")
+    plan_compaction = _rejected("plan_compaction")
+    finish_compaction = _rejected("finish_compaction")
+    repair = _rejected("repair")
+    remove = _rejected("remove")
 
 
 os.register_at_fork(after_in_child=LogFollower._leave_to_parent)

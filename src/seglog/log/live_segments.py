@@ -9,16 +9,18 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import NoReturn
 
 from seglog.clock import Clock
 from seglog.config import LogConfig
-from seglog.errors import CorruptLog, FormatVersionError, RecordTooLarge, StorageError
+from seglog.errors import CorruptLog, FormatVersionError, OffsetOutOfRange, RecordTooLarge, StorageError
 from seglog.format import filename
 from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES
 from seglog.log.catalog import Catalog
 from seglog.log.durability import Durability
 from seglog.log.info import SegmentInfo, active_info, sealed_info
+from seglog.log.pins import pull_back_pins
 from seglog.log.retention import select_expired
 from seglog.log.segment_cache import SegmentCache
 from seglog.log.staging import StagedSegment, adopt, placed
@@ -93,6 +95,10 @@ class LiveSegments:
         """Raise RecordTooLarge for a record that fits no segment."""
         if length > self.record_limit:
             raise RecordTooLarge(length, self.record_limit, row=row)
+
+    def refuse_offset(self, offset: int) -> NoReturn:
+        """Raise OffsetOutOfRange for an offset of a new record: it is beyond the maximum, or outside the log."""
+        raise OffsetOutOfRange(offset, self.start, self.active.next_offset)
 
     def fits(self, length: int) -> bool:
         """Whether the active segment has space for `length` bytes. An empty one takes any record with its overflow."""
@@ -200,8 +206,20 @@ class LiveSegments:
         self.active.settled = True
 
     def truncate(self, offset: int) -> None:
-        """Remove the records from `offset` on: cut the segment that holds it, drop the later ones."""
+        """Remove the records from `offset` on; pins that are after it move back to it."""
         self.catalog.ownership.check()
+        pull_back_pins(self._storage, offset, clock=self._clock)
+        durable = self.durability.durable_offset
+        self.durability.retreat(offset)  # first, so that an interrupt cannot leave it beyond the log's end
+        try:
+            self._cut(offset)
+        except StorageError:
+            self.durability.advance(durable)  # nothing was cut
+            raise
+        self.durability.advance(offset)
+
+    def _cut(self, offset: int) -> None:
+        """Cut the segment that holds `offset`, drop the later ones."""
         self.active.write_buffer()
         self.active.datasync()
         self.active.mark_durable(self.active.next_offset)

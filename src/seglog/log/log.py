@@ -1,18 +1,16 @@
 """`Log`, the object that `seglog.open` returns: every operation on a log. The reading ones are in `reading`.
 
-A log that was opened for reading rejects changes with LogReadOnly; `writer.LogWriter` implements them.
+It is the contract: `writer.LogWriter` implements the changes, and `follower.LogFollower`, a log that was opened for
+reading, rejects them with LogReadOnly.
 """
 
 from __future__ import annotations
 
-import errno
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from seglog.errors import (
-    LogReadOnly,
-    OffsetOutOfRange,
-)
+from seglog.errors import OffsetOutOfRange
 from seglog.log.pins import drop_pin, read_pins, set_pin
 from seglog.log.reading import ReadableLog
 from seglog.record import Header, Record, checked_bytes, checked_offset, checked_text
@@ -138,12 +136,9 @@ class Log(ReadableLog):
         situation = Situation(view.manifest, self._clock(), view.active.size, view.next_offset, self.pins)
         return Explainer(view, situation)
 
-    # --- writing: rejected by a log that was opened for reading ---------------------------------------------------
+    # --- writing: a log that was opened for reading rejects all of it ---------------------------------------------
 
-    def _refuse(self, what: str) -> NoReturn:
-        self._check_open()
-        raise LogReadOnly(errno.EROFS, f'{what} needs a log opened with mode="a"', self.path)
-
+    @abstractmethod
     def append(
         self,
         value: bytes | None,
@@ -171,8 +166,8 @@ class Log(ReadableLog):
             StorageError: If the write fails; it is rolled back.
             LogPoisoned: If a sync failed, now or before.
         """
-        self._refuse("append")
 
+    @abstractmethod
     def append_each(self, drafts: Sequence[Draft]) -> list[Appended]:
         """Append many records as `append` does, with as few writes and syncs as possible.
 
@@ -185,8 +180,8 @@ class Log(ReadableLog):
         Raises:
             LogPoisoned: If writing has ended: then none of them is acknowledged.
         """
-        self._refuse("append")
 
+    @abstractmethod
     def is_ready(self, length: int) -> bool:
         """Whether an append of `length` bytes could begin at once, and would neither roll a segment nor sync.
 
@@ -195,14 +190,13 @@ class Log(ReadableLog):
         Args:
             length: Size of the encoded record in bytes.
         """
-        self._check_open()
-        return False
 
     @property
+    @abstractmethod
     def failure(self) -> LogPoisoned | None:
         """The error that stopped writing until the log is opened again, a failed sync or rollback; else None."""
-        return None
 
+    @abstractmethod
     def append_at(self, offset: int, record: Record) -> int:
         """Append a record of another log at its own offset: next_offset, or a later one, which leaves a gap.
 
@@ -215,8 +209,8 @@ class Log(ReadableLog):
             RecordTooLarge: If the record fits no segment.
             StorageError: If the write fails; it is rolled back.
         """
-        self._refuse("append_at")
 
+    @abstractmethod
     def append_stream(
         self,
         chunks: Iterable[bytes],
@@ -247,8 +241,8 @@ class Log(ReadableLog):
             StreamOverflow: If the value exceeds `limit` or the space in the segment.
             StorageError: If a write fails.
         """
-        self._refuse("append_stream")
 
+    @abstractmethod
     def append_batch(self, data: Any) -> range:
         """Append Arrow data and return its offsets.
 
@@ -267,8 +261,8 @@ class Log(ReadableLog):
             RecordTooLarge: If a row fits no segment.
             StorageError: If a write fails.
         """
-        self._refuse("append_batch")
 
+    @abstractmethod
     def publish(self, staged: Sequence[StagedSegment], *, query: str, batch: int) -> range | None:
         """Add segments that a `Stage` wrote after the last record, atomically; return their offsets.
 
@@ -283,8 +277,8 @@ class Log(ReadableLog):
         Raises:
             CorruptLog: If a staged file is missing or damaged.
         """
-        self._refuse("publish")
 
+    @abstractmethod
     def check_staged(self, staged: Sequence[StagedSegment]) -> None:
         """Check that segments can be published, without changing anything.
 
@@ -294,7 +288,6 @@ class Log(ReadableLog):
         Raises:
             CorruptLog: If a staged file is missing or damaged.
         """
-        self._refuse("check_staged")
 
     def published(self, query: str) -> int | None:
         """Return the number of the last published batch of a query; None before the first.
@@ -304,6 +297,7 @@ class Log(ReadableLog):
         """
         return self.view().manifest.published.get(checked_text(query, "query"))
 
+    @abstractmethod
     def truncate(self, offset: int) -> None:
         """Remove the records from `offset` on; the next append gets `offset`.
 
@@ -313,20 +307,29 @@ class Log(ReadableLog):
         Raises:
             OffsetOutOfRange: If offset < lowest_offset or > next_offset.
         """
-        self._refuse("truncate")
 
+    def flush(self) -> None:
+        """Write the records that `buffer_bytes` holds back to the store, where readers of other processes see them.
+
+        A log without a buffer, and one that was opened for reading, has nothing to write.
+
+        Raises:
+            StorageError: If the write fails; the records stay in the buffer.
+        """
+
+    @abstractmethod
     def sync(self) -> None:
         """Return once every appended record survives power loss. Concurrent callers share one sync.
 
         Raises:
             LogPoisoned: If the sync fails; the log accepts no more changes until it is opened again.
         """
-        self._refuse("sync")
 
+    @abstractmethod
     def expire(self) -> int:
         """Delete segments that retention by time and size no longer keeps; return how many."""
-        self._refuse("expire")
 
+    @abstractmethod
     def alter_retention(self, retention: Retention) -> None:
         """Change the retention durably, also for later openings.
 
@@ -340,7 +343,6 @@ class Log(ReadableLog):
         Raises:
             StorageError: If it cannot be stored; the old retention remains.
         """
-        self._refuse("alter_retention")
 
     def standing(self) -> Standing:
         """Return the state of compaction by key: what is dirty, what is due and why, by segment."""
@@ -352,6 +354,7 @@ class Log(ReadableLog):
             view.manifest, self._clock(), active_bytes=view.active.size, active_records=active, pins=self.pins
         )
 
+    @abstractmethod
     def compact(
         self,
         *,
@@ -381,8 +384,8 @@ class Log(ReadableLog):
             PlanStale: If the log was truncated, expired or altered meanwhile.
             StorageError: If there is not enough space, or reading or writing fails.
         """
-        self._refuse("compact")
 
+    @abstractmethod
     def plan_compaction(self, *, generational: bool = False) -> CompactionPlan:
         """Return what `compact` would do now, for `seglog.compaction.rewrite.rewrite` in another process.
 
@@ -392,8 +395,8 @@ class Log(ReadableLog):
         Raises:
             ConfigError: If the log is not compacted by key.
         """
-        self._refuse("plan_compaction")
 
+    @abstractmethod
     def finish_compaction(self, plan: CompactionPlan, outcome: Outcome, directory: str) -> CompactionReport:
         """Replace a plan's sources atomically by what `rewrite` wrote into `directory`, a stage of this log.
 
@@ -407,19 +410,18 @@ class Log(ReadableLog):
         Raises:
             PlanStale: If the plan's sources are no longer part of the log.
         """
-        self._refuse("finish_compaction")
 
+    @abstractmethod
     def repair(self, progress: Progress | None = None) -> RepairReport:
         """Move damage to quarantine/ and continue with everything readable.
 
         Args:
             progress: Called with (bytes done, bytes in total).
         """
-        self._refuse("repair")
 
     def _keep_files(self) -> None:
         """Keep all files open from now on: the directory will be moved or removed while readers continue."""
 
+    @abstractmethod
     def remove(self) -> None:
         """Close the log and remove its directory with all content."""
-        self._refuse("remove")

@@ -1,7 +1,7 @@
 """Reading a log, independently of which process writes it.
 
 All reading uses a `View`. `writer.LogWriter` provides it for a log that this process writes, `follower.LogFollower` for
-one that another process writes. `log.Log` adds the changes.
+one that another process writes. `log.Log` adds the contract of the changes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ class ReadableLog(ABC, Uncopied):
     def __init__(self, storage: Storage, clock: Clock, recovery: RecoveryReport) -> None:
         self._storage = storage
         self._clock = clock
-        self._closed = False
         self.recovery = recovery
 
     # --- provided by the two kinds of log -------------------------------------------------------------------------
@@ -68,6 +67,11 @@ class ReadableLog(ABC, Uncopied):
     @abstractmethod
     def segments(self) -> tuple[SegmentInfo, ...]:
         """Figures of every segment, the active one last."""
+
+    @property
+    @abstractmethod
+    def closed(self) -> bool:
+        """Whether the log is closed."""
 
     @abstractmethod
     def close(self) -> None:
@@ -123,7 +127,7 @@ class ReadableLog(ABC, Uncopied):
         return True
 
     def __repr__(self) -> str:
-        if self._closed:
+        if self.closed:
             return f"<{type(self).__name__} {self.path} closed>"
         view = self.view()
         return f"<{type(self).__name__} {self.path} offsets {view.lowest_offset}..{view.next_offset}>"
@@ -137,7 +141,7 @@ class ReadableLog(ABC, Uncopied):
         self.close()
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self.closed:
             raise LogClosed(f"{self.path}: the log is closed; open it again")
 
     # --- reading --------------------------------------------------------------------------------------------------

@@ -1,33 +1,25 @@
-"""Write a log: single, streamed and batch appends, truncate, expire, repair. Safe for threads.
+"""Write a log: every change, delegated to the parts that make it. Safe for threads.
 
-`locked` has the lock, the durability and the end of writing.
+The parts share one `WriterState`: its mutex, the segments, and whether writing has ended. `Syncer` makes records
+durable, `Compactor` compacts by key, `OpenFiles` holds the descriptors. A single append is made here, because it must
+be fast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from seglog.config import MAX_OFFSET
-from seglog.errors import (
-    InvalidArgument,
-    InvalidType,
-    KeyRequired,
-    LogClosed,
-    LogPoisoned,
-    OffsetConflict,
-    OffsetOutOfRange,
-    ReentrantCall,
-    StorageError,
-    StreamOverflow,
-)
+from seglog.errors import InvalidType, OffsetConflict, OffsetOutOfRange, ReentrantCall, StorageError
 from seglog.format.codec import HEAD_BYTES, encode_headers, record_length
-from seglog.log.batch_layout import check_widest, fill
-from seglog.log.compaction import CompactingLog
+from seglog.log.batch_append import append_batches, prepared
+from seglog.log.compaction import Compactor
 from seglog.log.group_append import Appended, Draft, Group, Wanted, checked_row, checked_rows
-from seglog.log.locked import change
-from seglog.log.pins import pull_back_pins
+from seglog.log.log import Log
+from seglog.log.open_files import OpenFiles
 from seglog.log.staging import (
     StagedSegment,
     after_batch,
@@ -36,9 +28,11 @@ from seglog.log.staging import (
     checked_name,
     refuse_rebuilt,
 )
+from seglog.log.stream_append import Stream, append_stream, checked_stream
+from seglog.log.syncer import Syncer
+from seglog.log.writer_state import OPEN, Phase, WriterState, change
 from seglog.record import (
     Header,
-    Headers,
     Record,
     checked_all,
     checked_bytes,
@@ -51,15 +45,93 @@ from seglog.segment.write_buffer import Row
 from seglog.storage import must_sync
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Iterator
 
     from seglog.arrow.to_rows import ArrowBatch
+    from seglog.clock import Clock
+    from seglog.compaction.plan import CompactionPlan
+    from seglog.compaction.rewrite import Outcome
+    from seglog.compaction.schedule import Standing
+    from seglog.config import Retention
+    from seglog.errors import LogPoisoned
+    from seglog.log.info import CompactionReport, SegmentInfo
+    from seglog.log.live_segments import LiveSegments
     from seglog.log.repair.repair import RepairReport
     from seglog.log.repair.verify import Progress
+    from seglog.log.view import View
+    from seglog.segment.recovery_report import RecoveryReport
+    from seglog.storage import Lock, Storage
 
 
-class LogWriter(CompactingLog):
+class LogWriter(Log):
     """A log that is open for writing."""
+
+    def __init__(
+        self, storage: Storage, lock: Lock, live: LiveSegments, clock: Clock, recovery: RecoveryReport
+    ) -> None:
+        super().__init__(storage, clock, recovery)
+        self._state = WriterState(storage.path, lock, live)
+        self._syncer = Syncer(self._state, live.config)
+        self._files = OpenFiles(self._state)
+        self._compactor = Compactor(self._state, storage, clock)
+        self._flush_records = live.config.flush_records
+        self._segment_bytes = live.segment_bytes
+        self._needs_keys = live.config.retention.needs_keys
+
+    # --- state --------------------------------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        """Whether the log is closed."""
+        return self._state.closed
+
+    def view(self) -> View:
+        """Return the present view; see Log.view. During another call of the same thread: of what is written so far."""
+        state = self._state
+        if state.closed:
+            self._check_open()
+        active = state.live.active
+        if active.reader.next_offset != active.next_offset and state.phase is OPEN and not state.reentered():
+            self.flush()
+        return state.live.present
+
+    def _refuse_to_read(self, view: View, offset: int) -> NoReturn:
+        state = self._state
+        if view.next_offset <= offset < state.live.active.next_offset and state.phase is OPEN:
+            state.refuse_reentry()  # the record is in the buffer of the interrupted call
+        super()._refuse_to_read(view, offset)
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next append gets."""
+        self._check_open()
+        return self._state.live.active.next_offset
+
+    @property
+    def durable_offset(self) -> int:
+        """The first offset that may be lost at power loss: all records before it are durable."""
+        self._check_open()
+        return self._state.durability.durable_offset
+
+    @property
+    def failure(self) -> LogPoisoned | None:
+        """The error that poisoned the writer; see Log.failure."""
+        return self._state.durability.failure
+
+    @property
+    def segments(self) -> tuple[SegmentInfo, ...]:
+        """Figures of every segment, the active one last."""
+        self.view()
+        state = self._state
+        if state.reentered():
+            return state.live.infos()
+        with state.mutex:
+            return state.live.infos()
+
+    def _check_place(self) -> None:
+        """Raise if the directory no longer belongs to this log; see Log._check_place."""
+        self._check_open()
+        self._state.live.catalog.ownership.check()
 
     # --- appending ----------------------------------------------------------------------------------------------
 
@@ -79,50 +151,63 @@ class LogWriter(CompactingLog):
             length += len(key)
         if value is not None:
             length += len(value)
-        if self._flush_records is not None or self._busy:
-            self._refuse_reentry()
+        state = self._state
+        if self._flush_records is not None or state.busy:
+            state.refuse_reentry()
         try:
-            with self._mutex:  # the body of `_change`, inline, because calls are slower
-                if self._inside:
+            with state.mutex:  # the body of `WriterState.change`, inline, because calls are slower
+                if state.inside:
                     raise ReentrantCall(self.path)
-                self._inside = True
+                state.inside = True
                 try:
-                    live = self._live
+                    live = state.live
                     active = live.active
-                    if self._refusal is not None or not active.settled:
-                        self._check_writable()
+                    if state.phase is not OPEN or not active.settled:
+                        state.check_writable()
                     offset = active.next_offset
                     if expected_offset is not None and checked_offset(expected_offset, "expected_offset") != offset:
                         raise OffsetConflict(expected_offset, offset)
                     if live.may_wait and active.hold(row, length):
                         return offset
                     if offset >= MAX_OFFSET:
-                        self._refuse_offset(offset)
+                        live.refuse_offset(offset)
                     self._append(offset, row, length)
                 except BaseException as error:
-                    self._after_failure(error)
+                    state.after_failure(error)
                     raise
                 finally:
-                    self._inside = False
+                    state.inside = False
         finally:
-            if self._closing:
-                self._close_now()
+            if state.closing:
+                state.close_now()
         if self._flush_records is not None:
-            self._flush_if_due(offset + 1)
+            self._syncer.flush_if_due(offset + 1)
         return offset
+
+    def _append(self, offset: int, row: Row, length: int) -> None:
+        live = self._state.live
+        active = live.active
+        if active.size + length > self._segment_bytes or live.ages:
+            live.make_room(length)
+            live.last_append = self._clock()
+            active = live.active
+        through = self._flush_records is not None and self._syncer.is_due(offset + 1)
+        timestamp, key, value, headers = row  # a call with *row is slower
+        active.append(offset, timestamp, key, value, headers, through=through)
 
     def append_each(self, drafts: Sequence[Draft]) -> list[Appended]:
         """Append records of several callers; see Log.append_each."""
         rows = checked_rows(drafts, needs_keys=self._needs_keys, clock=self._clock)
         outcomes, before, end = self._append_rows(rows)
         if self._flush_records is not None and end > before:
-            self._flush_if_due(end)
+            self._syncer.flush_if_due(end)
         return outcomes
 
     @change
     def _append_rows(self, rows: list[Wanted | Exception]) -> tuple[list[Appended], int, int]:
         """Append rows; return the outcome of each, and the next offsets before and after."""
-        live, before = self._live, self._live.active.next_offset
+        live = self._state.live
+        before = live.active.next_offset
         outcomes = Group(live).append(rows)
         end = live.active.next_offset
         if live.ages and end > before:
@@ -131,16 +216,16 @@ class LogWriter(CompactingLog):
 
     def is_ready(self, length: int) -> bool:
         """Whether an append could begin at once, without a roll or a sync; see Log.is_ready."""
-        length = checked_offset(length, "length")
-        if self._flush_records is not None or not self._mutex.acquire(blocking=False):
+        length, state = checked_offset(length, "length"), self._state
+        if self._flush_records is not None or not state.mutex.acquire(blocking=False):
             return False
         try:
-            if self._refusal is not None or self._inside:
+            if state.phase is not OPEN or state.inside:
                 return False
-            live = self._live
+            live = state.live
             return live.active.size + length <= self._segment_bytes and not (live.ages and live.age_is_due())
         finally:
-            self._mutex.release()
+            state.mutex.release()
 
     def append_at(self, offset: int, record: Record) -> int:
         """Append a record of another log at its own offset; see Log.append_at."""
@@ -151,36 +236,21 @@ class LogWriter(CompactingLog):
         key, timestamp = checked_key(record.key), checked_timestamp(record.timestamp)
         packed = encode_headers(checked_headers(record.headers))
         self._append_at(offset, (timestamp, key, value, packed))
-        if self._flush_records is not None:
-            self._flush_if_due(offset + 1)
+        self._syncer.flush_if_due(offset + 1)
         return offset
 
     @change
     def _append_at(self, offset: int, row: Row) -> None:
-        _, key, value, packed = row
-        if offset < self._live.active.next_offset:
-            raise OffsetConflict(offset, self._live.active.next_offset)
+        live, (_, key, value, packed) = self._state.live, row
+        if offset < live.active.next_offset:
+            raise OffsetConflict(offset, live.active.next_offset)
         if offset >= MAX_OFFSET:
-            self._refuse_offset(offset)
+            live.refuse_offset(offset)
         length = record_length(key, packed, value)
-        self._live.check_size(length)
-        if offset > self._live.active.next_offset:
-            self._live.admit_gap(offset)
+        live.check_size(length)
+        if offset > live.active.next_offset:
+            live.admit_gap(offset)
         self._append(offset, row, length)
-
-    def _append(self, offset: int, row: Row, length: int) -> None:
-        active = self._live.active
-        if active.size + length > self._segment_bytes or self._live.ages:
-            self._live.make_room(length)
-            self._live.last_append = self._clock()
-            active = self._live.active
-        through = self._flush_records is not None and self._is_due(offset + 1)
-        timestamp, key, value, headers = row  # a call with *row is slower
-        active.append(offset, timestamp, key, value, headers, through=through)
-
-    def _refuse_offset(self, offset: int) -> NoReturn:
-        """Raise for an offset beyond the maximum: offsets fit a signed 64-bit integer."""
-        raise OffsetOutOfRange(offset, self._live.start, self._live.active.next_offset)
 
     def append_stream(
         self,
@@ -193,134 +263,39 @@ class LogWriter(CompactingLog):
         length: int | None = None,
     ) -> int:
         """Append one record whose value comes in chunks; see Log.append_stream."""
-        if isinstance(chunks, (bytes, str, bytearray, memoryview)) or not isinstance(chunks, Iterable):
-            raise InvalidType("append_stream requires an iterable of bytes; for a single value use append")
-        key = checked_key(key)
-        if key is None and self._needs_keys:
-            raise KeyRequired
-        timestamp = self._clock() if timestamp is None else checked_timestamp(timestamp)
-        pairs = checked_headers(headers)
-        limit, length = _checked_bytes_of(limit, "limit"), _checked_bytes_of(length, "length")
-        if length is not None and limit is not None and length > limit:
-            raise StreamOverflow(limit)
-        offset = self._append_stream(chunks, timestamp, key, pairs, limit, length)
-        self._flush_if_due(offset + 1)
+        stream = checked_stream(
+            chunks, key, timestamp, headers, limit, length, needs_key=self._needs_keys, clock=self._clock
+        )
+        offset = self._append_stream(stream)
+        self._syncer.flush_if_due(offset + 1)
         return offset
 
     @change
-    def _append_stream(
-        self,
-        chunks: Iterable[bytes],
-        timestamp: int,
-        key: bytes | None,
-        headers: Headers,
-        limit: int | None,
-        length: int | None,
-    ) -> int:
-        live = self._live
-        self._make_room_for_stream(record_length(key, encode_headers(headers), None), length)
-        offset = live.active.next_offset
-        try:
-            live.active.append_stream(
-                self._until_closed(chunks, length),
-                timestamp,
-                key,
-                headers,
-                record_limit=live.config.store_limit - live.active.size,
-                value_limit=limit if length is None else length,
-            )
-        except StreamOverflow as error:
-            if length is not None:
-                raise _other_length(length) from error
-            raise
-        live.note_append()
-        return offset
-
-    def _make_room_for_stream(self, head: int, length: int | None) -> None:
-        """Roll if a record with a value of `length` bytes does not fit. head: size of everything but the value."""
-        live = self._live
-        live.check_size(head)
-        live.note_epoch()
-        if live.active.next_offset >= MAX_OFFSET:
-            self._refuse_offset(live.active.next_offset)
-        if length is not None:
-            live.make_room(head + length)
-        elif live.active.size >= self._segment_bytes or live.age_is_due():
-            live.roll()
-        if live.active.size + head > live.config.store_limit:
-            live.roll()
-
-    def _until_closed(self, chunks: Iterable[bytes], length: int | None) -> Iterator[bytes]:
-        """Yield the chunks. Raise, so that nothing is stored, if this thread closes the log meanwhile, or if the chunks
-        are shorter than `length`.
-        """
-        passed = 0
-        for chunk in chunks:
-            self._refuse_closing()
-            yield chunk
-            passed += len(chunk)
-        self._refuse_closing()
-        if length is not None and passed != length:
-            raise _other_length(length)
-
-    def _refuse_closing(self) -> None:
-        if self._closing:
-            raise LogClosed(f"{self.path}: the log was closed while the call read its data; nothing was stored")
-        if self._refusal is not None:  # in a child that was forked meanwhile
-            raise self._refusal()
+    def _append_stream(self, stream: Stream) -> int:
+        return append_stream(self._state, stream)
 
     def append_batch(self, data: Any) -> range:
         """Append Arrow data; see Log.append_batch."""
         self._check_open()
-        from seglog.arrow.stream import pieces_of  # noqa: PLC0415 - pyarrow loads when first used
-
-        batches = map(self._prepared, pieces_of(data))
-        head = next(batches)  # before the lock is taken, so that other writers continue meanwhile
-        offsets = self._append_batches(chain((head,), self._batches_until_closed(batches)))
-        self._flush_if_due(offsets.stop)
+        batches = prepared(self._state.live, data, needs_keys=self._needs_keys, clock=self._clock)
+        offsets = self._append_batches(batches)
+        self._syncer.flush_if_due(offsets.stop)
         return offsets
-
-    def _prepared(self, data: pa.Table | pa.RecordBatch) -> ArrowBatch:
-        """Return a batch that has passed every check possible before the append."""
-        from seglog.arrow.convert import ArrowBatch  # noqa: PLC0415 - pyarrow and the kernels load when first used
-
-        batch = ArrowBatch.prepare(data, now=self._clock())
-        check_widest(self._live, batch)
-        if self._needs_keys:
-            batch.check_keys()
-        return batch
-
-    def _batches_until_closed(self, batches: Iterator[ArrowBatch]) -> Iterator[ArrowBatch]:
-        """Yield the batches of a stream; raise once the stream has closed the log, or in a child that it forked."""
-        for batch in batches:
-            self._refuse_closing()
-            yield batch
 
     @change
     def _append_batches(self, batches: Iterator[ArrowBatch]) -> range:
-        first = self._live.active.next_offset
-        self._live.note_epoch()
-        try:
-            for batch in batches:
-                if self._live.active.next_offset + batch.rows > MAX_OFFSET:
-                    self._refuse_offset(self._live.active.next_offset + batch.rows - 1)
-                fill(self._live, batch)
-        except LogPoisoned:
-            raise
-        except BaseException:
-            if self._refusal is None and self._live.settled and self._live.active.next_offset != first:
-                self._undo(first)
-            raise
-        self._live.note_append()
-        return range(first, self._live.active.next_offset)
+        return append_batches(self._state, batches)
 
-    def _undo(self, first: int) -> None:
-        """Remove the segments that a batch had committed before it failed."""
-        try:
-            self._truncate(first)
-        except StorageError as error:
-            message = "a batch failed and could not be rolled back; open the log again"
-            raise LogPoisoned(error.errno, message, self.path) from error
+    # --- durability ---------------------------------------------------------------------------------------------
+
+    @change
+    def flush(self) -> None:
+        """Write buffered records to the store; see Log.flush."""
+        self._state.live.active.write_buffer()
+
+    def sync(self) -> None:
+        """Return once every appended record survives power loss; see Log.sync."""
+        self._syncer.sync()
 
     # --- structure ----------------------------------------------------------------------------------------------
 
@@ -331,12 +306,13 @@ class LogWriter(CompactingLog):
 
     @change
     def _publish(self, staged: Sequence[StagedSegment], query: str, batch: int) -> range | None:
-        manifest = self._live.catalog.current
-        if manifest.published.get(query, -1) >= batch:
+        live = self._state.live
+        published = live.catalog.current.published
+        if published.get(query, -1) >= batch:
             must_sync(self._storage.sync_directory)  # the process that published it may have died just before its sync
             return None
         self._check_admits(staged)
-        return self._live.publish(staged, after_batch(manifest.published, query, batch))
+        return live.publish(staged, after_batch(published, query, batch))
 
     def check_staged(self, staged: Sequence[StagedSegment]) -> None:
         """Check that segments can be published; see Log.check_staged."""
@@ -350,61 +326,112 @@ class LogWriter(CompactingLog):
 
     def _check_admits(self, staged: Sequence[StagedSegment]) -> None:
         """Raise if the log, whatever the state of the stages, accepts no batch or not as many records."""
-        refuse_rebuilt(self._live.catalog.current, self.path)
-        end = self._live.active.next_offset + sum(one.records for one in staged)
+        live = self._state.live
+        refuse_rebuilt(live.catalog.current, self.path)
+        end = live.active.next_offset + sum(one.records for one in staged)
         if end > MAX_OFFSET:
-            self._refuse_offset(end - 1)
+            live.refuse_offset(end - 1)
 
     def truncate(self, offset: int) -> None:
         """Remove the records from `offset` on; see Log.truncate."""
-        self._truncate_to(checked_offset(offset))
+        self._truncate(checked_offset(offset))
 
     @change
-    def _truncate_to(self, offset: int) -> None:
-        if not self._live.start <= offset <= self._live.active.next_offset:
-            raise OffsetOutOfRange(offset, self._live.start, self._live.active.next_offset)
-        if offset < self._live.active.next_offset:
-            self._truncate(offset)
-
     def _truncate(self, offset: int) -> None:
-        self._live.catalog.ownership.check()
-        pull_back_pins(self._storage, offset, clock=self._clock)
-        durable = self._durability.durable_offset
-        self._durability.retreat(offset)  # first, so that an interrupt cannot leave it beyond the log's end
-        try:
-            self._live.truncate(offset)
-        except StorageError:
-            self._durability.advance(durable)  # nothing was cut
-            raise
-        self._durability.advance(offset)
+        live = self._state.live
+        if not live.start <= offset <= live.active.next_offset:
+            raise OffsetOutOfRange(offset, live.start, live.active.next_offset)
+        if offset < live.active.next_offset:
+            live.truncate(offset)
 
     @change
     def expire(self) -> int:
         """Delete what retention no longer keeps; see Log.expire."""
-        return self._live.expire()
+        return self._state.live.expire()
+
+    @change
+    def alter_retention(self, retention: Retention) -> None:
+        """Change the retention; see Log.alter_retention."""
+        live = self._state.live
+        config = replace(live.config, retention=retention)  # validates the type
+        config = replace(live.config, retention=retention.over(live.config.retention))
+        if config != live.config:
+            live.configure(config)
+            self._needs_keys = config.retention.needs_keys
 
     @change
     def repair(self, progress: Progress | None = None) -> RepairReport:
         """Move damage to quarantine/ and continue; see Log.repair."""
-        from seglog.log.repair.repair import Repair  # noqa: PLC0415 - as above
-        from seglog.log.repair.verify import verify_storage  # noqa: PLC0415 - an operator's call
+        from seglog.log.repair.repair import Repair  # noqa: PLC0415 - an operator's call
+        from seglog.log.repair.verify import verify_storage  # noqa: PLC0415 - as above
 
-        self._live.catalog.ownership.check()
-        if not self._live.active.empty:
-            self._live.roll()  # so that damage in it is salvaged as in any sealed segment
-        before = self._live.catalog.current.segments
+        live = self._state.live
+        live.catalog.ownership.check()
+        if not live.active.empty:
+            live.roll()  # so that damage in it is salvaged as in any sealed segment
+        before = live.catalog.current.segments
         report = verify_storage(self._storage, progress)
-        repair = Repair(self._storage, self._live.catalog, self._clock, report).run()
-        self._live.refresh(before)
+        repair = Repair(self._storage, live.catalog, self._clock, report).run()
+        live.refresh(before)
         return repair
 
+    # --- compaction ---------------------------------------------------------------------------------------------
 
-def _checked_bytes_of(value: int | None, what: str) -> int | None:
-    """Return a number of bytes, or None. Raises InvalidType or InvalidArgument."""
-    if value is not None and checked_offset(value, what) < 0:
-        raise InvalidArgument(f"{what} is {value}; it must be a number of bytes, 0 or more")
-    return value
+    def standing(self) -> Standing:
+        """Return the state of compaction; see Log.standing."""
+        return self._compactor.standing()
 
+    def compact(
+        self,
+        *,
+        roll: bool = False,
+        generational: bool = False,
+        progress: Progress | None = None,
+        abort: Callable[[], bool] | None = None,
+        bytes_per_second: float | None = None,
+    ) -> CompactionReport:
+        """Keep only the latest record of each key; see Log.compact."""
+        return self._compactor.compact(
+            roll=roll, generational=generational, progress=progress, abort=abort, bytes_per_second=bytes_per_second
+        )
 
-def _other_length(length: int) -> InvalidArgument:
-    return InvalidArgument(f"the chunks of the stream do not have the given length of {length} bytes")
+    def plan_compaction(self, *, generational: bool = False) -> CompactionPlan:
+        """Return what a compaction would do at present; see Log.plan_compaction."""
+        return self._compactor.plan(generational=generational)
+
+    def finish_compaction(self, plan: CompactionPlan, outcome: Outcome, directory: str) -> CompactionReport:
+        """Swap in the result of `rewrite`; see Log.finish_compaction."""
+        return self._compactor.finish(plan, outcome, directory)
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    def _keep_files(self) -> None:
+        """Keep all files open from now on; see Log._keep_files."""
+        self._files.keep()
+
+    def close(self) -> None:
+        """Sync, and release lock and files. A second call does nothing.
+
+        Called during another call of the same thread (for example by a signal handler), it returns at once, and that
+        call closes the log when it ends. That call ends with its result; with LogClosed if it still takes chunks
+        (`append_stream`) or reads a stream (`append_batch`); or with what the handler raises.
+
+        Raises:
+            LogPoisoned: If the sync fails; the log is closed in any case.
+        """
+        self._state.close()
+
+    def remove(self) -> None:
+        """Close the log and remove its directory."""
+        self._refuse_changes()  # before the first file is removed
+        try:
+            self._storage.remove()
+        finally:
+            self.close()
+
+    @change
+    def _refuse_changes(self) -> None:
+        self._state.live.catalog.ownership.check()
+        with suppress(StorageError):
+            self._files.reopen()
+        self._state.phase = Phase.REMOVED

@@ -13,6 +13,7 @@ import pytest
 from seglog.compaction.window_reader import WINDOW_BYTES, KeyReader, SourceReader
 from seglog.kernels.fingerprint import fingerprint
 from seglog.parallel.ahead import ROOMS, Ahead
+from seglog.testing.internals import storage_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,7 +93,7 @@ def test_long_records_leave_the_keys_alone_that_are_still_in_use(shop: Any) -> N
         for key in keys:
             log.append(b"x" * (WINDOW_BYTES + 1), key=key)
         shop.put(log, "|")
-        source = SourceReader(log._storage, log.view().manifest.segments[0])
+        source = SourceReader(storage_of(log), log.view().manifest.segments[0])
         held = list(islice(KeyReader(SEED).runs(source), ROOMS))
         for number, (stretch, found, _) in enumerate(held):
             words = fingerprint(np.frombuffer(keys[number], np.uint8), *map(np.uint64, SEED))
@@ -124,7 +125,7 @@ def test_what_is_copied_early_does_not_move_where_reading_goes_on(shop: Any) -> 
         for number in range(6000):
             log.append(b"x" * 1500, key=b"%d" % number)
         shop.put(log, "|")
-        source = SourceReader(log._storage, log.view().manifest.segments[0])
+        source = SourceReader(storage_of(log), log.view().manifest.segments[0])
         rows, stretches = 0, []
         for stretch, keys, window in KeyReader(SEED).runs(source):
             window.rewind(stretch)
