@@ -33,6 +33,9 @@ if TYPE_CHECKING:
         CompactionAborted,
         ConfigError,
         ConnectionFailed,
+        CopyDiverged,
+        CopyExpired,
+        CopyStopped,
         CorruptLog,
         CorruptRecord,
         Forbidden,
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
         InvalidType,
         KeyRequired,
         LogClosed,
+        LogFenced,
         LogLocked,
         LogNotFound,
         LogPoisoned,
@@ -75,6 +79,7 @@ if TYPE_CHECKING:
     from seglog.log.opening import open_log as open  # noqa: A004 - it reads as the standard library's other opens
     from seglog.log.repair.offline import repair, verify
     from seglog.record import Record, TopicRecord
+    from seglog.replication import Mirror as Mirror
     from seglog.segment.recovery_report import RecoveryEvent, RecoveryReport
     from seglog.storage import LocalStorage, MemoryStorage
     from seglog.topic import Topic
@@ -93,6 +98,7 @@ _HOME = {  # public name -> its place below seglog; every other name of `__all__
     "Log": "log.log.Log",
     "LogConfig": "config.LogConfig",
     "MemoryStorage": "storage.MemoryStorage",
+    "Mirror": "replication.Mirror",
     "Record": "record.Record",
     "RecoveryEvent": "segment.recovery_report.RecoveryEvent",
     "RecoveryReport": "segment.recovery_report.RecoveryReport",
@@ -131,6 +137,9 @@ __all__ = [
     "CompactionAborted",
     "ConfigError",
     "ConnectionFailed",
+    "CopyDiverged",
+    "CopyExpired",
+    "CopyStopped",
     "CorruptLog",
     "CorruptRecord",
     "Forbidden",
@@ -144,6 +153,7 @@ __all__ = [
     "Log",
     "LogClosed",
     "LogConfig",
+    "LogFenced",
     "LogLocked",
     "LogNotFound",
     "LogPoisoned",
@@ -151,6 +161,7 @@ __all__ = [
     "LogReplaced",
     "LogTruncated",
     "MemoryStorage",
+    "Mirror",
     "MissingExtra",
     "NotALog",
     "NotAssigned",

@@ -20,7 +20,8 @@
     ├── LogPoisoned (OSError)              a sync failed
     ├── LogClosed (ValueError)
     ├── ReentrantCall (RuntimeError)       a signal handler or callback changes the log that it interrupted
-    ├── LogReadOnly (OSError)
+    ├── LogReadOnly (OSError)              LogFenced: another log was promoted in its place
+    ├── CopyStopped (RuntimeError)         a copy cannot follow its source: CopyDiverged, CopyExpired
     ├── StorageError (OSError)             an I/O error of the operating system; retriable
     ├── TopicNotFound (LookupError)
     ├── TopicExists (ValueError)
@@ -254,6 +255,22 @@ class ReentrantCall(SeglogError, RuntimeError):
 
 class LogReadOnly(SeglogError, OSError):
     """The log was opened with mode "r" (or inherited through fork) and must not be written."""
+
+
+class LogFenced(LogReadOnly):
+    """Another log was promoted in place of this one, which accepts no more changes."""
+
+
+class CopyStopped(SeglogError, RuntimeError):
+    """A copy cannot follow its source; nothing was changed."""
+
+
+class CopyDiverged(CopyStopped):
+    """The copy holds records that its source does not have, or has another history."""
+
+
+class CopyExpired(CopyStopped):
+    """The source has deleted records that the copy has not read."""
 
 
 class StorageError(SeglogError, OSError):

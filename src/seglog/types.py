@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from seglog.log.tail import Tail
     from seglog.log.view import View
     from seglog.record import Header, Headers
+    from seglog.replication.log_mirror import Lag
     from seglog.segment.reader import OnCorrupt
     from seglog.storage import File, Lock, Storage
     from seglog.storage.base import Buffer
@@ -83,6 +84,7 @@ _HOME = {  # name -> where it is found below seglog
     "LocalLock": "storage.local.LocalLock",
     "Lock": "storage.Lock",
     "LogState": "topic.cleaning.state.LogState",
+    "Lag": "replication.log_mirror.Lag",
     "MemberState": "topic.groups.state.MemberState",
     "Membership": "topic.groups.state.Membership",
     "MemoryFile": "storage.memory.MemoryFile",
@@ -143,6 +145,7 @@ __all__ = [
     "Groups",
     "Header",
     "Headers",
+    "Lag",
     "LocalFile",
     "LocalLock",
     "Lock",

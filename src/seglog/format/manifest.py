@@ -153,6 +153,33 @@ class Retired:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Role:
+    """Whether a log is a leader, which takes appends, or a copy, which only a mirror writes (docs/adr/0031).
+
+    Attributes:
+        term: Number of promotions in the log's history.
+        copy: Id of the copy, which names its pin; "": the log is a leader.
+        fenced: The highest term known of another leader: a leader with a lower term accepts no changes.
+    """
+
+    term: int = 0
+    copy: str = ""
+    fenced: int = 0
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Role:
+        """Read the field; a leader if there is none. TypeError or KeyError if it is invalid."""
+        return cls(
+            term=_of_kind(int, values["term"]),
+            copy=_of_kind(str, values["copy"]),
+            fenced=_of_kind(int, values["fenced"]),
+        )
+
+
+LEADER = Role()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
     """One state of a log's structure.
 
@@ -171,6 +198,7 @@ class Manifest:
         boot: Identifier of the system's run in which it was installed; "" if unknown.
         home: Topic id and number of the partition that the log was created as; None for a log without a topic.
         backup: A backup installed it, and no writer has opened the log since.
+        role: Leader or copy, and of which term.
     """
 
     log_id: int
@@ -187,6 +215,7 @@ class Manifest:
     boot: str = ""
     home: tuple[str, int] | None = None
     backup: bool = False
+    role: Role = LEADER
 
     def after_cut(self, offset: int) -> dict[str, Any]:
         """Return the fields that change when the records from `offset` on may be replaced."""
@@ -251,6 +280,7 @@ class Manifest:
             **self.cuts.to_json(),
             "boot": self.boot,
             **({"backup": True} if self.backup else {}),
+            **({} if self.role == LEADER else {"role": dataclasses.asdict(self.role)}),
             **({} if self.home is None else {"home": list(self.home)}),
             "segments": len(self.segments),
         }
@@ -348,6 +378,7 @@ def decode(data: bytes, path: str, like: Manifest | None = None) -> Manifest:
             boot=_of_kind(str, header.get("boot", "")),
             home=_home(header.get("home")),
             backup=_of_kind(bool, header.get("backup", False)),
+            role=Role.from_json(header["role"]) if "role" in header else LEADER,
         )
     except UNREADABLE as error:
         # the check is valid, so another version wrote this intentionally

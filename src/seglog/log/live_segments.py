@@ -7,9 +7,10 @@ poisoning. After StorageError the old structure is valid; after LogPoisoned the 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import NoReturn
+from functools import partial
+from typing import Any, NoReturn
 
 from seglog.clock import Clock
 from seglog.config import LogConfig
@@ -205,20 +206,35 @@ class LiveSegments:
         self._show()
         self.active.settled = True
 
-    def truncate(self, offset: int) -> None:
-        """Remove the records from `offset` on; pins that are after it move back to it."""
+    def truncate(self, offset: int, history: dict[str, Any] | None = None) -> None:
+        """Remove the records from `offset` on; pins that are after it move back to it.
+
+        history: the fields of the manifest that record the cut; None: a cut of this log's own.
+        """
+        self._remove_from(offset, partial(self._cut, offset, history))
+
+    def start_over(self, offset: int, history: dict[str, Any]) -> None:
+        """Remove all records and begin at `offset`, with one manifest; history: as in `truncate`."""
+        self._remove_from(offset, partial(self._replace_all, offset, history))
+
+    def _remove_from(self, offset: int, remove: Callable[[], None]) -> None:
         self.catalog.ownership.check()
         pull_back_pins(self._storage, offset, clock=self._clock)
         durable = self.durability.durable_offset
         self.durability.retreat(offset)  # first, so that an interrupt cannot leave it beyond the log's end
         try:
-            self._cut(offset)
+            remove()
         except StorageError:
-            self.durability.advance(durable)  # nothing was cut
+            self.durability.advance(durable)  # nothing was removed
             raise
         self.durability.advance(offset)
 
-    def _cut(self, offset: int) -> None:
+    def _replace_all(self, offset: int, history: dict[str, Any]) -> None:
+        gone = self.catalog.current.segments
+        self._begin(self._new_entry(offset, self._clock(), dense=True), (), retire=gone, start=offset, **history)
+        self.cache.drop(gone)
+
+    def _cut(self, offset: int, history: dict[str, Any] | None) -> None:
         """Cut the segment that holds `offset`, drop the later ones."""
         self.active.write_buffer()
         self.active.datasync()
@@ -231,8 +247,15 @@ class LiveSegments:
             kept[-1] = cut_entry(kept[-1], self.present.reader_of(kept[-1].base_offset), offset, now)
         entry = self._new_entry(offset, now, dense=self.active.dense)
         start = min(self.start, offset)  # rolling back a batch may follow an expiry that dropped its own first segments
-        self._begin(entry, kept, retire=retired, start=start, **self.catalog.current.after_cut(offset))
+        history = self.catalog.current.after_cut(offset) if history is None else history
+        self._begin(entry, kept, retire=retired, start=start, **history)
         self.cache.drop(retired)
+
+    def drop_before(self, offset: int) -> int:
+        """Drop the sealed segments that end at or before `offset`; return how many."""
+        segments = self.catalog.current.segments
+        count = sum(1 for entry in segments[:-1] if (entry.next_offset or 0) <= offset)
+        return self._drop_first(count)
 
     def expire(self) -> int:
         """Delete segments that retention no longer keeps; return how many."""
@@ -252,7 +275,10 @@ class LiveSegments:
     def drop_expired(self, now: int) -> int:
         """Drop the sealed segments that retention selects; return how many."""
         segments = self.catalog.current.segments
-        count = select_expired(segments[:-1], self.active.size, self.config.retention, now)
+        return self._drop_first(select_expired(segments[:-1], self.active.size, self.config.retention, now))
+
+    def _drop_first(self, count: int) -> int:
+        segments = self.catalog.current.segments
         if count:
             start = segments[count].base_offset
             self.catalog.install(self.catalog.following(segments[count:], retire=segments[:count], start=start))

@@ -11,8 +11,8 @@ import os
 import secrets
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from seglog.clock import Clock, checked_clock, system_clock
 from seglog.config import Expose, LogConfig
@@ -21,12 +21,14 @@ from seglog.errors import (
     CorruptLog,
     InvalidArgument,
     InvalidType,
+    LogFenced,
     LogLocked,
     LogNotFound,
+    LogReadOnly,
     NotALog,
 )
 from seglog.format import filename
-from seglog.format.manifest import Manifest, SegmentEntry
+from seglog.format.manifest import Manifest, Role, SegmentEntry
 from seglog.format.store import HEADER_BYTES
 from seglog.log.boot_id import boot_id
 from seglog.log.catalog import Catalog, read_manifest, write_manifest
@@ -118,6 +120,47 @@ def open_partition(
     return _open_writer(storage, config, clock, home)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Seed:
+    """What a new copy takes from its leader. history: fields of its manifest (epoch, cuts, role)."""
+
+    log_id: int
+    start: int
+    config: LogConfig
+    history: dict[str, Any]
+
+
+def open_copy(place: str | os.PathLike[str] | Storage, seed: Seed, home: Home | None, clock: Clock) -> LogWriter:
+    """Open a log for a mirror, which may write copies; create it from `seed` if there is none. Errors as `open_log`.
+
+    The leader decides the epochs of a copy: opening it begins none, also after a power loss. Records that are read
+    again from the leader are the same, or the leader has begun an epoch.
+    """
+    return _open_writer(storage_at(place), None, clock, home, seed)
+
+
+def check_leads(manifest: Manifest, path: str) -> None:
+    """Raise LogReadOnly if the log is a copy, LogFenced if another log was promoted in its place."""
+    role = manifest.role
+    if role.copy:
+        raise LogReadOnly(
+            errno.EROFS,
+            'this log is a copy that a mirror writes; mode="r" reads it, `seglog promote` makes it a leader',
+            path,
+        )
+    if role.fenced > role.term:
+        raise fenced(role, path)
+
+
+def fenced(role: Role, path: str) -> LogFenced:
+    """Return the error of a leader in place of which another log was promoted."""
+    message = (
+        f"another log was promoted in place of this one (term {role.fenced}; this one has term {role.term}); write to "
+        "that log, and make this one its copy with `seglog mirror`"
+    )
+    return LogFenced(errno.EROFS, message, path)
+
+
 def check_expose(expose: object, mode: Mode) -> None:
     """Raise InvalidArgument unless this is one of Expose, and "durable" only for reading."""
     if expose not in ("appended", "durable"):
@@ -186,7 +229,9 @@ def _refuse_foreign(storage: Storage) -> None:
 # --- writing ------------------------------------------------------------------------------------------------------
 
 
-def _open_writer(storage: Storage, config: LogConfig | None, clock: Clock, home: Home | None) -> LogWriter:
+def _open_writer(
+    storage: Storage, config: LogConfig | None, clock: Clock, home: Home | None, seed: Seed | None = None
+) -> LogWriter:
     seen = None
     if storage.exists():
         _refuse_foreign(storage)
@@ -202,7 +247,7 @@ def _open_writer(storage: Storage, config: LogConfig | None, clock: Clock, home:
             storage.path,
         )
     try:
-        return _Opening(storage, config, clock, seen, home).run(lock)
+        return _Opening(storage, config, clock, seen, home, seed).run(lock)
     except BaseException:
         lock.release()
         raise
@@ -212,10 +257,20 @@ class _Opening:
     """The steps of opening for writing, in order; `events` collects what they report."""
 
     def __init__(
-        self, storage: Storage, config: LogConfig | None, clock: Clock, seen: Manifest | None, home: Home | None
+        self,
+        storage: Storage,
+        config: LogConfig | None,
+        clock: Clock,
+        seen: Manifest | None,
+        home: Home | None,
+        seed: Seed | None = None,
     ) -> None:
-        """seen: the manifest before the lock was taken; another process may have changed it since then."""
+        """seen: the manifest before the lock was taken; another process may have changed it since then.
+
+        seed: for a mirror, see `open_copy`.
+        """
         self.home = home
+        self.seed = seed
         self.storage = storage
         self.config = config
         self.clock = clock
@@ -239,7 +294,7 @@ class _Opening:
         remove_own(self.storage)
         age_out(self.storage, self.clock(), batches=COMPACTION)
         catalog = Catalog(self.storage, lock, manifest, self.clock, next_file=next_file)
-        if recovery.unsynced or manifest.boot != boot_id():
+        if not manifest.role.copy and (recovery.unsynced or manifest.boot != boot_id()):
             catalog.begin_epoch(active.next_offset)
         cache = SegmentCache(
             self.storage, limit=wanted.open_segments_max, interval=wanted.index_interval_bytes, heal=True
@@ -252,6 +307,8 @@ class _Opening:
             return self._create()
         manifest, event = read_or_rebuild(self.storage, self.clock, self.config, like=self.seen, names=self.names)
         check_home(manifest, self.home, self.storage.path)
+        if self.seed is None:
+            check_leads(manifest, self.storage.path)
         manifest = manifest if self.home is None else replace(manifest, home=self.home)
         if event is not None:
             self.events.append(event)
@@ -274,22 +331,24 @@ class _Opening:
     def _create(self) -> Manifest:
         """Create directory and first store, both synced, then the manifest: from then on the log exists."""
         config = self.config or LogConfig()
-        entry = SegmentEntry(base_offset=config.initial_offset, file=1, salt=secrets.randbits(64), created=self.clock())
+        seed = self.seed or Seed(
+            log_id=secrets.randbits(64), start=config.initial_offset, config=config, history={"epoch": 0}
+        )
+        entry = SegmentEntry(base_offset=seed.start, file=1, salt=secrets.randbits(64), created=self.clock())
         for name in _stores(self.names):
             self.storage.unlink(name)
-        log_id = secrets.randbits(64)
-        create_segment(self.storage, entry, log_id)
+        create_segment(self.storage, entry, seed.log_id)
         must_sync(self.storage.sync_directory)
         manifest = Manifest(
-            log_id=log_id,
+            log_id=seed.log_id,
             version=1,
-            epoch=0,
             next_file=2,
-            start=config.initial_offset,
-            config=config,
+            start=seed.start,
+            config=seed.config,
             segments=(entry,),
             boot=boot_id(),
             home=self.home,
+            **seed.history,
         )
         write_manifest(self.storage, manifest)
         return manifest

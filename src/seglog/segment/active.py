@@ -48,6 +48,7 @@ from seglog.segment.stats import Block, Place, Tally
 from seglog.segment.streamed_value import write_value
 from seglog.segment.write_buffer import CELLS, HELD_MOST_BYTES, Row, encode_rows
 from seglog.storage import File, Storage, must_sync
+from seglog.storage.base import Buffer
 
 INDEX_EVERY_BYTES = 1024 * 1024
 JOIN_BELOW = 64 * 1024
@@ -238,6 +239,18 @@ class ActiveSegment:
         self._written, self.next_offset = block.position, self._published + block.records
         self._publish()
 
+    def append_encoded(self, data: Buffer, entries: memoryview, block: Block) -> None:
+        """Append records encoded for this segment, of these entries and figures; after an error nothing of them
+        remains.
+        """
+        self.settled = False
+        self._write_last(data, self._written)
+        self.tally.absorb(block)
+        self._extend_sparse(block.marks)
+        self._admit_entries([entries], block.records)
+        self._written, self.next_offset = block.position, block.next_offset
+        self._publish()
+
     def _encoded(self, cells: list[Any]) -> tuple[bytes | memoryview, Block]:
         place = Place(self._published - self.entry.base_offset, self.reader.size, self.entry.salt)
         return encode_rows(cells, place, self.tally.marks)
@@ -286,7 +299,7 @@ class ActiveSegment:
             ) from error
         self.settled = True
 
-    def _write_last(self, data: bytes | memoryview, position: int) -> None:
+    def _write_last(self, data: Buffer, position: int) -> None:
         """Write the bytes that make a change visible."""
         try:
             self._files.store.pwrite(data, position)

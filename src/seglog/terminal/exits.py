@@ -46,7 +46,7 @@ class Exit(IntEnum):
 # The first match counts: a class precedes its bases.
 _EXITS: tuple[tuple[tuple[type[BaseException], ...], Exit], ...] = (
     ((KeyboardInterrupt,), Exit.INTERRUPTED),
-    ((errors.CorruptRecord, errors.CorruptLog), Exit.FAILED),
+    ((errors.CorruptRecord, errors.CorruptLog, errors.CopyStopped), Exit.FAILED),
     ((errors.LogNotFound, errors.NotALog, errors.TopicNotFound, errors.GroupNotFound), Exit.NOT_FOUND),
     ((errors.LogLocked, errors.PlanStale, errors.Busy), Exit.LOCKED),
     ((errors.OffsetError, errors.LogTruncated), Exit.OUT_OF_RANGE),

@@ -17,7 +17,7 @@ from seglog.config import LogConfig
 from seglog.errors import CorruptLog, StorageError
 from seglog.format import filename
 from seglog.format.index import DENSE_HEADER_BYTES
-from seglog.format.manifest import Manifest, SegmentEntry
+from seglog.format.manifest import LEADER, Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.log.catalog import read_manifest
 from seglog.log.repair.file_identity import check_places, is_foreign, previous_manifest, stores_of
@@ -141,6 +141,7 @@ def rebuild_manifest(
         rebuilt=True,
         boot=previous.boot if previous else "",
         home=previous.home if previous else None,
+        role=previous.role if previous else LEADER,
         **changes,
     )
     detail = f"{why}; rebuilt from {len(segments) - (lost is not None)} stores"

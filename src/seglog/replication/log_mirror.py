@@ -1,0 +1,220 @@
+"""Copy one log: follow its cuts, append its records, take its settings, pin its tombstones.
+
+A round is: fetch history and records from one view of the source; decide where the copy continues (`lineage`); take the
+source's history; append, sync, and move the pin. The position of a copy is its own `next_offset` with the history in
+its manifest, so a round may be interrupted anywhere and is repeated.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from seglog.clock import Clock, system_clock
+from seglog.errors import CopyExpired, CopyStopped
+from seglog.format.manifest import Role
+from seglog.log.copied import CopyWriter
+from seglog.log.opening import Seed, open_copy
+from seglog.replication.lineage import Lineage, continue_at, history_of
+from seglog.replication.source import FETCH_BYTES
+
+if TYPE_CHECKING:
+    from seglog.log.log import Log
+    from seglog.log.opening import Home
+    from seglog.replication.source import Fetched, LogSource
+    from seglog.storage import Storage
+
+ROUND_BYTES = 64 * 1024 * 1024  # copied between two syncs
+PIN_SECONDS = 1.0  # a pin costs the source two syncs
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """What a copy lacks of its source.
+
+    Attributes:
+        records: Records that the source has and the copy does not; an estimate where offsets have gaps.
+        bytes: Their size in the source's stores, estimated.
+        seconds: Time since the copy last had every record of its source; 0 if it has now.
+    """
+
+    records: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+
+class LogMirror:
+    """Copies one log. Not safe for threads. A context manager."""
+
+    def __init__(
+        self,
+        source: LogSource,
+        target: Storage,
+        *,
+        home: Home | None = None,
+        restart: bool = False,
+        pin: bool = True,
+        clock: Clock = system_clock,
+    ) -> None:
+        """home: topic id and partition, for a log of a topic. restart, pin: see Mirror."""
+        self.source = source
+        self.path = target.path
+        self._restart = restart
+        self._pins = pin
+        self._pinned: int | None = None
+        self._pinned_at = float("-inf")
+        self._behind_since = time.monotonic()
+        self._left = (0, 0)
+        first = source.fetch(None)
+        seed = Seed(
+            log_id=first.lineage.log_id,
+            start=first.lineage.start,
+            config=first.config,
+            history=history_of(first.lineage, Role(term=first.lineage.term, copy=secrets.token_hex(8))),
+        )
+        log = open_copy(target, seed, home, clock)
+        if restart and log.view().manifest.log_id != seed.log_id:
+            log.remove()
+            log = open_copy(target, seed, home, clock)
+        self._writer = CopyWriter(log)
+        try:
+            self._begin(first)
+        except BaseException:
+            self._writer.log.close()
+            raise
+
+    def _begin(self, first: Fetched) -> None:
+        """Check that the copy can follow, before anything is pinned or deleted."""
+        self._reconcile(first)
+        if not self._pins:
+            return
+        copy, offset = self._writer.manifest.role.copy, self.position
+        is_new = offset == self._writer.manifest.start
+        if not is_new and not self.source.pinned(copy):
+            self._check_unpinned(self.source.fetch(offset, 1), offset)
+        self._move_pin(offset, now=True)
+
+    def _check_unpinned(self, fetched: Fetched, offset: int) -> None:
+        """Raise CopyExpired if the source, without this copy's pin, may have removed tombstones that it needs."""
+        if not fetched.compacted or not fetched.config.retention.compact:
+            return
+        if self._restart:
+            self._start_over(fetched.lineage)
+            return
+        raise CopyExpired(
+            f"{self.source.name} has no pin of {self.path}, and has compacted records from offset {offset} on: "
+            "tombstones of keys that the copy holds may be gone. restart=True (--restart) copies again"
+        )
+
+    @property
+    def log(self) -> Log:
+        """The copy. Read it only."""
+        return self._writer.log
+
+    @property
+    def position(self) -> int:
+        """The next offset to copy."""
+        return self._writer.log.next_offset
+
+    @property
+    def lag(self) -> Lag:
+        """What the copy lacked at the end of the last round."""
+        records, size = self._left
+        seconds = 0.0 if self._behind_since == 0 else time.monotonic() - self._behind_since
+        return Lag(records, size, seconds)
+
+    # --- one round ------------------------------------------------------------------------------------------------
+
+    def step(self, *, most: int = ROUND_BYTES, wait: float = 0) -> int:
+        """Copy up to `most` bytes, make them durable, and return how many were copied; 0: there is nothing new.
+
+        wait: seconds that a remote source may wait for a new record.
+
+        Raises:
+            CopyStopped: If the copy cannot follow its source.
+            CorruptRecord: If a record of the source is damaged; the records before it are copied.
+        """
+        copied, before, writer = 0, self.position, self._writer
+        try:
+            while copied < most:
+                fetched = self.source.fetch(self.position, FETCH_BYTES, wait=wait)
+                wait = 0
+                if self._reconcile(fetched):
+                    continue  # the records were requested from another offset
+                for records in fetched.records:
+                    writer.append(records)
+                    copied += len(records.data)
+                if fetched.complete:
+                    self._finish(fetched)
+                    break
+        finally:
+            if self.position != before:
+                writer.sync()
+        self._measure(fetched)
+        self._move_pin(self.position)
+        return copied
+
+    def _finish(self, fetched: Fetched) -> None:
+        """Take what is true of the source's whole log, once the copy has all of it."""
+        self._writer.skip_to(fetched.lineage.end)
+        self._writer.drop_before(fetched.lineage.start)
+        self._writer.retain(fetched.config.retention)
+        if fetched.published != self._writer.manifest.published:
+            self._writer.sync()  # a published batch must not be durable before its records
+            self._writer.take(published=fetched.published)
+
+    def _reconcile(self, fetched: Fetched) -> bool:
+        """Follow the source's cuts and take its history; return whether the copy's position has changed."""
+        theirs, manifest = fetched.lineage, self._writer.manifest
+        ours = Lineage.from_manifest(manifest, self.position)
+        agree = (ours.log_id, ours.epoch, ours.cuts) == (theirs.log_id, theirs.epoch, theirs.cuts)
+        if agree and theirs.start <= ours.end <= theirs.end and manifest.role.copy:
+            return False
+        try:
+            offset = continue_at(ours, theirs, is_copy=bool(manifest.role.copy), names=(self.path, self.source.name))
+        except CopyStopped:
+            if not self._restart or ours.log_id != theirs.log_id:
+                raise
+            return self._start_over(theirs)
+        role = Role(term=theirs.term, copy=manifest.role.copy or secrets.token_hex(8), fenced=manifest.role.fenced)
+        history = history_of(theirs, role)
+        if offset < ours.start:
+            self._writer.start_over(offset, history)
+        elif offset < ours.end:
+            self._writer.cut(offset, history)
+        else:
+            self._writer.take(**history)
+        return offset != ours.end
+
+    def _start_over(self, theirs: Lineage) -> bool:
+        """Delete everything that the copy holds, and begin at the source's first record."""
+        role = Role(term=theirs.term, copy=self._writer.manifest.role.copy or secrets.token_hex(8))
+        self._writer.start_over(theirs.start, {**history_of(theirs, role), "published": {}, "rebuilt": False})
+        self._restart = False
+        return True
+
+    def _measure(self, fetched: Fetched) -> None:
+        if fetched.complete:
+            self._left, self._behind_since = (0, 0), 0.0
+            return
+        copied = sum(len(records.data) for records in fetched.records)
+        left = max(fetched.bytes_left - copied, 1)
+        self._left = fetched.records_left * left // max(fetched.bytes_left, 1), left
+        self._behind_since = self._behind_since or time.monotonic()
+
+    def _move_pin(self, offset: int, *, now: bool = False) -> None:
+        due = now or time.monotonic() - self._pinned_at >= PIN_SECONDS
+        if self._pins and due and offset != self._pinned:
+            self.source.pin(self._writer.manifest.role.copy, offset)
+            self._pinned, self._pinned_at = offset, time.monotonic()
+
+    # --- housekeeping and the end ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Move the pin to the copy's position, and close the copy."""
+        try:
+            self._move_pin(self.position, now=True)
+        finally:
+            self._writer.log.close()

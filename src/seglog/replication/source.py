@@ -1,0 +1,196 @@
+"""What a mirror reads: the history of a log and its encoded records, from one view.
+
+`LogSource` is the contract; `LocalSource` reads a log by its path. `remote` has the one that asks a server.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from seglog.clock import system_clock
+from seglog.errors import CorruptRecord
+from seglog.format.codec import HEAD_BYTES, NATIVE, InvalidRecord
+from seglog.log.copied import EncodedRecords
+from seglog.log.opening import open_log
+from seglog.log.pins import drop_pin, read_pins, set_pin
+from seglog.replication.lineage import Lineage
+
+if TYPE_CHECKING:
+    import os
+
+    from seglog.clock import Clock
+    from seglog.config import LogConfig
+    from seglog.log.log import Log
+    from seglog.log.view import View
+    from seglog.segment.reader import SegmentReader
+    from seglog.storage import Storage
+
+FETCH_BYTES = 8 * 1024 * 1024
+
+
+class Fetched(NamedTuple):
+    """One answer of a source.
+
+    records: from the requested offset on, up to the requested size; none if the source does not hold that offset.
+    complete: they include the last record before lineage.end. published: the last batch of each query. compacted:
+    compaction may have removed records and tombstones after the requested offset. records_left, bytes_left: after that
+    offset, estimated.
+    """
+
+    lineage: Lineage
+    config: LogConfig
+    published: dict[str, int]
+    records: list[EncodedRecords]
+    complete: bool
+    compacted: bool
+    records_left: int
+    bytes_left: int
+
+
+class LogSource(Protocol):
+    """A log to copy. `name`: for errors, a path or a URL."""
+
+    name: str
+
+    def fetch(self, offset: int | None, most: int = FETCH_BYTES, *, wait: float = 0) -> Fetched:
+        """Return the present history, and records from `offset` on (None: no records).
+
+        Args:
+            offset: The first offset to return.
+            most: Bytes of records; the first record may exceed it.
+            wait: Seconds to wait for a record if there is none.
+        """
+        ...
+
+    def pin(self, copy: str, offset: int) -> None:
+        """Store durably that the copy of this id has every record before `offset`."""
+        ...
+
+    def pinned(self, copy: str) -> bool:
+        """Whether the copy has a pin."""
+        ...
+
+    def unpin(self, copy: str) -> None:
+        """Remove the pin of a copy."""
+        ...
+
+    def close(self) -> None:
+        """Release the source."""
+        ...
+
+
+def pin_name(copy: str) -> str:
+    """Return the name of the pin of a copy."""
+    return f"mirror-{copy}"
+
+
+class LocalSource:
+    """Reads a log by its path or Storage, also beside its writer."""
+
+    def __init__(self, place: str | os.PathLike[str] | Storage, *, clock: Clock = system_clock) -> None:
+        self._log = open_log(place, mode="r", clock=clock)
+        self.name = self._log.path
+
+    def fetch(
+        self,
+        offset: int | None,
+        most: int = FETCH_BYTES,
+        *,
+        wait: float = 0,  # noqa: ARG002 - a caller polls a local log, which costs two stat calls
+    ) -> Fetched:
+        """Return history and records; see LogSource.fetch. Never waits."""
+        return fetch_from(self._log, offset, most)
+
+    def pin(self, copy: str, offset: int) -> None:
+        """Store the position of a copy; see LogSource.pin."""
+        set_pin(self._log._storage, pin_name(copy), offset)
+
+    def unpin(self, copy: str) -> None:
+        """Remove the pin of a copy."""
+        drop_pin(self._log._storage, pin_name(copy))
+
+    def pinned(self, copy: str) -> bool:
+        """Whether the copy has a pin."""
+        return pin_name(copy) in read_pins(self._log._storage)
+
+    def close(self) -> None:
+        """Close the log."""
+        self._log.close()
+
+
+def fetch_from(log: Log, offset: int | None, most: int) -> Fetched:
+    """Return the history of an open log and records from `offset` on, of one view."""
+    view = log.view()
+    lineage = Lineage.of(view)
+    records: list[EncodedRecords] = []
+    complete, compacted, counted, left = False, False, 0, 0
+    if offset is not None and lineage.start <= offset <= lineage.end:
+        complete = _read(view, offset, most, records)
+        counted = view.records_from(offset)
+        compacted = any(not entry.dense and (entry.next_offset or 0) > offset for entry in view.manifest.segments)
+        left = _bytes_from(view, offset)
+    return Fetched(
+        lineage, view.manifest.config, dict(view.manifest.published), records, complete, compacted, counted, left
+    )
+
+
+def _bytes_from(view: View, offset: int) -> int:
+    """Estimate the bytes of the records from `offset` on: whole segments by their figures, the first by its share."""
+    total, entries = 0, view.manifest.segments
+    for entry, end, size in [
+        *((entry, entry.next_offset or 0, entry.bytes or 0) for entry in entries[:-1]),
+        (entries[-1], view.active.next_offset, view.active.size),
+    ]:
+        if end > offset:
+            span = end - entry.base_offset
+            total += size if offset <= entry.base_offset else size * (end - offset) // span
+    return total
+
+
+def _read(view: View, offset: int, most: int, records: list[EncodedRecords]) -> bool:
+    """Add records to the list; return whether they include the last one of the view."""
+    end = view.next_offset  # before the active segment's size, which is published first: its records are included
+    for reader in view.readers(offset, end):
+        first = max(offset, reader.base_offset)
+        if first >= reader.next_offset and reader is not view.active:
+            continue
+        until = min(reader.next_offset, end)
+        size = reader.size
+        position, found = reader.seek(first)
+        if position < size:
+            if first > reader.base_offset:
+                reader.check_gaps(first, lacking=1)  # a record moved in the store looks like a gap
+            length = min(size - position, _wanted(reader, position, size, most))
+            data = reader.store.pread(length, position)
+            if len(data) < length:
+                raise CorruptRecord(reader.store.path, found, position + len(data), "the store ends before it")
+            reached = position + length == size
+            records.append(
+                EncodedRecords(
+                    reader.base_offset,
+                    reader.rules.salt,
+                    reader.rules.dense,
+                    first if reader.rules.dense else max(found, first),
+                    until if reached else first,
+                    reader.store.path,
+                    position,
+                    data,
+                )
+            )
+            most -= length
+            if not reached:
+                return False
+        elif reader.rules.dense and found < until:
+            raise CorruptRecord(reader.store.path, found, position, "the store ends before it")
+        if most <= 0 and reader is not view.active:
+            return False
+    return True
+
+
+def _wanted(reader: SegmentReader, position: int, size: int, most: int) -> int:
+    """Return how many bytes to read: `most`, or more if the first record is longer."""
+    try:
+        first = NATIVE.length_at(reader.store.pread(HEAD_BYTES, position), 0)
+    except InvalidRecord:
+        return most  # the copy reports the damage
+    return max(most, min(first, size - position))
