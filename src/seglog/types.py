@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from seglog.topic.groups.state import GroupState, Membership, MemberState
     from seglog.topic.idempotency.keys import OnceWindow
     from seglog.topic.layout.places import Partition
+    from seglog.topic.partition_writer import PartitionWriter
     from seglog.topic.positions import Positions
 
 _HOME = {  # name -> where it is found below seglog
@@ -96,6 +97,7 @@ _HOME = {  # name -> where it is found below seglog
     "Partition": "topic.layout.places.Partition",
     "PartitionInfo": "client.models.PartitionInfo",
     "PartitionState": "client.models.PartitionState",
+    "PartitionWriter": "topic.partition_writer.PartitionWriter",
     "Positions": "topic.positions.Positions",
     "Problem": "log.repair.reports.Problem",
     "Producer": "client.producer.Producer",
@@ -161,6 +163,7 @@ __all__ = [
     "Partition",
     "PartitionInfo",
     "PartitionState",
+    "PartitionWriter",
     "Positions",
     "Problem",
     "Producer",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import selectors
 import socket
@@ -15,10 +16,12 @@ import pytest
 
 from seglog.client import Client
 from seglog.errors import Busy
-from seglog.log.opening import open_log
-from seglog.server.runtime.appends import Appends
+from seglog.log.group_append import Draft
+from seglog.server.runtime.appends import Append, Appends
 from seglog.server.runtime.waiting import Waiting
 from seglog.server.settings import Limits
+from seglog.testing.internals import state_of
+from seglog.topic import Topic
 from tests.server.test_appending import ARROW, NDJSON, held, lines, once, stream, table
 from tests.server.test_metrics import figures
 from tests.server.test_stop import wait_for
@@ -260,11 +263,19 @@ def test_more_batches_than_may_wait_are_429(serve_with):
 
 
 def test_more_appends_than_may_wait_for_a_partition_are_refused(tmp_path):
-    async def story():
-        appends, go = Appends(Limits(waiting=2), Waiting()), threading.Event()
+    def hold(mutex, held, go):
+        with mutex:
+            held.set()
+            go.wait(20)
+
+    async def story(writer):
+        appends, held, go = Appends(Limits(waiting=2), Waiting()), threading.Event(), threading.Event()
+        holder = threading.Thread(target=hold, args=(state_of(writer.log).mutex, held, go))
+        holder.start()
+        held.wait()
 
         def append():
-            return appends.append(("t", 0), log, lambda: go.wait(20), durable=False, ready=lambda: False)
+            return appends.append(Append(writer, Draft(b"v"), None, durable=False), 1)
 
         at_work = asyncio.create_task(append())
         while not appends._writers.busy:
@@ -274,11 +285,26 @@ def test_more_appends_than_may_wait_for_a_partition_are_refused(tmp_path):
         with pytest.raises(Busy, match="partition 0 of t"):
             await append()
         go.set()
-        assert await asyncio.gather(at_work, *waiting) == [True] * 3
+        assert await asyncio.gather(at_work, *waiting) == [(0, 0), (0, 1), (0, 2)]
         appends.close()
+        holder.join()
 
-    with open_log(tmp_path / "log") as log:
-        asyncio.run(story())
+    with Topic.create(tmp_path / "t", partitions=1) as topic:
+        asyncio.run(story(topic.writer(0)))
+
+
+def test_the_queue_of_a_topic_that_is_gone_is_not_kept(tmp_path):
+    async def story(topic):
+        await appends.append(Append(topic.writer(0), Draft(b"v"), None, durable=True), 1)
+
+    appends = Appends(Limits(), Waiting())
+    with Topic.create(tmp_path / "t", partitions=1) as topic:
+        asyncio.run(story(topic))
+        assert len(appends._lines) == 1
+    del topic
+    gc.collect()
+    assert len(appends._lines) == 0
+    appends.close()
 
 
 def test_more_answers_than_there_is_memory_for_are_429(serve_with):

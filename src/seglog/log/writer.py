@@ -92,7 +92,7 @@ class LogWriter(Log):
             self._check_open()
         active = state.live.active
         if active.reader.next_offset != active.next_offset and state.phase is OPEN and not state.reentered():
-            self.flush()
+            self._write_buffer()
         return state.live.present
 
     def _refuse_to_read(self, view: View, offset: int) -> NoReturn:
@@ -288,9 +288,14 @@ class LogWriter(Log):
 
     # --- durability ---------------------------------------------------------------------------------------------
 
-    @change
     def flush(self) -> None:
         """Write buffered records to the store; see Log.flush."""
+        active = self._state.live.active
+        if active.reader.next_offset != active.next_offset:
+            self._write_buffer()
+
+    @change
+    def _write_buffer(self) -> None:
         self._state.live.active.write_buffer()
 
     def sync(self) -> None:

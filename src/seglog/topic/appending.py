@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from seglog.log.group_append import Draft
     from seglog.log.log import Log
     from seglog.record import Header, Headers
 
@@ -60,29 +61,25 @@ class Appending:
         """Whether an append would not block; see Topic.is_ready."""
         return self._logs[partition].is_ready(length) and (once is None or self._memory.is_ready(once))
 
+    def sync(self, partition: int) -> None:
+        """Return once every record of a partition survives power loss."""
+        self._logs[partition].sync()
+
     # --- one record ---------------------------------------------------------------------------------------------
 
-    def append(
-        self,
-        value: bytes | None,
-        *,
-        key: bytes | None,
-        timestamp: int | None,
-        headers: Iterable[Header],
-        partition: int | None,
-        expected_offset: int | None,
-        once: str | None,
-    ) -> tuple[int, int]:
+    def append(self, draft: Draft, *, partition: int | None, once: str | None) -> tuple[int, int]:
         """Append one record; see Topic.append."""
+        value, key, timestamp, headers, expected = draft
         if once is None:
             number = self.route(key, None) if partition is None else partition
+            headers = without_mark(headers) if headers else ()
             return number, self._logs[number].append(
-                value, key=key, timestamp=timestamp, headers=without_mark(headers), expected_offset=expected_offset
+                value, key=key, timestamp=timestamp, headers=headers, expected_offset=expected
             )
         key, value = checked_key(key), None if value is None else checked_bytes(value, "value")
 
         def put(log: Log, headers: Headers) -> int:
-            return log.append(value, key=key, timestamp=timestamp, headers=headers, expected_offset=expected_offset)
+            return log.append(value, key=key, timestamp=timestamp, headers=headers, expected_offset=expected)
 
         return self._append_once(checked_once(once), key, hash_of(value), partition, headers, put)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from seglog.clock import system_clock
 from seglog.config import Expose
 from seglog.errors import InvalidArgument, SeglogError
+from seglog.log.group_append import Draft
 from seglog.log.lock_wait import patiently
 from seglog.log.opening import open_partition, storage_at
 from seglog.record import checked_offset, checked_text
@@ -25,6 +26,7 @@ from seglog.topic.idempotency.keys import WINDOW, OnceWindow, checked_once
 from seglog.topic.layout import creation
 from seglog.topic.layout import description as topic_json
 from seglog.topic.layout.names import refuse_reserved
+from seglog.topic.partition_writer import PartitionWriter
 from seglog.topic.publishing import Publishing
 from seglog.uncopied import Uncopied
 
@@ -77,6 +79,7 @@ class Topic(Uncopied):
         self._resources = resources
         self._appending = Appending(logs, once_window)
         self._publishing = Publishing(storage, logs, clock, waiting=unfinished)
+        self._writers: dict[int, PartitionWriter] = {}
 
     @classmethod
     def create(
@@ -229,6 +232,21 @@ class Topic(Uncopied):
             raise InvalidArgument(f"topic {self.name!r} has partitions 0 to {self.partitions - 1}, not {number}")
         return self._logs[number]
 
+    def writer(self, number: int) -> PartitionWriter:
+        """Return the appends of a partition, for callers that keep it.
+
+        Args:
+            number: Number of the partition.
+
+        Raises:
+            InvalidArgument: If the topic has no such partition.
+        """
+        log, found = self.partition(number), self._writers.get(number)
+        if found is None:  # another thread may make one too: the first one stays
+            made = PartitionWriter((self.name, number), log, self._appending, self._publishing)
+            found = self._writers.setdefault(number, made)
+        return found
+
     def route(self, key: bytes | None, once: str | None = None) -> int:
         """Return the partition for a record: by its key; without a key by `once`, so that a retry gets the same one;
         without both the next in turn, which advances the turn.
@@ -274,15 +292,8 @@ class Topic(Uncopied):
             self.partition(partition)
         elif expected_offset is not None:
             raise InvalidArgument("expected_offset needs partition: each partition has its own offsets")
-        return self._appending.append(
-            value,
-            key=key,
-            timestamp=timestamp,
-            headers=headers,
-            partition=partition,
-            expected_offset=expected_offset,
-            once=once,
-        )
+        draft = Draft(value, key, timestamp, headers, expected_offset)
+        return self._appending.append(draft, partition=partition, once=once)
 
     def append_stream(
         self,

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from seglog.errors import InvalidArgument
+from seglog.log.group_append import Draft
 from seglog.server.api.operations import ANYTHING, Call, Operation, json_answer
 from seglog.server.api.parameters import choice, data, integer
 from seglog.server.api.problems import HttpProblem
 from seglog.server.api.schemas import BINARY, BOOLEAN, COUNT, by_number, object_of
 from seglog.server.http.bodies import ARROW, NDJSON, decoding_bytes, table_of
 from seglog.server.routes.common import ACK, ONCE, PARTITION, TOPIC, json_of, partition_log, topic_of
+from seglog.server.runtime.appends import Append
 from seglog.server.runtime.memory import Claim
 
 if TYPE_CHECKING:
@@ -43,15 +45,15 @@ async def _append_one(call: Call) -> Response:
     elif values["expected_offset"] is not None:
         _take_the_only(topic, values)
     async with call.spooled() as body:
-        options = {
-            "key": values["key"],
-            "timestamp": values["timestamp"],
-            "headers": [_header(pair) for pair in values["header"]],
-            "expected_offset": values["expected_offset"],
-        }
-        partition, offset = await store(
-            call, topic, body, partition=values["partition"], tombstone=values["tombstone"] == "true", **options
+        record = Draft(
+            value=None,
+            key=values["key"],
+            timestamp=values["timestamp"],
+            headers=tuple(_header(pair) for pair in values["header"]),
+            expected_offset=values["expected_offset"],
         )
+        tombstone = values["tombstone"] == "true"
+        partition, offset = await store(call, topic, body, record, partition=values["partition"], tombstone=tombstone)
     durable = values["ack"] == "durable"
     return json_answer({"partition": partition, "offset": offset, "durable": durable})
 
@@ -74,44 +76,40 @@ def _header(pair: bytes) -> tuple[str, bytes]:
 
 
 async def store(
-    call: Call, topic: Topic, body: Body, *, partition: int | None, tombstone: bool = False, **options: Any
+    call: Call, topic: Topic, body: Body, record: Draft, *, partition: int | None, tombstone: bool = False
 ) -> tuple[int, int]:
-    """Append the body as one record and return (partition, offset), once `ack` is fulfilled."""
+    """Append the record with the body as its value; return (partition, offset), once `ack` is fulfilled."""
     durable, once = call.values["ack"] == "durable", call.values["Idempotency-Key"]
     if tombstone and body.size:
         raise InvalidArgument("a tombstone has no value: send it with an empty body")
-    number = topic.route(options.get("key"), once) if partition is None else partition
-    log = topic.partition(number)
+    writer = topic.writer(topic.route(record.key, once) if partition is None else partition)
     result: tuple[int, int]
     if body.size <= SMALL and body.in_memory:
-        value = None if tombstone else body.data()
-
-        def append() -> tuple[int, int]:
-            stored = topic.append(value, partition=number, once=once, **options)
-            log.view()  # writes what `buffer_bytes` keeps in the process, which kill -9 would lose
-            if durable and stored[0] != number:  # a repeated request, which the event loop never handles here
-                topic.partition(stored[0]).sync()
-            return stored
-
-        ready = partial(topic.is_ready, number, body.size + HEAD_BYTES, once)
-        place = (topic.name, number)
-        result = await call.services.appends.append(place, log, append, durable=durable, ready=ready)
+        record = record._replace(value=None if tombstone else body.data())
+        result = await call.services.appends.append(Append(writer, record, once, durable), body.size + HEAD_BYTES)
     else:
-        result = await _stream(call, topic, number, body, once, durable, options)
-    call.services.metrics.appended(topic.name, 1, body.size)
+        result = await _stream(call, topic, writer.place[1], body, record, once, durable)
+    call.services.metrics.appended(writer.place[0], 1, body.size)
     return result
 
 
 async def _stream(
-    call: Call, topic: Topic, number: int, body: Body, once: str | None, durable: bool, options: dict[str, Any]
+    call: Call, topic: Topic, number: int, body: Body, record: Draft, once: str | None, durable: bool
 ) -> Any:
-    if options.pop("expected_offset", None) is not None:
+    if record.expected_offset is not None:
         raise HttpProblem(409, f"expected_offset is only for values of up to {SMALL} bytes")
 
     def append() -> tuple[int, int]:
         digest = None if once is None else body.digest()
         return topic.append_stream(
-            body.pieces(), length=body.size, partition=number, once=once, digest=digest, **options
+            body.pieces(),
+            key=record.key,
+            timestamp=record.timestamp,
+            headers=record.headers,
+            length=body.size,
+            partition=number,
+            once=once,
+            digest=digest,
         )
 
     def written(result: tuple[int, int]) -> Iterable[tuple[int, Log]]:

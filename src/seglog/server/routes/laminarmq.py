@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
+from seglog.log.group_append import Draft
 from seglog.server.api.expose import EXPOSE
 from seglog.server.api.models import TruncateIndex
 from seglog.server.api.operations import ANYTHING, Answer, Call, Operation, json_answer
@@ -38,7 +39,7 @@ async def _bounds(call: Call) -> Response:
 
 async def _append(call: Call) -> Response:
     async with call.spooled() as body:
-        _, offset = await store(call, await topic_of(call, DEFAULT_TOPIC), body, partition=0)
+        _, offset = await store(call, await topic_of(call, DEFAULT_TOPIC), body, Draft(None), partition=0)
     return json_answer({"write_index": offset})
 
 

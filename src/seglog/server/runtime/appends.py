@@ -14,24 +14,46 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from seglog.errors import Busy
 from seglog.server.runtime.syncing import Syncing
 from seglog.server.runtime.workers import Workers
 
 if TYPE_CHECKING:
+    from seglog.log.group_append import Draft
     from seglog.log.log import Log
     from seglog.server.runtime.waiting import Waiting
     from seglog.server.settings import Limits
     from seglog.topic.layout.places import Partition
+    from seglog.topic.partition_writer import PartitionWriter
 
 THREADS = 4
 SYNC_THREADS = 8
 
 
-class _Entry(NamedTuple):
-    call: Callable[[], Any]
+class Append(NamedTuple):
+    """A record to append to a partition.
+
+    Attributes:
+        writer: The appends of the partition.
+        record: The record.
+        once: Its idempotency key, if any.
+        durable: Whether it must survive power loss before the answer.
+    """
+
+    writer: PartitionWriter
+    record: Draft
+    once: str | None
     durable: bool
+
+    def __call__(self) -> tuple[int, int]:
+        """Append the record; return (partition, offset)."""
+        return self.writer.append(self.record, self.once, durable=self.durable)
+
+
+class _Entry(NamedTuple):
+    append: Append
     future: asyncio.Future[Any]
 
 
@@ -54,34 +76,36 @@ class Appends:
         """Take `waiting`, which is notified in the event loop of new records and of new durable ones."""
         self._most = limits.waiting
         self._appended = waiting.appended
-        self._lines: dict[Partition, _Line] = {}
+        self._lines: WeakKeyDictionary[PartitionWriter, _Line] = WeakKeyDictionary()  # the topic holds its writers
         self._writers = Workers("append", THREADS, limits.connections + limits.waiting)
         self._syncers = Workers("sync", SYNC_THREADS, limits.connections + limits.waiting)
         self._batches = Workers("batch", THREADS, limits.calls)
         self.syncing = Syncing(limits.sync_seconds, self._syncers, waiting.appended)
 
-    async def append(
-        self, place: Partition, log: Log, call: Callable[[], Any], *, durable: bool, ready: Callable[[], bool]
-    ) -> Any:
-        """Run `call`, which appends to this log, in order, and return its result. Raises Busy if too many wait.
+    async def append(self, wanted: Append, length: int) -> tuple[int, int]:
+        """Append a record, in order, and return (partition, offset). Raises Busy if too many wait.
 
-        ready: whether the call would not block; if no other append waits, it then runs immediately.
+        length: about its size in bytes, at least. If no other append waits and this one would not block, it runs
+        immediately.
         """
-        line = self._lines.get(place)
-        if line is None or line.log is not log:
-            line = self._lines[place] = _Line(place, log)
-        if line.draining is None and ready():
-            result = call()
-            self._appended(place)
-            self.syncing.appended(place, log)
-            return await self._synced(line, result) if durable else result
+        writer = wanted.writer
+        line = self._lines.get(writer)
+        if line is None:
+            line = self._lines[writer] = _Line(writer.place, writer.log)
+        if line.draining is None and writer.is_ready(length, wanted.once):
+            result = wanted()
+            self._appended(line.place)
+            self.syncing.appended(line.place, line.log)
+            return await self._synced(line, result) if wanted.durable else result
         if len(line.entries) >= self._most:
-            raise Busy(f"{self._most} appends already wait for partition {place[1]} of {place[0]}; retry in a moment")
-        entry = _Entry(call, durable, asyncio.get_running_loop().create_future())
+            topic, number = line.place
+            raise Busy(f"{self._most} appends already wait for partition {number} of {topic}; retry in a moment")
+        entry = _Entry(wanted, asyncio.get_running_loop().create_future())
         line.entries.append(entry)
         if line.draining is None:
-            line.draining = asyncio.create_task(self._drain(place, line))
-        return await entry.future
+            line.draining = asyncio.create_task(self._drain(line))
+        stored: tuple[int, int] = await entry.future
+        return stored
 
     async def batch(
         self,
@@ -107,7 +131,7 @@ class Appends:
                 self._appended((topic, number))
         return result
 
-    async def _drain(self, place: Partition, line: _Line) -> None:
+    async def _drain(self, line: _Line) -> None:
         try:
             while line.entries:
                 entries = [*line.entries]
@@ -120,8 +144,8 @@ class Appends:
                     _cancel(entry.future for entry in (*entries, *line.entries))
                     line.entries.clear()
                     raise
-                self._appended(place)
-                self.syncing.appended(place, line.log)
+                self._appended(line.place)
+                self.syncing.appended(line.place, line.log)
                 for entry, result in zip(entries, results, strict=True):
                     self._settle(line, entry, result)
         finally:
@@ -132,15 +156,16 @@ class Appends:
             return
         if isinstance(result, Exception):
             entry.future.set_exception(result)
-        elif entry.durable:
+        elif entry.append.durable:
             self._await_sync(line, result, entry.future)
         else:
             entry.future.set_result(result)
 
-    async def _synced(self, line: _Line, result: Any) -> Any:
+    async def _synced(self, line: _Line, result: tuple[int, int]) -> tuple[int, int]:
         future = asyncio.get_running_loop().create_future()
         self._await_sync(line, result, future)
-        return await future
+        stored: tuple[int, int] = await future
+        return stored
 
     def _await_sync(self, line: _Line, result: Any, future: asyncio.Future[Any]) -> None:
         """Set the result when everything appended by now is on disk."""
@@ -184,12 +209,12 @@ def _cancel(futures: Iterable[asyncio.Future[Any]]) -> None:
 
 
 def _call_all(entries: list[_Entry]) -> list[Any]:
-    return [_outcome(entry.call) for entry in entries]
+    return [_outcome(entry.append) for entry in entries]
 
 
-def _outcome(call: Callable[[], Any]) -> Any:
+def _outcome(append: Append) -> tuple[int, int] | Exception:
     try:
-        return call()
+        return append()
     except Exception as error:  # noqa: BLE001 - the request that waits for it gets the error
         return error
 
