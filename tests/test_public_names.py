@@ -35,6 +35,8 @@ ERRORS: dict[str, type[Exception]] = {
     "NotALog": OSError,
     "LogLocked": OSError,
     "LogPoisoned": OSError,
+    "ArchiveFenced": RuntimeError,
+    "ArchiveMismatch": ValueError,
     "LogClosed": ValueError,
     "ReentrantCall": RuntimeError,
     "LogReadOnly": OSError,

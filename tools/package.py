@@ -154,6 +154,14 @@ def try_spark(environment: Environment, _: Environment) -> None:
     environment.python(SPARK.format(read=batch))
 
 
+def try_archive(environment: Environment, _: Environment) -> None:
+    """Reach an object store that is not there: the extra has what is needed."""
+    environment.python(
+        "import seglog, obstore\nfrom seglog.archive.cloud import CloudStore\n"
+        "store = CloudStore.at('s3://bucket/prefix')\nassert store.url == 's3://bucket/prefix'"
+    )
+
+
 def try_all(environment: Environment, _: Environment) -> None:
     """Use client, server and Spark of one environment."""
     try_client(environment, environment)
@@ -163,6 +171,7 @@ def try_all(environment: Environment, _: Environment) -> None:
 TRIALS: dict[str, Callable[[Environment, Environment], None]] = {
     "server": try_server,
     "": try_base,
+    "archive": try_archive,
     "client": try_client,
     "java": try_java,
     "jit": try_jit,

@@ -25,10 +25,14 @@ if sys.platform in ("win32", "cygwin", "emscripten", "wasi"):
 
 if TYPE_CHECKING:
     from seglog import errors
+    from seglog.archive.archiver import Archiver
+    from seglog.archive.restore import restore
     from seglog.client import AsyncClient as AsyncClient
     from seglog.client import Client as Client
     from seglog.config import LogConfig, Retention
     from seglog.errors import (
+        ArchiveFenced,
+        ArchiveMismatch,
         Busy,
         CompactionAborted,
         ConfigError,
@@ -90,6 +94,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {  # public name -> its place below seglog; every other name of `__all__` is an error class
+    "Archiver": "archive.archiver.Archiver",
     "AsyncClient": "client.AsyncClient",
     "Broker": "topic.broker.Broker",
     "Cleaner": "topic.cleaning.Cleaner",
@@ -109,6 +114,7 @@ _HOME = {  # public name -> its place below seglog; every other name of `__all__
     "backup": "topic.backup.backup",
     "open": "log.opening.open_log",
     "repair": "log.repair.offline.repair",
+    "restore": "archive.restore.restore",
     "verify": "log.repair.offline.verify",
 }
 _MODULES = ("clock", "config", "errors", "record", "storage")
@@ -131,6 +137,9 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "ArchiveFenced",
+    "ArchiveMismatch",
+    "Archiver",
     "Broker",
     "Busy",
     "Cleaner",
@@ -194,5 +203,6 @@ __all__ = [
     "errors",
     "open",
     "repair",
+    "restore",
     "verify",
 ]

@@ -18,6 +18,8 @@
     ├── NotALog (OSError)
     ├── LogLocked (OSError)                another writer; retriable
     ├── LogPoisoned (OSError)              a sync failed
+    ├── ArchiveFenced (RuntimeError)       another writer took the archive over; this one must stop
+    ├── ArchiveMismatch (ValueError)       an archive of other logs, or of another copy of them
     ├── LogClosed (ValueError)
     ├── ReentrantCall (RuntimeError)       a signal handler or callback changes the log that it interrupted
     ├── LogReadOnly (OSError)              LogFenced: another log was promoted in its place
@@ -234,6 +236,14 @@ class LogLocked(SeglogError, OSError):
 
 class LogPoisoned(SeglogError, OSError):
     """A sync failed, so the writer stopped; reads up to the durable offset still work. Open the log again."""
+
+
+class ArchiveFenced(SeglogError, RuntimeError):
+    """Another writer has taken the archive over; this one must stop. What it did not commit is not archived."""
+
+
+class ArchiveMismatch(SeglogError, ValueError):
+    """The archive holds other logs, or was continued by another copy of this directory; nothing was changed."""
 
 
 class LogClosed(SeglogError, ValueError):

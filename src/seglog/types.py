@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from seglog.aio import AsyncLog
+    from seglog.archive.archiver import ArchiveReport
+    from seglog.archive.objects import ObjectStore
+    from seglog.archive.restore import RestoreReport
     from seglog.client.aio.consumer import AsyncRemoteConsumer
     from seglog.client.aio.producer import AsyncProducer
     from seglog.client.aio.topic import AsyncRemoteTopic
@@ -64,7 +67,10 @@ _HOME = {  # name -> where it is found below seglog
     "AsyncProducer": "client.aio.producer.AsyncProducer",
     "AsyncRemoteConsumer": "client.aio.consumer.AsyncRemoteConsumer",
     "AsyncRemoteTopic": "client.aio.topic.AsyncRemoteTopic",
+    "ArchiveReport": "archive.archiver.ArchiveReport",
     "BackupReport": "log.backup.BackupReport",
+    "ObjectStore": "archive.objects.ObjectStore",
+    "RestoreReport": "archive.restore.RestoreReport",
     "Bounds": "client.models.Bounds",
     "Buffer": "storage.base.Buffer",
     "Clock": "clock.Clock",
@@ -126,6 +132,7 @@ _HOME = {  # name -> where it is found below seglog
 __all__ = [
     "Ack",
     "Appended",
+    "ArchiveReport",
     "AsyncLog",
     "AsyncProducer",
     "AsyncRemoteConsumer",
@@ -157,6 +164,7 @@ __all__ = [
     "MemoryFile",
     "MemoryLock",
     "Mode",
+    "ObjectStore",
     "OnCorrupt",
     "OnceWindow",
     "Page",
@@ -172,6 +180,7 @@ __all__ = [
     "RemoteTopic",
     "RepairAction",
     "RepairReport",
+    "RestoreReport",
     "RewriteOutcome",
     "SegmentPlace",
     "SegmentStanding",

@@ -32,6 +32,8 @@ SECTIONS: dict[str, dict[str, Entry]] = {
             "repair", "move damage aside, so that the rest of a log, a topic or a directory of topics is usable"
         ),
         "backup": Entry("backup", "copy a log, a topic or a directory of topics, also while a process writes to it"),
+        "archive": Entry("archive", "copy a log, a topic or a directory of topics to object storage, continuously"),
+        "restore": Entry("archive", "copy an archive on object storage back to a directory"),
         "truncate": Entry("truncate", "delete all records from an offset on"),
         "expire": Entry("truncate", "delete the oldest segments that retention no longer keeps"),
     },

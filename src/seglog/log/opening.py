@@ -47,6 +47,7 @@ from seglog.segment.recovery import TailRecovery
 from seglog.segment.recovery_report import RecoveryEvent, RecoveryReport
 from seglog.storage import LocalStorage, Lock, Storage, must_sync
 from seglog.storage.local import checked_directory
+from seglog.storage.urls import is_storage_url, storage_at_url
 
 Mode = Literal["a", "r"]
 Home = tuple[str, int]
@@ -54,7 +55,9 @@ Home = tuple[str, int]
 
 
 def storage_at(place: str | os.PathLike[str] | Storage) -> Storage:
-    """Return the storage of a path, or the storage itself."""
+    """Return the storage of a path or of the URL of an archive, or the storage itself."""
+    if isinstance(place, str) and is_storage_url(place):
+        return storage_at_url(place)
     if isinstance(place, (str, os.PathLike)):
         return LocalStorage(checked_directory(os.fspath(place)))
     if hasattr(place, "try_lock"):
@@ -74,7 +77,7 @@ def open_log(
     """Open the log in a directory. After any error everything is unchanged.
 
     Args:
-        place: Path of the directory, or a storage.
+        place: Path of the directory, a storage, or the URL of an archive, which can only be read.
         config: Stored with the log; fields that are not given keep their stored values. Only with mode "a".
         mode: "a" creates the log or opens it for writing, one process at a time; "r" opens it for reading, also beside
             a writer.

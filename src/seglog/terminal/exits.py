@@ -48,7 +48,7 @@ _EXITS: tuple[tuple[tuple[type[BaseException], ...], Exit], ...] = (
     ((KeyboardInterrupt,), Exit.INTERRUPTED),
     ((errors.CorruptRecord, errors.CorruptLog, errors.CopyStopped), Exit.FAILED),
     ((errors.LogNotFound, errors.NotALog, errors.TopicNotFound, errors.GroupNotFound), Exit.NOT_FOUND),
-    ((errors.LogLocked, errors.PlanStale, errors.Busy), Exit.LOCKED),
+    ((errors.LogLocked, errors.PlanStale, errors.Busy, errors.ArchiveFenced), Exit.LOCKED),
     ((errors.OffsetError, errors.LogTruncated), Exit.OUT_OF_RANGE),
     ((errors.FormatVersionError,), Exit.VERSION),
     ((errors.LogPoisoned, errors.LogReadOnly, errors.StorageError, errors.LogClosed), Exit.IO),

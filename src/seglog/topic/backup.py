@@ -109,7 +109,7 @@ def _topic(source: Storage, target: Storage, *, share: bool) -> BackupReport:
         target.make([])
         copies = [
             resources.enter_context(LogBackup(places[number], view, Subdirectory(target, str(number)), share=share))
-            for number, view in enumerate(_views(source, logs))
+            for number, view in enumerate(consistent_views(source, logs))
         ]
         for copy in copies:
             copy.bring()
@@ -120,7 +120,7 @@ def _topic(source: Storage, target: Storage, *, share: bool) -> BackupReport:
     return report
 
 
-def _views(topic: Storage, logs: list[Log]) -> list[View]:
+def consistent_views(topic: Storage, logs: list[Log]) -> list[View]:
     """Return a view of each partition at one moment at which no batch is being published. Raises LogLocked."""
     deadline = time.monotonic() + WAIT_SECONDS
     while True:

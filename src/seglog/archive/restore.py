@@ -1,0 +1,340 @@
+"""Restore a directory from an archive: every store is verified, every lookup rebuilt, and it opens for writing.
+
+Everything is first written to a hidden directory beside the target and renamed at the end. A restore that was
+interrupted continues: a store gets its name only after it was verified and synced.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from xxhash import xxh64_hexdigest
+
+from seglog.archive.lineage import FILE_NAME as LINEAGE
+from seglog.archive.lineage import Lineage
+from seglog.archive.storage import ArchiveStorage
+from seglog.archive.urls import store_at
+from seglog.archive.verifying import check_sealed, sealed_tail
+from seglog.clock import system_clock
+from seglog.errors import CorruptLog, CorruptRecord, InvalidArgument, NotALog, OffsetOutOfRange, StorageError
+from seglog.format import filename
+from seglog.format.manifest import SegmentEntry
+from seglog.format.store import HEADER_BYTES
+from seglog.log.catalog import write_manifest
+from seglog.log.opening import open_log
+from seglog.segment.active import create_segment
+from seglog.segment.sealed import write_lookups
+from seglog.storage import LocalStorage, Subdirectory, must_sync
+from seglog.topic.layout import description
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from seglog.archive.commit import ArchivedLog
+    from seglog.archive.objects import ObjectStore
+    from seglog.archive.segments import ArchivedSegments
+    from seglog.storage import Storage
+
+READ_BYTES = 8 * 1024 * 1024
+AT_ONCE = 4
+Checked = TypeVar("Checked")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestoreReport:
+    """The result of a restore.
+
+    Attributes:
+        commit: Number of the commit that was restored.
+        logs: Number of logs.
+        segments: Number of segments with records.
+        records: Sum of next offset minus lowest offset of all logs.
+        bytes: Bytes that were downloaded.
+        kept: Segments that an interrupted restore had downloaded.
+    """
+
+    commit: int
+    logs: int = 0
+    segments: int = 0
+    records: int = 0
+    bytes: int = 0
+    kept: int = 0
+
+    def __add__(self, other: RestoreReport) -> RestoreReport:
+        return RestoreReport(
+            commit=self.commit,
+            logs=self.logs + other.logs,
+            segments=self.segments + other.segments,
+            records=self.records + other.records,
+            bytes=self.bytes + other.bytes,
+            kept=self.kept + other.kept,
+        )
+
+
+def restore(
+    url: str | ObjectStore,
+    target: str | os.PathLike[str],
+    *,
+    to_offset: int | None = None,
+    to_time: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> RestoreReport:
+    """Copy what an archive holds to a directory, which then opens for writing. The archive is not changed.
+
+    Args:
+        url: The URL of the archive, or an object store.
+        target: A directory that does not exist, or is empty.
+        to_offset: Restore only the records before this offset; for the archive of one log.
+        to_time: Restore of each log only the records before its first one with this timestamp (us) or a later one.
+        progress: Called with (bytes done, bytes in total).
+
+    Raises:
+        LogNotFound: If there is no archive.
+        NotALog: If the target exists.
+        CorruptRecord, CorruptLog: If an object is damaged. Nothing appears at the target.
+        OffsetOutOfRange: If to_offset is not in the archive.
+    """
+    place = _Target(target)
+    store = store_at(url) if isinstance(url, str) else url
+    source = ArchiveStorage(store, follow=False)
+    if to_offset is not None and (to_time is not None or source.commit.kind != "log"):
+        raise InvalidArgument("a restore to an offset is for the archive of one log; for a topic use a time")
+    root, commit = place.storage(), source.commit
+    report = RestoreReport(commit=commit.number)
+    total = sum(_size(source, name) for name in commit.logs)
+    done = _Counter(progress, total)
+    for name in commit.logs:
+        end = _end_of(source, name, to_offset, to_time)
+        own = Subdirectory(root, name) if name else root
+        report += _LogRestore(source, name, own, end, done).run()
+    for directory, text in commit.topics.items():
+        topic = Subdirectory(root, directory) if directory else root
+        description.write(topic, description.parse(text.encode(), f"{source.path}/{directory}"))
+    if to_offset is None and to_time is None:
+        Lineage(store.url, {commit.owner: commit.number}).write(root)
+    place.finish()
+    return report
+
+
+def _size(source: ArchiveStorage, name: str) -> int:
+    return sum(entry.bytes or 0 for entry in source.archived(name).manifest.segments[:-1])
+
+
+def _end_of(source: ArchiveStorage, name: str, to_offset: int | None, to_time: int | None) -> int | None:
+    """Return the offset to end a log at; None for all of it."""
+    log, start = source.commit.logs[name], source.archived(name).manifest.start
+    if to_offset is not None:
+        if not start <= to_offset <= log.next_offset:
+            raise OffsetOutOfRange(to_offset, start, log.next_offset)
+        return to_offset
+    if to_time is None:
+        return None
+    with open_log(Subdirectory(source, name) if name else source, mode="r") as reader:
+        return reader.offset_at(to_time)
+
+
+class _Counter:
+    """Sums up the progress of several threads."""
+
+    def __init__(self, progress: Callable[[int, int], None] | None, total: int) -> None:
+        self._progress = progress
+        self._total = total
+        self._done = 0
+
+    def __call__(self, size: int) -> None:
+        self._done += size
+        if self._progress is not None:
+            self._progress(min(self._done, self._total), self._total)
+
+
+class _Target:
+    """The target: a hidden directory that `finish` renames."""
+
+    def __init__(self, target: str | os.PathLike[str]) -> None:
+        self.path = Path(os.path.abspath(target))  # noqa: PTH100 - resolves no links
+        self._parent = LocalStorage(self.path.parent)
+        self._hidden = f".{self.path.name}.restore"
+        self._refuse_existing()
+
+    def _refuse_existing(self) -> None:
+        if self.path.exists() and not (self.path.is_dir() and not any(self.path.iterdir())):
+            raise NotALog(
+                errno.EEXIST, "there is something already; restore to a directory that does not exist", str(self.path)
+            )
+
+    def storage(self) -> Storage:
+        """Return the hidden directory."""
+        self._parent.make([self._hidden])
+        return Subdirectory(self._parent, self._hidden)
+
+    def finish(self) -> None:
+        """Durably give the directory its name."""
+        self._refuse_existing()
+        self._parent.remove_if_empty(self.path.name)
+        self._parent.rename(self._hidden, self.path.name)
+        must_sync(self._parent.sync_directory)
+
+
+class _LogRestore:
+    """The restore of one log."""
+
+    def __init__(
+        self, source: ArchiveStorage, name: str, target: Storage, end: int | None, done: Callable[[int], None]
+    ) -> None:
+        """end: offset to cut the log at, None for all of it."""
+        self._store = source.store
+        self._path = source.path
+        self._archived: ArchivedSegments = source.archived(name)
+        self._log: ArchivedLog = source.commit.logs[name]
+        self._commit = source.commit.number
+        self._target = target
+        self._end = end
+        self._done = done
+        self._temporary = count(1)
+        self._bytes = self._kept = 0
+
+    def run(self) -> RestoreReport:
+        """Bring all segments, then install the manifest."""
+        self._target.make(filename.DIRECTORIES)
+        wanted = [entry for entry in self._archived.manifest.segments[:-1] if self._is_wanted(entry)]
+        self._clear(wanted)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(self._bring, wanted))
+        tail = self._bring_tail() if self._is_wanted(self._archived.manifest.active) else None
+        sealed = (*wanted, tail) if tail is not None else tuple(wanted)
+        interval = self._archived.manifest.config.index_interval_bytes
+        for entry in sealed:
+            write_lookups(self._target, entry, interval=interval)
+        self._install(sealed)
+        return RestoreReport(
+            commit=self._commit,
+            logs=1,
+            segments=len(sealed),
+            records=(self._log.next_offset if self._end is None else self._end) - self._archived.manifest.start,
+            bytes=self._bytes,
+            kept=self._kept,
+        )
+
+    def _is_wanted(self, entry: SegmentEntry) -> bool:
+        return self._end is None or entry.base_offset < self._end
+
+    def _clear(self, wanted: list[SegmentEntry]) -> None:
+        """Remove what an interrupted restore left, except for stores of these segments."""
+        stores = {entry.name() for entry in wanted}
+        for name in self._target.names():
+            if filename.parse_segment_file(name) is not None and name not in stores:
+                self._target.unlink(name)
+        for name in self._target.names(filename.TMP):
+            self._target.unlink(f"{filename.TMP}/{name}")
+        for name in (filename.MANIFEST, filename.MANIFEST_PREVIOUS, LINEAGE):
+            self._target.unlink(name)
+
+    def _bring(self, entry: SegmentEntry) -> None:
+        """Download and verify a sealed segment, unless an interrupted restore has."""
+        if self._is_there(entry):
+            self._kept += 1
+            self._done(entry.bytes or 0)
+            return
+        key, size = self._archived.keys_of(entry)[filename.STORE], entry.bytes or 0
+        temporary = f"{filename.TMP}/restore-{next(self._temporary)}"
+        file = self._target.create(temporary, replace=True)
+        for start in range(0, size, READ_BYTES):
+            stop = min(start + READ_BYTES, size)
+            file.pwrite(self._read(key, start, stop), start)
+            self._done(stop - start)
+        self._checked(lambda: check_sealed(file, entry), key)
+        must_sync(file.datasync)
+        self._target.rename(temporary, entry.name())
+
+    def _is_there(self, entry: SegmentEntry) -> bool:
+        if self._target.identity(entry.name()) is None:
+            return False
+        try:
+            check_sealed(self._target.open(entry.name()), entry)
+        except CorruptRecord:
+            return False
+        return True
+
+    def _read(self, key: str, start: int, stop: int) -> bytes:
+        try:
+            data = self._store.read(key, start, stop)
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            raise CorruptLog(f"{self._path}/{key}: the object is missing; `seglog verify` lists all damage") from error
+        if len(data) != stop - start:
+            raise CorruptLog(f"{self._path}/{key}: the object is shorter than the {stop} bytes that the archive names")
+        self._bytes += len(data)
+        return data
+
+    def _checked(self, check: Callable[[], Checked], key: str) -> Checked:
+        """Return what a check returns; its error names the object instead of the temporary file."""
+        try:
+            return check()
+        except CorruptRecord as error:
+            path = f"{self._path}/{key}"
+            raise CorruptRecord(
+                path, error.offset, error.position, error.reason, advice="the archive is damaged"
+            ) from None
+
+    def _bring_tail(self) -> SegmentEntry | None:
+        """Download the active segment and return it as a sealed one; None if it has no records."""
+        active, pieces = self._archived.manifest.active, self._log.tail
+        if pieces[-1].stop <= HEADER_BYTES:
+            return None
+        temporary = f"{filename.TMP}/restore-tail"
+        file = self._target.create(temporary, replace=True)
+        for piece in pieces:
+            data = self._read(piece.key, 0, piece.stop - piece.start)
+            if xxh64_hexdigest(data) != piece.check:
+                raise CorruptLog(f"{self._path}/{piece.key}: the object is damaged: its check does not hold")
+            file.pwrite(data, piece.start)
+        entry = self._checked(
+            lambda: sealed_tail(
+                file,
+                active,
+                end=pieces[-1].stop,
+                next_offset=self._log.next_offset,
+                interval=self._archived.manifest.config.index_interval_bytes,
+                now=system_clock(),
+            ),
+            pieces[-1].key,
+        )
+        must_sync(file.datasync)
+        self._target.rename(temporary, active.name())
+        return entry
+
+    def _install(self, sealed: tuple[SegmentEntry, ...]) -> None:
+        """Create an active segment after the others and install the manifest: a new epoch begins at the end.
+
+        Records after that are others than those that the archived log may have received since.
+        """
+        archived = self._archived.manifest
+        end = (
+            self._log.next_offset
+            if self._end is None
+            else max((sealed[-1].next_offset or 0) if sealed else 0, self._end)
+        )
+        file = max((archived.next_file, *(entry.file + 1 for entry in archived.segments)))
+        active = SegmentEntry(base_offset=end, file=file, salt=secrets.randbits(64), created=system_clock())
+        create_segment(self._target, active, archived.log_id)
+        must_sync(self._target.sync_directory)
+        manifest = replace(
+            archived,
+            version=archived.version + 1,
+            next_file=file + 1,
+            segments=(*sealed, active),
+            backup=False,
+            **archived.after_cut(end),
+        )
+        write_manifest(self._target, manifest)
+        if self._end is not None:
+            with open_log(self._target) as log:
+                log.truncate(self._end)

@@ -1,0 +1,148 @@
+"""`archive` and `restore`: a copy on object storage, and back. The work is done by seglog.archive."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from seglog.cli.frame import Args, Command, argument, flag, option
+from seglog.cli.location import LocalPath
+from seglog.cli.lock_wait import WAIT, patiently
+from seglog.cli.options import QUIET
+from seglog.cli.progress import progress
+from seglog.terminal import output
+from seglog.terminal.exits import Exit
+from seglog.terminal.units import format_count, format_size, parse_duration, parse_moment
+
+if TYPE_CHECKING:
+    from seglog.archive.archiver import Archiver, ArchiveReport
+
+_STORY = """\
+URL is s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX (pip install 'seglog[archive]'), or
+file:///DIRECTORY. Credentials and endpoint come from the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ...).
+Works beside a writer. Sealed segments are uploaded after the roll, new records of the active one every --interval.
+The archive keeps segments that retention deletes here; --keep limits that. Only one writer can commit to an archive:
+one that was replaced stops with exit code 4. --once archives what there is and ends."""
+_RESTORE_STORY = """\
+Verifies every record. TARGET appears when it is complete; an interrupted restore continues where it stopped.
+--to 1000 restores the records before offset 1000 of one log; --to '2026-11-01 12:00' restores of each log the records
+before its first one with that timestamp or a later one."""
+
+
+def _archive(args: Args) -> int:
+    from seglog.archive.archiver import Archiver
+
+    archiver = patiently(
+        lambda: Archiver(args.root, args.archive_url, keep=args.keep, grace=args.grace, take_over=args.take_over),
+        args.wait,
+    )
+    with archiver:
+        if args.once:
+            report = archiver.step()
+            _say(args, report)
+            return Exit.FAILED if report.failed else Exit.OK
+        return _run(args, archiver)
+
+
+def _run(args: Args, archiver: Archiver) -> int:
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    _say(args, archiver.step())
+    archiver.run(stop, args.interval, output.note)
+    _say(args, archiver.step())
+    return Exit.OK
+
+
+def _say(args: Args, report: ArchiveReport) -> None:
+    if args.json:
+        output.say_json(asdict(report))
+    else:
+        output.say(
+            f"commit {report.commit}: {format_count(report.logs, 'log')}, {format_count(report.records, 'record')}; "
+            f"{format_size(report.uploaded)} uploaded to {args.archive_url}"
+        )
+        for problem in report.problems():
+            output.note(problem)
+    output.flush()
+
+
+def _restore(args: Args) -> int:
+    from seglog.archive.restore import restore
+
+    is_offset = args.to is not None and args.to.isascii() and args.to.isdecimal()
+    with progress("restore", unit="B", quiet=args.quiet) as report:
+        done = restore(
+            args.archive_url,
+            args.target,
+            to_offset=int(args.to) if is_offset else None,
+            to_time=None if args.to is None or is_offset else parse_moment(args.to),
+            progress=report,
+        )
+    if args.json:
+        output.say_json(asdict(done))
+    else:
+        output.say(
+            f"commit {done.commit}: {format_count(done.logs, 'log')}, {format_count(done.records, 'record')}, "
+            f"{format_count(done.segments, 'segment')}; {format_size(done.bytes)} downloaded to {args.target}"
+        )
+    return Exit.OK
+
+
+_URL = argument("archive_url", metavar="URL", help="the archive: s3://BUCKET/PREFIX, file:///DIRECTORY, ...")
+
+COMMANDS = (
+    Command(
+        "archive",
+        _archive,
+        [
+            argument("root", help="a log's directory, a topic, or a directory of topics", type=LocalPath()),
+            _URL,
+            flag("--once", help="archive what there is, then end"),
+            option(
+                "--interval",
+                metavar="DURATION",
+                type=parse_duration,
+                default="1s",
+                help="archive new records this often; default 1s",
+            ),
+            option(
+                "--keep",
+                metavar="DURATION",
+                type=parse_duration,
+                help="keep segments that retention has deleted here this long after they were sealed; default: forever",
+            ),
+            option(
+                "--grace",
+                metavar="DURATION",
+                type=parse_duration,
+                default="1h",
+                help="keep replaced objects this long, for readers; default 1h",
+            ),
+            flag("--take-over", help="replace the content of an archive that another directory continued"),
+            WAIT,
+        ],
+        story=_STORY,
+        examples=[
+            "seglog archive shop s3://backups/shop",
+            "seglog archive orders file:///mnt/nas/orders --once",
+        ],
+    ),
+    Command(
+        "restore",
+        _restore,
+        [
+            _URL,
+            argument("target", help="a directory that does not exist", type=LocalPath()),
+            option("--to", metavar="OFFSET|TIME", help="restore only the records before this offset or time"),
+            QUIET,
+        ],
+        story=_RESTORE_STORY,
+        examples=[
+            "seglog restore s3://backups/shop shop",
+            "seglog restore s3://backups/orders orders --to '2026-11-01 12:00'",
+        ],
+    ),
+)
