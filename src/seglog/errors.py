@@ -44,6 +44,7 @@ later without any intervention. This module knows nothing else of the project.
 
 from __future__ import annotations
 
+import errno
 from typing import Any, ClassVar
 
 
@@ -229,9 +230,21 @@ class NotALog(SeglogError, OSError):
 
 
 class LogLocked(SeglogError, OSError):
-    """Another writer has the log open."""
+    """Another writer has the log open.
+
+    Attributes:
+        held: What is locked and by which process, if the text goes on with advice for Python programs, else None.
+    """
 
     retriable = True
+    held: str | None = None
+
+    @classmethod
+    def by(cls, held: str, advice: str, path: str) -> LogLocked:
+        """Return the error for a lock that another writer has; advice: what a Python program can do."""
+        error = cls(errno.EWOULDBLOCK, f"{held}; {advice}", path)
+        error.held = held
+        return error
 
 
 class LogPoisoned(SeglogError, OSError):

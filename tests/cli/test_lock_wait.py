@@ -61,7 +61,8 @@ def test_every_command_that_takes_a_lock_names_the_process_that_has_it_and_can_w
     refused = cli(*words)
     assert refused.code == 4, refused.err
     assert f"by this process ({os.getpid()})" in refused.err
-    assert "--wait 30s waits for" in refused.err
+    assert "; --wait 30s waits for" in refused.err
+    assert "wait=10" not in refused.err, "that is for Python programs"
     ending = threading.Timer(0.05, end)
     ending.start()
     done = cli(*words, "--wait", "30s")

@@ -38,7 +38,7 @@ def test_single_appends_go_through_a_kill_and_are_stored_once(serve: Callable[..
 def test_a_producer_and_a_consumer_go_through_kills(serve: Callable[..., Any]) -> None:
     server = serve()
     records, kills = 3000, 2
-    client = seglog.Client(server.url)
+    client = seglog.Client(server.url, retries=100)  # both restarts may take long on a busy machine
     client.create_topic("orders", partitions=4)
     consumer = client.consumer("readers", ["orders"], session_timeout=60.0)
     acknowledged = threading.Semaphore(0)

@@ -12,7 +12,7 @@ import pytest
 import seglog
 import seglog.aio
 from seglog import Broker, LocalStorage, Topic
-from seglog.log.write_lock import try_lock_tree
+from seglog.log.write_lock import try_lock_log, try_lock_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,6 +96,24 @@ def test_opening_waits_for_the_lock_if_it_is_told_to(tmp_path: Path, opened: Cal
     thread.start()
     opened(tmp_path / "held", wait=20).close()
     thread.join()
+
+
+def test_a_log_waits_for_another_backup_to_the_same_place_if_it_is_told_to(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "log") as log:
+        log.append(b"first")
+        log.backup(tmp_path / "copy")
+        held = try_lock_log(LocalStorage(str(tmp_path / "copy")))
+        assert held is not None
+        for wait in (None, 0.06):
+            with pytest.raises(seglog.LogLocked, match="wait=10 waits"):
+                log.backup(tmp_path / "copy", wait=wait)
+        log.append(b"second")
+        thread = threading.Thread(target=held.release)
+        thread.start()
+        assert log.backup(tmp_path / "copy", wait=20).logs == 1
+        thread.join()
+    with seglog.open(tmp_path / "copy", mode="r") as copy:
+        assert [record.value for record in copy.scan()] == [b"first", b"second"]
 
 
 def test_creating_a_topic_waits_for_the_lock_of_its_directory(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def patiently(attempt: Callable[[], T], seconds: float | None) -> T:
             return attempt()
         except LogLocked as error:
             if seconds and not notes:
-                what = str(error.strerror).partition(";")[0]
+                what = error.held or str(error.strerror).partition(";")[0]
                 notes.append(f"waiting up to {typed_duration(seconds)}: {error.filename}: {what}")
                 output.note(notes[0])
             raise
@@ -43,6 +43,9 @@ def patiently(attempt: Callable[[], T], seconds: float | None) -> T:
     try:
         return lock_wait.patiently(noting, seconds)
     except LogLocked as error:
-        if seconds is None:
-            error.add_note("--wait 30s waits for that process")
+        advice = "--wait 30s waits for that process" if seconds is None else f"waited {typed_duration(seconds)}"
+        if error.held:  # instead of the advice for Python programs
+            error.strerror = f"{error.held}; {advice}"
+        else:
+            error.add_note(advice)
         raise

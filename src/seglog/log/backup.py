@@ -91,11 +91,8 @@ class LogBackup:
         return self
 
     def _locked(self) -> LogLocked:
-        message = (
-            f"the backup is open for writing, or another backup to it is running, {holder_of(self._target)}; "
-            "wait for its end"
-        )
-        return LogLocked(errno.EWOULDBLOCK, message, self._target.path)
+        held = f"the backup is open for writing, or another backup to it is running, {holder_of(self._target)}"
+        return LogLocked.by(held, "wait=10 waits 10 seconds for it", self._target.path)
 
     def __exit__(self, *_: object) -> None:
         if self._lock is not None:

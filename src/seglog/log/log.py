@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from seglog.errors import OffsetOutOfRange
+from seglog.log.lock_wait import patiently
 from seglog.log.pins import drop_pin, read_pins, set_pin
 from seglog.log.reading import ReadableLog
 from seglog.record import Header, Record, checked_bytes, checked_offset, checked_text
@@ -80,7 +81,7 @@ class Log(ReadableLog):
         self._check_place()
         drop_pin(self._storage, name)
 
-    def backup(self, place: str | os.PathLike[str], *, share: bool = True) -> BackupReport:
+    def backup(self, place: str | os.PathLike[str], *, share: bool = True, wait: float | None = None) -> BackupReport:
         """Copy the log, as it is at this moment, to a directory. Works beside a writer and in both modes.
 
         The copy opens and verifies, with all records that `scan` would return now. A repeated call with the same place
@@ -91,14 +92,15 @@ class Log(ReadableLog):
             place: Path of a directory: missing, empty, or an earlier backup of this log.
             share: Let sealed segments share their bytes with the log (reflink or hard link) if both are on one file
                 system. False copies them, which also protects against damage of the disk.
+            wait: Seconds to wait for another backup to this place, or a writer of it. None: fail at once.
 
         Raises:
             InvalidArgument: If another log is there, or a backup that was written to.
-            LogLocked: If another backup to this place is running.
+            LogLocked: If another backup to this place is running after `wait` seconds.
         """
         from seglog.log.backup import backup_log  # noqa: PLC0415 - an operator's call
 
-        return backup_log(self._storage, self.view(), place, share=share)
+        return patiently(lambda: backup_log(self._storage, self.view(), place, share=share), wait)
 
     def explain(self, offset: int) -> Explanation:
         """Explain why a record is still in the log and what would remove it, or why it was removed.

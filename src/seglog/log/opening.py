@@ -243,12 +243,8 @@ def _open_writer(
     storage.make(filename.DIRECTORIES)
     lock = try_lock_log(storage)
     if lock is None:
-        raise LogLocked(
-            errno.EWOULDBLOCK,
-            f'the log is open for writing already, {holder_of(storage)}; mode="r" reads beside it, wait=10 waits '
-            "10 seconds for it",
-            storage.path,
-        )
+        held = f"the log is open for writing already, {holder_of(storage)}"
+        raise LogLocked.by(held, 'mode="r" reads beside it, wait=10 waits 10 seconds for it', storage.path)
     try:
         return _Opening(storage, config, clock, seen, home, seed).run(lock)
     except BaseException:

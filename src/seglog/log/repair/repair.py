@@ -5,7 +5,6 @@ The readable records of a damaged store are copied to a new one. Offsets do not 
 
 from __future__ import annotations
 
-import errno
 import secrets
 from collections import deque
 from collections.abc import Iterator
@@ -82,9 +81,8 @@ def repair_storage(
     storage.make(filename.DIRECTORIES)
     lock = try_lock_log(storage)
     if lock is None:
-        whose = holder_of(storage)
-        message = f"the log is open for writing, {whose}; close it, call its repair(), or wait for it with wait=10"
-        raise LogLocked(errno.EWOULDBLOCK, message, storage.path)
+        held = f"the log is open for writing, {holder_of(storage)}"
+        raise LogLocked.by(held, "close it, call its repair(), or wait for it with wait=10", storage.path)
     try:
         for name in storage.names(filename.TMP):  # from an interrupted repair: may be a second name of a live file
             storage.unlink(f"{filename.TMP}/{name}")
@@ -103,8 +101,8 @@ def accept_home(storage: Storage, home: tuple[str, int], *, is_held: bool) -> No
     """
     lock = None if is_held else try_lock_log(storage)
     if lock is None and not is_held:
-        message = f"the log is open for writing, {holder_of(storage)}; close it, then repair again"
-        raise LogLocked(errno.EWOULDBLOCK, message, storage.path)
+        held = f"the log is open for writing, {holder_of(storage)}"
+        raise LogLocked.by(held, "close it, then repair again", storage.path)
     try:
         manifest = read_manifest(storage)
         if manifest is not None:

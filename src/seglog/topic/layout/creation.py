@@ -7,7 +7,6 @@ opens the directory for writing. A creation that fails removes them itself.
 
 from __future__ import annotations
 
-import errno
 from contextlib import suppress
 from traceback import clear_frames
 from typing import TYPE_CHECKING
@@ -57,11 +56,8 @@ def lock_topic(root: Storage) -> Share:
     """Lock a topic with all its partitions for writing. Raises LogLocked if another process has any of it."""
     lock = try_lock_tree(root)
     if lock is None:
-        message = (
-            f"the topic or a part of it is already open for writing, {holder_of(root)}; "
-            'mode="r" reads beside it, wait=10 waits 10 seconds for it'
-        )
-        raise LogLocked(errno.EWOULDBLOCK, message, root.path)
+        held = f"the topic or a part of it is already open for writing, {holder_of(root)}"
+        raise LogLocked.by(held, 'mode="r" reads beside it, wait=10 waits 10 seconds for it', root.path)
     return lock
 
 

@@ -51,12 +51,12 @@ def lock_to_write(root: Storage) -> Share:
 
 
 def _locked(root: Storage) -> LogLocked:
-    message = (
+    held = (
         "another broker (perhaps a server), or a program with one of its topics, already has this open for writing, "
-        f'{holder_of(root)}; mode="r" reads beside it, wait=10 waits 10 seconds for it, and seglog.Client(url) goes '
-        "through a server"
+        f"{holder_of(root)}"
     )
-    return LogLocked(errno.EWOULDBLOCK, message, root.path)
+    advice = 'mode="r" reads beside it, wait=10 waits 10 seconds for it, and seglog.Client(url) goes through a server'
+    return LogLocked.by(held, advice, root.path)
 
 
 def open_to_write(root: Storage, clock: Clock, lock: TreeLock) -> Log:
