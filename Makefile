@@ -9,6 +9,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KERNELS := $(VENV)/.kernels
 TOOLS := $(VENV)/.tools
+# Processes that run tests. More than 2 cores need: half of the time a test waits for a disk or another process.
+WORKERS ?= 4
+# Tests start hundreds of processes, and without bytecode each of them compiles its modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test lint bench proof package deep tools clean
 .DEFAULT_GOAL := help
@@ -38,10 +42,10 @@ demo: $(KERNELS)
 	$(BIN)/seglog demo --output demo-output
 
 test: $(KERNELS) $(TOOLS)
-	$(BIN)/python -m pytest -m 'not proof and not deep' -n 2 --dist loadgroup $(if $(COVERAGE),--cov --cov-report=)
+	$(BIN)/python -m pytest -m 'not proof and not deep' -n $(WORKERS) --dist loadgroup $(if $(COVERAGE),--cov --cov-report=)
 
 proof: $(KERNELS) $(TOOLS)
-	$(BIN)/python -m pytest -m proof -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -m proof -n $(WORKERS) --dist loadgroup
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

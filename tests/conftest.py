@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +19,6 @@ from tests import proofs, tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -28,6 +28,7 @@ settings.load_profile("seglog")
 # Tests start many short Java processes: the second compiler and a parallel collector cost each more than they gain.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
 
+HERE = Path(__file__).parent
 SECOND = 1_000_000
 STARTED = time.time()
 
@@ -114,13 +115,22 @@ class Shop:
         return [(one.base_offset, one.next_offset, one.records) for one in log.segments]
 
 
+FIRST = ("spark", "demo", "server", "fuzz", "crash", "log", "client")  # directories with the longest tests
+
+
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep what shares the Spark session in one process, and begin with it: it takes longest by far."""
-    sharing = [item for item in items if "spark" in getattr(item, "fixturenames", ())]
-    for item in sharing:
-        item.add_marker(pytest.mark.xdist_group("spark"))
-    first = {id(item) for item in sharing}
-    items.sort(key=lambda item: id(item) not in first)
+    """Keep tests that share a session of Spark or a server in one process, and begin with what takes longest."""
+    order: dict[int, int] = {}
+    for item in items:
+        uses = getattr(item, "fixturenames", ())
+        order[id(item)] = next((1 + at for at, name in enumerate(FIRST) if HERE / name in item.path.parents), 9)
+        if "spark" in uses:  # two sessions: one takes as long as everything else
+            item.add_marker(pytest.mark.xdist_group("jobs" if item.path.name.startswith("test_jobs") else "spark"))
+            order[id(item)] = 0
+        elif "shared" in uses:  # a server for each module
+            item.add_marker(pytest.mark.xdist_group(str(item.path)))
+    items.sort(key=lambda item: order[id(item)])
 
 
 @pytest.fixture

@@ -37,6 +37,17 @@ def test_importing_loads_no_other_module_of_it_and_nothing_they_need() -> None:
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+def test_batches_are_read_and_appended_without_importing_pandas() -> None:
+    program = """
+import pyarrow, seglog
+with seglog.open(seglog.MemoryStorage()) as log:
+    log.append(b"v", key=b"k", headers=[("name", b"value")])
+    read = log.to_arrow()
+    log.append_batch(read.select(["key", "value"]))
+    assert log.to_arrow()["key"].to_pylist() == [b"k", b"k"]"""
+    assert loaded(program, "pandas", "pyarrow") == {"pyarrow"}
+
+
 def what_type_checkers_are_told() -> dict[str, str]:
     """Return public name -> module and name there, as the imports at the top of the package say."""
     told = {}

@@ -10,6 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import seglog
@@ -204,3 +205,12 @@ def test_an_interrupted_consumer_leaves_its_group_and_keeps_what_it_printed(
     with seglog.Broker(tmp_path / "shop", mode="r") as broker:
         state = broker.groups.describe("billing")
         assert (state.committed, state.members) == ({"orders": {0: 1}}, ())
+
+
+def test_a_command_that_reads_arrow_does_not_import_pandas(path: Any, tmp_path: Any) -> None:
+    run("append", path, "v", "--key", "k")
+    (tmp_path / "pandas.py").write_text("raise SystemExit('pandas was imported')")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = run("export", path, tmp_path / "out.parquet", env=environment)
+    assert done.returncode == 0, done.stderr
+    assert pq.read_table(tmp_path / "out.parquet")["key"].to_pylist() == [b"k"]

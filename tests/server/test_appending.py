@@ -314,3 +314,12 @@ def test_after_a_kill_a_repeated_append_is_still_stored_once(serve_with):
 def test_the_default_topic_takes_keys_as_well(http):
     answers = {http.post("/records", content=b"x", headers=once("default")).json()["write_index"] for _ in range(3)}
     assert len(answers) == 1
+
+
+def test_a_server_that_takes_and_sends_arrow_does_not_import_pandas(serve_with, tmp_path, monkeypatch):
+    (tmp_path / "pandas.py").write_text("raise SystemExit('pandas was imported')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with serve_with().client() as http:
+        assert http.post("/topics/default/batches", content=stream(table(3)), headers=ARROW).status_code == 200
+        answer = http.get("/topics/default/partitions/0/records", headers={"Accept": ARROW["Content-Type"]})
+    assert pa.ipc.open_stream(answer.content).read_all()["key"].to_pylist() == [b"k0", b"k1", b"k2"]

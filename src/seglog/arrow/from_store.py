@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 
 PAIR = [pa.field("key", pa.string()), pa.field("value", pa.binary())]
 HEADERS_TYPE = pa.list_(pa.struct(PAIR))
-NO_PAIRS = pa.array([], HEADERS_TYPE.value_type)
+NO_PAIRS = pa.nulls(0, HEADERS_TYPE.value_type)
 NO_PAIRS_EACH = pa.py_buffer(np.zeros(65536 + 1, np.int32))  # the offsets of 65,536 empty lists; all batches share it
 
 

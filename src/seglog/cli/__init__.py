@@ -35,6 +35,7 @@ from seglog.cli.frame import Program, refusal
 from seglog.errors import InvalidArgument
 from seglog.terminal import output
 from seglog.terminal.exits import Exit, exit_of, exit_table, json_of, message_of
+from seglog.terminal.pandas_import import skip_pandas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,6 +71,8 @@ def build_program() -> Program:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program with `argv` (default: the process's arguments) and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if argv is None and words[:1] != ["demo"]:  # this is the process's program; the demo runs Spark, which needs pandas
+        skip_pandas()
     try:
         code = _run(words)
         output.flush()

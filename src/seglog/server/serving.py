@@ -21,6 +21,7 @@ from seglog.server.http.handshakes import Handshakes
 from seglog.server.http.protocol import bounded
 from seglog.server.http.refusals import Refusals
 from seglog.server.runtime.allocator import Allocator
+from seglog.terminal.pandas_import import skip_pandas
 from seglog.topic.broker import Broker
 from seglog.topic.warm import warm_batches
 
@@ -39,6 +40,7 @@ def serve(root: str | os.PathLike[str], settings: Settings, say: Callable[[str],
     say: receives the address, what recovery found, and that the server stops. Raises LogLocked if another server (or
     broker) has the root open; ConfigError for tokens, certificates or an address that cannot be used.
     """
+    skip_pandas()
     _allow_files()
     allocator = Allocator()
     allocator.tune()
