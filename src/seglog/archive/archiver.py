@@ -8,7 +8,6 @@ on an archive (`history`).
 from __future__ import annotations
 
 import errno
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
+    from seglog.archive.background import BackgroundArchiver
     from seglog.archive.commit import ArchivedLog, Commit
     from seglog.format.manifest import SegmentEntry
     from seglog.log.log import Log
@@ -359,23 +359,18 @@ class Archiver:
         self._writer.delete_old()
         return len(due)
 
-    # --- rounds ---------------------------------------------------------------------------------------------------
+    # --- many rounds ----------------------------------------------------------------------------------------------
 
-    def run(self, stop: threading.Event, interval: float, said: Callable[[str], None]) -> None:
-        """Archive every `interval` seconds until `stop` is set; retry after errors of storage. Errors as in `step`.
+    def background(
+        self, interval: float = INTERVAL_SECONDS, said: Callable[[str], None] | None = None
+    ) -> BackgroundArchiver:
+        """Archive every `interval` seconds in a thread from now on; the result's `wait` waits for the archive.
 
-        said: called with each failure, once while it lasts.
+        said: called with each new problem, as text. The thread uses this object from here on, and closes it.
         """
-        last = ""
-        while not stop.is_set():
-            try:
-                now = "; ".join(self.step().problems())
-            except StorageError as error:
-                now = str(error)
-            if now and now != last:
-                said(now)
-            last = now
-            stop.wait(interval)
+        from seglog.archive.background import BackgroundArchiver  # noqa: PLC0415 - it imports this module
+
+        return BackgroundArchiver(self, interval, said)
 
     def close(self) -> None:
         """Release the lock and the logs. A second call does nothing."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from seglog.topic.layout.places import Partition
     from seglog.topic.read_trace import Passage
 
-Ack = Literal["appended", "durable"]
+Ack = Literal["appended", "durable", "archived"]
 """When an append is answered: "appended", when readers can see it; "durable", when it survives power loss."""
 
 

@@ -29,14 +29,21 @@ from seglog.topic.cleaning import Cleaner
 from seglog.topic.layout.root import OFFSETS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from seglog.archive.background import BackgroundArchiver
 
 READ_THREADS = 8
 SLOW_THREADS = 2
 
 
-def services_of(broker: Broker, settings: Settings) -> Services:
-    """Assemble a server's parts around a broker, which they own from here on; create the default topic."""
+def services_of(broker: Broker, settings: Settings, say: Callable[[str], None] = print) -> Services:
+    """Assemble a server's parts around a broker, which they own from here on; create the default topic.
+
+    say: receives problems of the archive. Raises the errors of `Archiver` if there is to be one.
+    """
     limits = settings.limits
     try:
         broker.topic(DEFAULT_TOPIC)
@@ -61,9 +68,18 @@ def services_of(broker: Broker, settings: Settings) -> Services:
         metrics=Metrics(),
         space=Space(broker.free_bytes),
     )
+    if settings.archive is not None:
+        services.archiving = _archiving(broker, settings, say)
     services.metrics.watch(StateMetrics(services), broker.topics)
     services.appends.syncing.watch((OFFSETS, 0), broker.groups.log)
     return services
+
+
+def _archiving(broker: Broker, settings: Settings, say: Callable[[str], None]) -> BackgroundArchiver:
+    from seglog.archive.archiver import Archiver  # noqa: PLC0415 - only servers with an archive need it
+
+    assert settings.archive is not None  # noqa: S101 - the caller has checked it
+    return Archiver(broker.root, settings.archive).background(settings.archive_seconds, say)
 
 
 def app_of(services: Services) -> ASGIApp:

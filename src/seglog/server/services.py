@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from seglog.server.api.problems import HttpProblem
 
 if TYPE_CHECKING:
+    from seglog.archive.background import BackgroundArchiver
     from seglog.server.api.access import Access
     from seglog.server.api.guard import Guard
     from seglog.server.runtime.appends import Appends
@@ -48,6 +49,7 @@ class Services:
     care: Workers
     metrics: Metrics
     space: Space
+    archiving: BackgroundArchiver | None = None
     tails: int = 0
     description: bytes | None = None  # of all requests, once it was requested
     groups_made: dict[str, set[str]] = field(default_factory=dict)
@@ -62,5 +64,7 @@ class Services:
         self.appends.close()
         for workers in (self.reads, self.scans, self.groups, self.care):
             workers.close()
+        if self.archiving is not None:  # after the last append
+            self.archiving.close()
         self.cleaner.close()
         self.broker.close()

@@ -50,7 +50,7 @@ def serve(root: str | os.PathLike[str], settings: Settings, say: Callable[[str],
         broker = Broker(root)
         for event in broker.recovered:
             say(f"recovery: {event}")
-        services = _owned(broker, settings)
+        services = _owned(broker, settings, say)
         for name, error in broker.failed.items():
             say(f"topic {name} cannot be opened: {error}")
         with closing(services):
@@ -75,9 +75,9 @@ def _files() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def _owned(broker: Broker, settings: Settings) -> Services:
+def _owned(broker: Broker, settings: Settings, say: Callable[[str], None]) -> Services:
     try:
-        return services_of(broker, settings)
+        return services_of(broker, settings, say)
     except BaseException:
         broker.close()
         raise

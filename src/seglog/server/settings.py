@@ -65,6 +65,8 @@ class Settings:
     spool: an existing directory for bodies that do not fit in memory, default: the system's temporary directory; the
     files have no names, and nothing else in it is touched.
 
+    archive: the URL of an archive that everything is copied to, archive_seconds: how often; see seglog.archive.
+
     Raises ConfigError for an address that other machines can reach without tokens, unless `anonymous` allows it.
     """
 
@@ -75,6 +77,8 @@ class Settings:
     certificate: Path | None = None
     key: Path | None = None
     spool: Path | None = None
+    archive: str | None = None
+    archive_seconds: float = 1.0
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

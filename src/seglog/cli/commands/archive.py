@@ -31,6 +31,9 @@ Verifies every record. TARGET appears when it is complete; an interrupted restor
 before its first one with that timestamp or a later one."""
 
 
+POLL_SECONDS = 0.2
+
+
 def _archive(args: Args) -> int:
     from seglog.archive.archiver import Archiver
 
@@ -51,8 +54,13 @@ def _run(args: Args, archiver: Archiver) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     _say(args, archiver.step())
-    archiver.run(stop, args.interval, output.note)
-    _say(args, archiver.step())
+    with archiver.background(args.interval, output.note) as background:
+        while not stop.wait(POLL_SECONDS):
+            if background.failure is not None:
+                raise background.failure
+    output.say(f"stopped at commit {background.commit}") if not args.json else output.say_json(
+        {"commit": background.commit}
+    )
     return Exit.OK
 
 

@@ -82,6 +82,8 @@ def _serve(args: Args) -> int:
         certificate=_path(args.tls_cert),
         key=_path(args.tls_key),
         spool=_path(args.spool),
+        archive=args.archive,
+        archive_seconds=args.archive_interval,
         limits=Limits(**named),
     )
 
@@ -154,6 +156,14 @@ COMMANDS = (
             option("--port", type=click.INT, default=3000, help="the port, 0 for any free one; default 3000"),
             option("--tokens", metavar="FILE", type=File(), help="the token file (see `seglog token`)"),
             flag("--anonymous", help="accept other machines without tokens: all may do everything"),
+            option("--archive", metavar="URL", help="copy everything to this archive (see `seglog archive`)"),
+            option(
+                "--archive-interval",
+                metavar="DURATION",
+                type=parse_duration,
+                default="1s",
+                help="archive new records this often; default 1s",
+            ),
             option("--tls-cert", metavar="FILE", type=File(), help="the certificate chain, PEM"),
             option("--tls-key", metavar="FILE", type=File(), help="its private key, PEM"),
             option(

@@ -160,4 +160,4 @@ def _place(answer: Answer) -> tuple[int, int]:
 
 
 def _ack(ack: Ack) -> str | None:
-    return None if checked_ack(ack) == "appended" else "durable"
+    return None if checked_ack(ack) == "appended" else ack

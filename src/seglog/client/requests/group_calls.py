@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from seglog.client.requests.call import Answer, Call
 from seglog.client.requests.topic_calls import body_of, checked_ack, exposed, nothing, posted
+from seglog.errors import InvalidArgument
 from seglog.topic.groups.arguments import checked_offsets, checked_timeout, checked_topics
 from seglog.topic.groups.state import GroupState, Membership, MemberState
 from seglog.topic.layout.names import checked_name
@@ -70,9 +71,15 @@ def committed(name: str) -> Call[dict[str, dict[int, int]]]:
     return Call("GET", group_path(name, "/offsets"), lambda answer: from_values(body_of(answer)["offsets"]))
 
 
+def _ack(ack: Ack) -> str:
+    if checked_ack(ack) == "archived":
+        raise InvalidArgument('a commit of offsets has ack "appended" or "durable"; they are archived with the records')
+    return ack
+
+
 def commit(name: str, offsets: Positions, *, member: str | None, ack: Ack) -> Call[None]:
     """Commit offsets, all or none; repeating it has no further effect."""
-    body: dict[str, Any] = {"offsets": nested(checked_offsets(offsets)), "ack": checked_ack(ack)}
+    body: dict[str, Any] = {"offsets": nested(checked_offsets(offsets)), "ack": _ack(ack)}
     if member is not None:
         body["member"] = member
     return posted(group_path(name, "/offsets"), body, nothing)

@@ -71,10 +71,10 @@ def fields(*, accept: str | None = None, content: bytes | None = None, once: str
 
 
 def checked_ack(ack: object) -> Ack:
-    """Return `ack`. Raises InvalidArgument unless it is "appended" or "durable"."""
-    if not isinstance(ack, str) or ack not in ("appended", "durable"):
-        raise InvalidArgument(f'ack is {ack!r}; it must be "appended" or "durable"')
-    return "durable" if ack == "durable" else "appended"
+    """Return `ack`. Raises InvalidArgument for any other value."""
+    if ack == "appended" or ack == "durable" or ack == "archived":  # noqa: PLR1714 - each one narrows the type
+        return ack
+    raise InvalidArgument(f'ack is {ack!r}; it must be "appended", "durable" or "archived"')
 
 
 def checked_expose(expose: object) -> Expose:

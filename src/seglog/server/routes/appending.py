@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -54,7 +55,7 @@ async def _append_one(call: Call) -> Response:
         )
         tombstone = values["tombstone"] == "true"
         partition, offset = await store(call, topic, body, record, partition=values["partition"], tombstone=tombstone)
-    durable = values["ack"] == "durable"
+    durable = values["ack"] != "appended"
     return json_answer({"partition": partition, "offset": offset, "durable": durable})
 
 
@@ -79,7 +80,8 @@ async def store(
     call: Call, topic: Topic, body: Body, record: Draft, *, partition: int | None, tombstone: bool = False
 ) -> tuple[int, int]:
     """Append the record with the body as its value; return (partition, offset), once `ack` is fulfilled."""
-    durable, once = call.values["ack"] == "durable", call.values["Idempotency-Key"]
+    _check_archive(call)
+    durable, once = call.values["ack"] != "appended", call.values["Idempotency-Key"]
     if tombstone and body.size:
         raise InvalidArgument("a tombstone has no value: send it with an empty body")
     writer = topic.writer(topic.route(record.key, once) if partition is None else partition)
@@ -89,8 +91,21 @@ async def store(
         result = await call.services.appends.append(Append(writer, record, once, durable), body.size + HEAD_BYTES)
     else:
         result = await _stream(call, topic, writer.place[1], body, record, once, durable)
+    await _archived(call)
     call.services.metrics.appended(writer.place[0], 1, body.size)
     return result
+
+
+def _check_archive(call: Call) -> None:
+    """Refuse "archived" before anything is appended, if this server has no archive."""
+    if call.values["ack"] == "archived" and call.services.archiving is None:
+        raise HttpProblem(409, "this server has no archive; start it with `seglog serve --archive URL`")
+
+
+async def _archived(call: Call) -> None:
+    """Wait until the archive has what was appended, if the caller asked for that; all waiting calls share a round."""
+    if call.values["ack"] == "archived" and call.services.archiving is not None:
+        await asyncio.wrap_future(call.services.archiving.archived())
 
 
 async def _stream(
@@ -125,7 +140,8 @@ async def _append_many(call: Call) -> Response:
         raise HttpProblem(415, f"a batch must be {ARROW} or {NDJSON}, not {media or 'without a content type'}")
     if values["partition"] is not None:
         partition_log(topic, values["partition"])
-    once, durable = values["Idempotency-Key"], values["ack"] == "durable"
+    _check_archive(call)
+    once, durable = values["Idempotency-Key"], values["ack"] != "appended"
     limits, claim = call.services.settings.limits, Claim(call.services.memory, "decoding")
     call.held.callback(claim.close)
     async with call.spooled(limits.batch_bytes) as body:
@@ -138,6 +154,7 @@ async def _append_many(call: Call) -> Response:
 
         room = partial(claim.wait, decoding_bytes(body, media, limits))
         offsets = await call.services.appends.batch(topic.name, written, append, durable=durable, first=room)
+        await _archived(call)
         records = sum(len(one) for one in offsets.values())
         call.services.metrics.appended(topic.name, records, body.size)
     partitions = {str(number): {"first_offset": at.start, "next_offset": at.stop} for number, at in offsets.items()}

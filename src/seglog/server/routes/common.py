@@ -21,9 +21,11 @@ TOPIC = text("topic", "A topic's name.", pattern=NAME)
 PARTITION = integer("partition", "A partition's number.", least=0, most=9999)
 ACK = choice(
     "ack",
-    'When to answer: "appended": the record survives a kill of the server; "durable": it survives power loss.',
+    'When to answer: "appended": the record survives a kill of the server; "durable": it survives power loss; '
+    '"archived": the archive has it, too (`seglog serve --archive`).',
     "appended",
     "durable",
+    "archived",
 )
 ONCE = text(
     "Idempotency-Key",

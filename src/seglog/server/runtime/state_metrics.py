@@ -29,7 +29,7 @@ class StateMetrics(Collector):
         yield from self._lag()
         yield from self._housekeeping()
         services = self._services
-        gauges = {
+        gauges: dict[str, tuple[str, float]] = {
             "seglog_spool_memory_bytes": ("Bytes of bodies under way in memory.", services.memory.held["bodies"]),
             "seglog_spool_disk_bytes": ("Bytes of bodies under way in files.", services.spool.disk),
             "seglog_answer_bytes": ("Bytes of answers under way.", services.memory.held["answers"]),
@@ -38,6 +38,10 @@ class StateMetrics(Collector):
             "seglog_unsynced_partitions": ("With records to be synced soon.", services.appends.syncing.unsynced),
             "seglog_memory_limit_bytes": ("The budget of memory for all requests.", services.memory.size),
         }
+        if services.archiving is not None:
+            gauges["seglog_archive_age_seconds"] = ("Since the last complete round.", services.archiving.age)
+            gauges["seglog_archive_commit"] = ("Number of the newest commit.", services.archiving.commit)
+            gauges["seglog_archive_stopped"] = ("1 if it has stopped.", int(services.archiving.failure is not None))
         for name, (about, value) in gauges.items():
             yield GaugeMetricFamily(name, about, value=value)
         held = GaugeMetricFamily("seglog_memory_bytes", "Bytes of the budget in use, by kind.", labels=["kind"])
