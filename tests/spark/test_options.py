@@ -135,7 +135,7 @@ def test_a_delay_is_read_as_spark_reads_times(text: str, seconds: float) -> None
         ("minOffsetsPerTrigger", "-1"),
         ("maxTriggerDelay", "soon"),
         ("path", ""),
-        ("path", "s3://bucket/log"),
+        ("path", "hdfs://host/log"),
         ("path", "file://elsewhere/log"),
     ],
 )

@@ -10,6 +10,7 @@ import os
 import tempfile
 import threading
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
 from seglog.storage.mapping import map_file
@@ -23,6 +24,7 @@ BLOCK_BYTES = 256 * 1024
 AHEAD_BYTES = 8 * 1024 * 1024
 """Maximum bytes of one request, and how far a sequential reader reads ahead."""
 CACHE_BYTES = 1024**3
+FETCHES_AT_ONCE = 4
 
 
 class Fetch(Protocol):
@@ -42,11 +44,11 @@ class CachedFile(Uncopied):
             os.unlink(path)  # noqa: PTH108 - from here on the file has no name
         self._path = path
         self._blocks: set[int] = set()
+        self._short = (-1, 0)  # an incomplete block, which may grow, and its end
         self._guard = threading.RLock()
         self._last = -1
         self._ahead = BLOCK_BYTES
         self.bytes = 0
-        self._size = 0
 
     def read(self, start: int, stop: int, size: int, fetch: Fetch) -> bytes:
         """Return the bytes start..stop of a file of `size` bytes."""
@@ -58,7 +60,8 @@ class CachedFile(Uncopied):
     def _reach(self, start: int, stop: int, size: int) -> int:
         """Return the end of what to fetch: a sequential reader doubles its requests."""
         sequential = start // BLOCK_BYTES in (self._last, self._last + 1)
-        if (stop - 1) // BLOCK_BYTES in self._blocks or not sequential:
+        last = (stop - 1) // BLOCK_BYTES
+        if last in self._blocks or last == self._short[0] or not sequential:
             self._ahead = self._ahead if sequential else BLOCK_BYTES
         else:
             self._ahead = min(2 * self._ahead, AHEAD_BYTES)
@@ -69,25 +72,36 @@ class CachedFile(Uncopied):
     def fill(self, start: int, stop: int, size: int, fetch: Fetch) -> None:
         """Fetch the missing blocks of start..stop."""
         with self._guard:
-            for first, last in self._missing(start, min(stop, size)):
-                begin, end = first * BLOCK_BYTES, min(last * BLOCK_BYTES, size)
-                data = fetch(begin, end)
-                with errors_naming(self._path):
-                    pwrite_rest(self._descriptor, data, begin, 0)
-                whole = last if end == last * BLOCK_BYTES else last - 1  # an incomplete block may grow
-                self._blocks.update(range(first, whole))
-                self.bytes += len(data)
-                self._size = max(self._size, end)
+            missing = list(self._missing(start, min(stop, size), size))
+            if len(missing) <= 1:
+                for first, last in missing:
+                    self._store(first, last, size, fetch)
+                return
+            with ThreadPoolExecutor(FETCHES_AT_ONCE, "seglog-fetch") as pool:
+                list(pool.map(lambda run: self._store(run[0], run[1], size, fetch), missing))
 
-    def _missing(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    def _store(self, first: int, last: int, size: int, fetch: Fetch) -> None:
+        """Fetch blocks first..last."""
+        begin, end = first * BLOCK_BYTES, min(last * BLOCK_BYTES, size)
+        data = fetch(begin, end)
+        with errors_naming(self._path):
+            pwrite_rest(self._descriptor, data, 0, begin)
+        whole = last if end == last * BLOCK_BYTES else last - 1
+        self._blocks.update(range(first, whole))
+        self._short = self._short if whole == last else (whole, end)
+        self.bytes += len(data)
+
+    def _missing(self, start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:
         """Yield runs of missing blocks, each of up to AHEAD_BYTES."""
         first = None
         most = AHEAD_BYTES // BLOCK_BYTES
+        short = self._short[0] if self._short[1] == size else -1
         for block in range(start // BLOCK_BYTES, -(-stop // BLOCK_BYTES)):
-            if block in self._blocks or (first is not None and block - first == most):
+            there = block in self._blocks or block == short
+            if there or (first is not None and block - first == most):
                 if first is not None:
                     yield first, block
-                first = None if block in self._blocks else block
+                first = None if there else block
             elif first is None:
                 first = block
         if first is not None:

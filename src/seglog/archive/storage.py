@@ -75,12 +75,6 @@ class ArchivedFile:
             return source.data[position:stop]
         return self._storage.cache.get(source.key).read(position, stop, source.size, self._fetch)
 
-    def fill(self, start: int, stop: int) -> None:
-        """Fetch start..stop into the cache, so that the map has these bytes."""
-        source = self._present()
-        if source.data is None:
-            self._storage.cache.get(source.key).fill(start, min(stop, source.size), source.size, self._fetch)
-
     def _fetch(self, start: int, stop: int) -> bytes:
         found = []
         for piece in self._source.pieces:
@@ -96,11 +90,15 @@ class ArchivedFile:
 
     def map(self) -> memoryview:
         """Return the whole file, fetched into the cache, as a memory map."""
+        return self.map_range(0, self.size())
+
+    def map_range(self, start: int, stop: int) -> memoryview:
+        """Return a memory map of the file in the cache, with start..stop fetched; see RangedFile."""
         source = self._present()
         if source.data is not None:
             return memoryview(source.data)
         cached = self._storage.cache.get(source.key)
-        cached.fill(0, source.size, source.size, self._fetch)
+        cached.fill(start, stop, source.size, self._fetch)
         return cached.map(source.size)
 
     def _refuse(self) -> NoReturn:

@@ -19,6 +19,7 @@ from seglog.log.segment_cache import SegmentCache
 from seglog.record import Record
 from seglog.segment.batches import decode_ahead
 from seglog.segment.reader import OnCorrupt, SegmentReader
+from seglog.storage import RangedFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -125,7 +126,7 @@ class View:
             last = end - base + (not reader.rules.dense and end == reader.next_offset)  # includes the last byte there
             decode = partial(
                 decode_batches,
-                reader.store.map(),
+                _mapped(reader, position, end),
                 path=reader.store.path,
                 salt=reader.rules.salt,
                 base_offset=base,
@@ -183,6 +184,13 @@ class View:
         """Return the number of the file that holds the offset; negated in a gap after a segment's end."""
         entry = self.manifest.segments[max(bisect_right(self.bases, offset) - 1, 0)]
         return entry.file if entry.next_offset is None or offset < entry.next_offset else -entry.file
+
+
+def _mapped(reader: SegmentReader, position: int, end: int) -> memoryview:
+    """Return the store's bytes; if they are fetched from elsewhere, at least those from `position` to offset `end`."""
+    if not isinstance(reader.store, RangedFile):
+        return reader.store.map()
+    return reader.store.map_range(position, reader.size if end >= reader.next_offset else reader.seek(end)[0])
 
 
 def _share(base: int, end: int, records: int | None, offset: int) -> int:

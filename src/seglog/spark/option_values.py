@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from seglog.errors import InvalidArgument
 from seglog.format.foreign import UNREADABLE
+from seglog.storage.urls import is_storage_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -125,6 +126,11 @@ def token(given: Mapping[str, str], environment: Mapping[str, str]) -> str | Non
     if not (text.isascii() and text.isprintable()):
         raise InvalidArgument("option token: a token must be printable ASCII, as `seglog token` prints it")
     return text or None
+
+
+def is_archive(path: str) -> bool:
+    """Whether a path is the URL of an archive on object storage; file: is a path of a mounted file system here."""
+    return is_storage_url(path) and not path.startswith("file:")
 
 
 def local_path(given: Mapping[str, str]) -> str:

@@ -1,6 +1,6 @@
 """Storage: the protocol and its implementations. Knows files and locks, not segments or records."""
 
-from seglog.storage.base import File, Lock, Storage, SuspendableFile, is_directory, is_doomed, must_sync
+from seglog.storage.base import File, Lock, RangedFile, Storage, SuspendableFile, is_directory, is_doomed, must_sync
 from seglog.storage.local import LocalStorage
 from seglog.storage.memory import MemoryStorage
 from seglog.storage.subdirectory import Subdirectory, enclosing, link_target, lock_around
@@ -10,6 +10,7 @@ __all__ = [
     "LocalStorage",
     "Lock",
     "MemoryStorage",
+    "RangedFile",
     "Storage",
     "Subdirectory",
     "SuspendableFile",

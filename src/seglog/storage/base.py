@@ -93,6 +93,23 @@ class File(Protocol):
 
 
 @runtime_checkable
+class RangedFile(Protocol):
+    """A file whose bytes are fetched from elsewhere, so that mapping all of it may cost much more than a part."""
+
+    def map_range(self, start: int, stop: int) -> memoryview:
+        """Return the bytes as `File.map` does, but only start..stop are certain to be there; others may be zero.
+
+        Args:
+            start: First position.
+            stop: Position after the last byte.
+
+        Raises:
+            StorageError: If they cannot be fetched.
+        """
+        ...
+
+
+@runtime_checkable
 class SuspendableFile(Protocol):
     """A file that can close its descriptor temporarily. A storage without descriptors has no such files."""
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from seglog.errors import InvalidArgument, LogNotFound, LogReplaced, NotALog
-from seglog.log.opening import open_log
+from seglog.log.opening import open_log, storage_at
+from seglog.spark.option_values import is_archive
 from seglog.spark.read.extents import Extent, LogSnapshot
 from seglog.topic.layout import description
 from seglog.topic.layout.places import Place, is_log, topics_at
@@ -37,6 +38,8 @@ def places(path: str, selection: Selection) -> list[Place]:
     A standalone log is partition 0 of a topic with its directory's name. Raises LogNotFound or NotALog naming option
     path, InvalidArgument naming the option of the selection, and the errors of reading a topic.json.
     """
+    if is_archive(path):
+        return selected(_archived_topics(path, selection), selection, path)
     root = Path(path).absolute()
     return selected(_topics(root, selection), selection, str(root))
 
@@ -58,6 +61,19 @@ def _topics(root: Path, selection: Selection) -> dict[str, list[Place]]:
         return topics_at(root)
     except NotALog as error:
         raise NotALog(f"option path: {error}") from error
+
+
+def _archived_topics(url: str, selection: Selection) -> dict[str, list[Place]]:
+    """Return every topic's partitions in an archive, or in a part of it."""
+    try:
+        root = storage_at(url)
+    except LogNotFound as error:
+        raise LogNotFound(f"option path: there is no archive at {url}") from error
+    if selection.option is None and not (description.is_topic(root) or is_log(root)):
+        raise InvalidArgument(
+            f"option path: {url} holds several topics; select some with assign, subscribe or subscribePattern"
+        )
+    return topics_at(root)
 
 
 def _refuse_unless_broker(root: Path, selection: Selection) -> None:

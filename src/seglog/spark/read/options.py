@@ -5,7 +5,7 @@ in any case.
 
 | option | value | default |
 |---|---|---|
-| path | a log, a topic or a broker directory; `file:` is accepted | one of path |
+| path | a log, a topic or a broker directory; `file:` is accepted; or an archive, s3://bucket/prefix | one of path |
 | url | a server (`seglog serve`): http://127.0.0.1:3000 | and url |
 | token | the server's token; with url only | the environment's SEGLOG_TOKEN |
 | assign | JSON {"topic": [0, 1]} | exactly one of these three |
@@ -51,6 +51,7 @@ from seglog.spark.option_values import (
     choice,
     count,
     duration,
+    is_archive,
     json_object,
     local_path,
     partition_number,
@@ -220,7 +221,8 @@ def _url(given: Mapping[str, str]) -> str | None:
 
 
 def _path(given: Mapping[str, str]) -> str:
-    path = local_path(given)
+    path = given.get("path", "")
+    path = path if "paths" not in given and is_archive(path) else local_path(given)
     if not path:
         raise InvalidArgument(
             "option path is missing: load(path) takes the directory of a log, a topic or a broker, url a server; "
