@@ -30,7 +30,7 @@ from tests.proofs import DIRECTORY, tell
 CUTS, TOPIC_CUTS = "tests/crash/test_power_loss.py", "tests/crash/test_topic_power_loss.py"
 REPAIRS, TOPIC_REPAIRS = "tests/crash/test_repair.py", "tests/crash/test_repair_of_topics.py"
 LOCKS = ["tests/log/test_stale_writer.py", "tests/topic/test_lock_races.py", "tests/topic/test_locks.py"]
-ORDER = "tests/recovery/test_order_of_writes.py"
+ORDER, TOPIC_ORDER = "tests/recovery/test_order_of_writes.py", "tests/topic/test_order_of_writes.py"
 MANIFESTS = ["tests/recovery/test_lookups_and_manifest.py", "tests/recovery/test_rotten.py"]
 STAGES = [CUTS, "tests/recovery/test_publish_faults.py", "tests/log/test_publish.py"]
 LIKELY = {
@@ -41,6 +41,7 @@ LIKELY = {
     "format/": ["tests/format", "tests/log/test_long_records.py", "tests/recovery/test_torn.py", *MANIFESTS],
     "format/laminarmq": ["tests/format/test_laminarmq.py"],
     "kernels/": ["tests/kernels"],
+    "kernels/aot": ["tests/kernels/test_both_ways_to_compile.py"],
     "compaction/": [
         CUTS,
         "tests/compaction/test_beside.py",
@@ -53,7 +54,8 @@ LIKELY = {
     "segment/follower": ["tests/recovery/test_followers.py", "tests/log/test_follow.py"],
     "segment/recovery": [ORDER, CUTS, REPAIRS, "tests/recovery/test_torn.py"],
     "log/": [ORDER, CUTS, *LOCKS, "tests/recovery/test_concurrency.py"],
-    "arrow/convert": ["tests/arrow/test_convert.py"],
+    "arrow/": ["tests/arrow", "tests/log/test_arrow_streams.py"],
+    "parallel/": ["tests/parallel"],
     "log/backup": ["tests/log/test_backup_order.py", "tests/topic/test_backup.py"],
     "log/catalog": [ORDER, CUTS, REPAIRS, *LOCKS],
     "log/repair/verify": ["tests/recovery/test_check_beside_writer.py", *MANIFESTS],
@@ -83,28 +85,50 @@ LIKELY = {
     "log/pins": ["tests/log/test_pins.py", "tests/recovery/test_pin_faults.py"],
     "log/repair/quarantine": [REPAIRS, CUTS, *MANIFESTS],
     "log/repair/rebuild_manifest": [*MANIFESTS, REPAIRS],
-    "log/repair/repair": [REPAIRS, *MANIFESTS, "tests/log/test_live_repair.py"],
+    "log/repair/repair": [
+        "tests/recovery/test_order_of_repairs.py",
+        REPAIRS,
+        *MANIFESTS,
+        "tests/log/test_live_repair.py",
+    ],
     "log/staging": STAGES,
     "log/tail": ["tests/log/test_history.py", "tests/log/test_follow.py"],
     "log/view": ["tests/log/test_truncate.py", "tests/log/test_readers.py"],
     "log/write_lock": LOCKS,
     "log/writer": [ORDER, CUTS, *LOCKS, "tests/log/test_pins.py", "tests/log/test_truncate.py", *STAGES[1:]],
-    "topic/": [TOPIC_CUTS, "tests/topic/test_locks.py", "tests/topic/test_topic.py", "tests/topic/test_broker.py"],
-    "topic/repair": [TOPIC_REPAIRS, "tests/topic/test_repair.py", "tests/topic/test_layout_names.py"],
-    "topic/layout/deletion": [TOPIC_CUTS, "tests/topic/test_broker_crashes.py", "tests/topic/test_leftovers.py"],
+    "topic/": [
+        TOPIC_ORDER,
+        TOPIC_CUTS,
+        "tests/topic/test_locks.py",
+        "tests/topic/test_topic.py",
+        "tests/topic/test_broker.py",
+    ],
+    "topic/repair": [TOPIC_ORDER, TOPIC_REPAIRS, "tests/topic/test_repair.py", "tests/topic/test_layout_names.py"],
+    "topic/layout/deletion": [
+        TOPIC_ORDER,
+        TOPIC_CUTS,
+        "tests/topic/test_broker_crashes.py",
+        "tests/topic/test_leftovers.py",
+    ],
     "topic/layout/description": [TOPIC_CUTS, TOPIC_REPAIRS, "tests/topic/test_topic.py"],
-    "topic/groups": [TOPIC_CUTS, "tests/topic/groups"],
+    "topic/groups": [TOPIC_ORDER, TOPIC_CUTS, "tests/topic/groups"],
     "topic/idempotency/keys": [
         "tests/topic/test_idempotency.py",
         "tests/topic/test_once_forged.py",
         "tests/topic/test_once_batches.py",
     ],
     "topic/read_trace": ["tests/topic/groups", "tests/topic/test_transaction.py"],
-    "topic/transaction": [TOPIC_CUTS, "tests/topic/test_transaction.py", "tests/topic/test_transaction_faults.py"],
+    "topic/transaction": [
+        TOPIC_ORDER,
+        TOPIC_CUTS,
+        "tests/topic/test_transaction.py",
+        "tests/topic/test_transaction_faults.py",
+    ],
 }
 """Where a mutant is most likely noticed, by the beginning of its path; the longest one counts."""
 REST = [
-    f"tests/{part}" for part in ("storage", "format", "kernels", "segment", "recovery", "compaction", "log", "topic")
+    f"tests/{part}"
+    for part in ("storage", "format", "kernels", "segment", "recovery", "compaction", "arrow", "log", "topic")
 ]
 SECONDS = 1800
 MOST_HINTS = 12

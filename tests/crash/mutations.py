@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "seglog"
-CHECKED = ("storage", "segment", "log", "keyed", "topic", "format", "kernels")
+CHECKED = ("storage", "segment", "log", "compaction", "arrow", "parallel", "topic", "format", "kernels")
 
 KINDS = ("sync", "rename", "lock", "checksum", "identity", "cut", "stop")
 

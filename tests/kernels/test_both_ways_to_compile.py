@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from xxhash import xxh64_intdigest
 
 import seglog
 from seglog.kernels import native
-from seglog.kernels.aot import compile_levels, levels_of_machine
+from seglog.kernels.aot import LINKERS, compile_levels, levels_of_machine
 from seglog.kernels.checksum import xxh64, xxh64_rows
 from seglog.kernels.scan import scan_store
 
@@ -173,6 +174,30 @@ def test_what_only_numba_compiles_passes_its_tests() -> None:
 def test_the_kernels_pass_their_tests_where_numba_compiles_them() -> None:
     pytest.importorskip("numba")
     pass_with_numba("tests/kernels")
+
+
+ONE_KERNEL = """
+import sys
+from seglog.kernels import aot, jit
+from seglog.kernels.memory import KERNELS
+for module in aot.iter_modules([str(aot.HERE)]):
+    aot.import_module(f"seglog.kernels.{module.name}")
+KERNELS[:] = [kernel for kernel in KERNELS if kernel.__name__ == "xxh64"]  # all of them take a minute
+jit.compile_everything = lambda: None
+aot.compile_one("x86-64", sys.argv[1])
+"""
+
+
+@pytest.mark.skipif(not any(shutil.which(name) for name, *_ in LINKERS), reason="there is no linker")
+def test_a_library_gets_its_name_once_it_is_complete_and_nothing_else_is_left(tmp_path: Path) -> None:
+    pytest.importorskip("numba")
+    machine = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
+    done = run(ONE_KERNEL, str(tmp_path), SEGLOG_KERNELS="jit", **machine)
+    assert not done.stderr
+    assert list(tmp_path.iterdir()) == [native.path_of("x86-64", tmp_path)]
+    hashed = native.Library(native.path_of("x86-64", tmp_path)).function(xxh64_of_library)
+    data = np.arange(64, dtype=np.uint8)
+    assert hashed(data, 0, data.size, np.uint64(5)) == xxh64_intdigest(data, 5)
 
 
 @pytest.mark.proof
