@@ -318,3 +318,38 @@ def test_two_openings_after_a_crash_on_a_full_disk_give_no_epoch_twice(left_open
         assert log.next_offset < 20
         fill(log, 10, "new")
         assert was_cut(known, log.view().trace_of(20))
+
+
+FULL = Fault(operations=frozenset({"create", "pwrite"}), name="tmp/MANIFEST", error=28, forever=True)
+
+
+@pytest.mark.parametrize("ends", ["killed", "closed", "after refused changes"])
+def test_an_epoch_that_was_never_installed_is_begun_again_and_meanwhile_nobody_saw_it(
+    left_open: Any, ends: str
+) -> None:
+    path, beyond = left_open
+    store = next(path.glob("*.store"))
+    with store.open("r+b") as file:
+        file.truncate(store.stat().st_size - 150)  # the crash took records that a reader had seen
+    storage = FaultyStorage(seglog.LocalStorage(path))
+    storage.fault = FULL
+    log = seglog.open(storage)
+    assert log.next_offset == 11
+    seen = log.view().trace_of(11)
+    if ends == "after refused changes":
+        for change in (lambda: log.truncate(5), lambda: log.append(b"v")):
+            with pytest.raises(StorageError):
+                change()
+        log.sync()
+    if ends == "killed":
+        storage.crash()
+    else:
+        log.close()
+    with seglog.open(path) as log:
+        fill(log, 20, "new")
+        assert was_cut(beyond, log.view().trace_of(15)), "records were lost that a reader had seen"
+        assert not was_cut(seen, log.view().trace_of(11)), "what the opening served is still there"
+        log.truncate(3)
+        assert was_cut(seen, log.view().trace_of(11)), "an epoch was given twice"
+    with seglog.open(path) as log:
+        assert log.view().manifest.epoch == 2, "an orderly close begins no epoch"

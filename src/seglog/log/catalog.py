@@ -40,7 +40,7 @@ class Catalog:
         self._next_file = max(next_file, current.next_file)
         self._unlinked: set[int] = set()
         self.current = current
-        self.must_note_epoch = False  # `current` has an epoch that MANIFEST does not have
+        self._epoch_from: int | None = None  # the offset of an epoch that MANIFEST does not have yet
         self.views = Views()
         self.ownership = Ownership(storage, lock)
         self.ownership.installed()
@@ -54,8 +54,13 @@ class Catalog:
     def following(
         self, segments: Iterable[SegmentEntry], *, retire: Iterable[SegmentEntry] = (), **changes: object
     ) -> Manifest:
-        """Return the next manifest, with these segments and changed fields. Has no effect besides reading the clock."""
+        """Return the next manifest, with these segments and changed fields. Has no effect besides reading the clock.
+
+        It includes an epoch that has begun and is not installed, unless `changes` begin one.
+        """
         old = self.current
+        if self._epoch_from is not None:
+            changes = {**old.after_cut(self._epoch_from), **changes}
         version = old.version + 1
         names = tuple(entry.name(kind) for entry in retire for kind in filename.KINDS)
         retired = tuple(waiting for waiting in old.retired if waiting.version not in self._unlinked)
@@ -82,7 +87,7 @@ class Catalog:
         old = self.current
         new.take_blocks(old)
         write_manifest(self._storage, new, check=lambda: self._check_manifest(old))
-        self.current, self.must_note_epoch = new, False
+        self.current, self._epoch_from = new, None
         with suppress(StorageError):  # the manifest is installed in any case
             self.ownership.installed()
 
@@ -90,13 +95,17 @@ class Catalog:
         """Record that records from `end` on may have been read and then lost: new records there are of another epoch.
 
         If the disk is full, it is recorded later, so that the log can still be opened, to delete what is not needed.
-        No record is appended before `note_epoch`: the next opening, after a power loss, might else give the same epoch
-        to other records, and a reader of the first ones would not notice.
+        Nobody sees the epoch before it is installed, and no record is appended before: the next opening might give the
+        same epoch to other records, and a reader of the first ones would not notice.
         """
-        self.current = replace(self.current, **self.current.after_cut(end))
-        self.must_note_epoch = True
+        self._epoch_from = end
         with suppress(StorageError):
             self.note_epoch()
+
+    @property
+    def must_note_epoch(self) -> bool:
+        """Whether an epoch has begun that is not installed."""
+        return self._epoch_from is not None
 
     def note_epoch(self) -> None:
         """Install an epoch that has begun, if no other change did; StorageError where that is not possible yet."""

@@ -126,7 +126,10 @@ class LiveSegments:
             self.roll()
 
     def note_epoch(self) -> None:
-        """Install an epoch that the opening could not, before anything is appended in it; see Catalog.begin_epoch."""
+        """Install an epoch that the opening could not; see Catalog.begin_epoch.
+
+        Comes before anything is appended or counted as durable: until then the next opening must begin the epoch again.
+        """
         if self._epoch_waits:
             self.catalog.note_epoch()
             self._epoch_waits = False
@@ -141,6 +144,7 @@ class LiveSegments:
     def roll(self, *, base_offset: int | None = None, dense: bool | None = None, sealed_at: int | None = None) -> int:
         """Seal the active segment and begin the next, dense as the old one by default; return how many expired."""
         self.catalog.ownership.check()
+        self.note_epoch()
         old, now = self.active, self._clock()
         sealed = old.seal(now if sealed_at is None else sealed_at)
         kept = self.catalog.current.segments[:-1]
@@ -157,6 +161,7 @@ class LiveSegments:
     def publish(self, staged: Sequence[StagedSegment], published: dict[str, int]) -> range:
         """Add staged segments after the last record, with one manifest; return their offsets."""
         self.catalog.ownership.check()
+        self.note_epoch()
         old, now = self.active, self._clock()
         sealed, kept = old.seal(now), self.catalog.current.segments[:-1]
         joining, end = [], old.next_offset
@@ -219,6 +224,7 @@ class LiveSegments:
 
     def _remove_from(self, offset: int, remove: Callable[[], None]) -> None:
         self.catalog.ownership.check()
+        self.note_epoch()
         pull_back_pins(self._storage, offset, clock=self._clock)
         durable = self.durability.durable_offset
         self.durability.retreat(offset)  # first, so that an interrupt cannot leave it beyond the log's end

@@ -295,6 +295,8 @@ class _Opening:
         catalog = Catalog(self.storage, lock, manifest, self.clock, next_file=next_file)
         if not manifest.role.copy and (recovery.unsynced or manifest.boot != boot_id()):
             catalog.begin_epoch(active.next_offset)
+            if not catalog.must_note_epoch:  # else the next opening must find what was not synced, and begin it again
+                active.mark_durable(active.next_offset)
         cache = SegmentCache(
             self.storage, limit=wanted.open_segments_max, interval=wanted.index_interval_bytes, heal=True
         )

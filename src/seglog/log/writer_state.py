@@ -264,10 +264,10 @@ class WriterState:
             except LogPoisoned as error:
                 self.poison(error)
                 raise
-            live.active.mark_durable(live.active.next_offset)
             self.durability.advance(live.active.next_offset)
-            with suppress(StorageError):  # the disk is still full, and nothing was appended
+            with suppress(StorageError):  # the disk is still full, and nothing was appended: see Catalog.begin_epoch
                 live.note_epoch()
+                live.active.mark_durable(live.active.next_offset)
         elif not live.settled and self.phase is not Phase.INHERITED:
             live.active.rescue()
 

@@ -50,6 +50,7 @@ class TailRecovery:
     """The recovery of one active segment; `events` collects its reports.
 
     unsynced: whether it found records or bytes that were not known to be synced. Readers may have seen more of them.
+    The durable count stays then as it is, so that the next recovery finds the same, until `mark_durable`.
     """
 
     def __init__(self, storage: Storage, entry: SegmentEntry, interval: int) -> None:
@@ -63,6 +64,7 @@ class TailRecovery:
         self.position = HEADER_BYTES
         self.events: list[RecoveryEvent] = []
         self.unsynced = False
+        self._durable = 0
         self._old_index = OldIndex(storage, entry.name(filename.INDEX))
         self._index = NewIndex(self._old_index, dense=entry.dense)
 
@@ -76,6 +78,7 @@ class TailRecovery:
         reason = self._survey()
         while self.next_offset < self.entry.base_offset + durable:
             reason = self._pass_damage(durable, reason or "the store ends before it")
+        self._durable = durable
         self.unsynced = self.next_offset > entry.base_offset + durable or self.position < self.size
         self._rewrite_accepted(durable)
         if self.position < self.size:
@@ -245,7 +248,8 @@ class TailRecovery:
         """Rewrite the index if it differs, and return the active segment."""
         entry, records = self.entry, self.next_offset - self.entry.base_offset
         self.tally.digest = self._index.digest
-        header = encode_dense_header(entry.base_offset, min(records, DURABLE_MAX), entry.salt)
+        known = self._durable if self.unsynced else min(records, DURABLE_MAX)
+        header = encode_dense_header(entry.base_offset, known, entry.salt)
         index = self._index.write(self.storage, entry.name(filename.INDEX), header)
         lookup: DenseLookup | SparseLookup
         if entry.dense:

@@ -220,7 +220,8 @@ class Repair:
         """Return the active entry, or that of a new one if the old store is missing or was salvaged."""
         kind = self._kind(entry)
         if kind == "reindex":  # recovery rewrites the index of an active segment
-            TailRecovery(self.storage, entry, self.catalog.current.config.index_interval_bytes).run()
+            active = TailRecovery(self.storage, entry, self.catalog.current.config.index_interval_bytes).run()
+            active.mark_durable(active.next_offset)
         if kind not in ("drop", "salvage"):
             return entry
         end = self._end_of_active(entry)
