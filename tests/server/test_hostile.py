@@ -59,6 +59,8 @@ MALFORMED = {
     "a chunk below zero": f"{POST}{CHUNKED}\r\n-1\r\na\r\n",
     "a chunk beyond 64 bits": f"{POST}{CHUNKED}\r\nfffffffffffffffff\r\na\r\n",
     "a chunk longer than it says": f"{POST}{CHUNKED}\r\n1\r\nabc\r\n0\r\n\r\n",
+    "chunks in HTTP/1.0": f"POST /records HTTP/1.0\r\n{HOST}{CHUNKED}\r\n1\r\na\r\n0\r\n\r\n",
+    "chunks in HTTP/1.0 for a path that does not exist": f"POST /x HTTP/1.0\r\n{CHUNKED}\r\n1\r\na\r\n0\r\n\r\n",
     "a tunnel": f"CONNECT localhost:1 HTTP/1.1\r\n{HOST}\r\n",
     "HTTP/2 at once": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 }

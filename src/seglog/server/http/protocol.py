@@ -209,6 +209,8 @@ class BoundedProtocol(HttpToolsProtocol):
         """Note that the head is complete."""
         if self.parser.get_method() == b"CONNECT":
             self._refuse(405, "this server is not a proxy")
+        elif self.parser.get_http_version() == "1.0" and any(name == b"transfer-encoding" for name, _ in self.headers):
+            self._refuse(400, "HTTP/1.0 has no Transfer-Encoding; send Content-Length")  # RFC 9112, 6.1
         if self._refused or self.parser.should_upgrade():  # an upgrade request is parsed again without its header
             return
         self._unparsed, self._in_head = 0, False

@@ -88,7 +88,8 @@ async def store(
     result: tuple[int, int]
     if body.size <= SMALL and body.in_memory:
         record = record._replace(value=None if tombstone else body.data())
-        result = await call.services.appends.append(Append(writer, record, once, durable), body.size + HEAD_BYTES)
+        async with call.services.appends.alone(topic.name, once):
+            result = await call.services.appends.append(Append(writer, record, once, durable), body.size + HEAD_BYTES)
     else:
         result = await _stream(call, topic, writer.place[1], body, record, once, durable)
     await _archived(call)
@@ -130,7 +131,8 @@ async def _stream(
     def written(result: tuple[int, int]) -> Iterable[tuple[int, Log]]:
         return [(result[0], topic.partition(result[0]))]
 
-    return await call.services.appends.batch(topic.name, written, append, durable=durable)
+    async with call.services.appends.alone(topic.name, once):
+        return await call.services.appends.batch(topic.name, written, append, durable=durable)
 
 
 async def _append_many(call: Call) -> Response:
@@ -153,7 +155,8 @@ async def _append_many(call: Call) -> Response:
             return [(number, topic.partition(number)) for number in offsets]
 
         room = partial(claim.wait, decoding_bytes(body, media, limits))
-        offsets = await call.services.appends.batch(topic.name, written, append, durable=durable, first=room)
+        async with call.services.appends.alone(topic.name, once):
+            offsets = await call.services.appends.batch(topic.name, written, append, durable=durable, first=room)
         await _archived(call)
         records = sum(len(one) for one in offsets.values())
         call.services.metrics.appended(topic.name, records, body.size)

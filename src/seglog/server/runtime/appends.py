@@ -4,7 +4,8 @@ An append is written directly if no other append waits and the log would not blo
 than the write. Otherwise it joins the partition's queue, and one call on a thread writes all queued appends. Those that
 asked for "durable" then wait for one sync, shared by every request that arrived by then; appends continue meanwhile. An
 answer is sent only when it is true. Batches and long values take a while and bypass the queue: they run on their own
-threads and take the log's mutex when they commit.
+threads and take the log's mutex when they commit. Appends with the same idempotency key wait for each other before they
+get a thread.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from seglog.errors import Busy
 from seglog.server.runtime.syncing import Syncing
@@ -77,10 +79,20 @@ class Appends:
         self._most = limits.waiting
         self._appended = waiting.appended
         self._lines: WeakKeyDictionary[PartitionWriter, _Line] = WeakKeyDictionary()  # the topic holds its writers
+        self._keys: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._writers = Workers("append", THREADS, limits.connections + limits.waiting)
         self._syncers = Workers("sync", SYNC_THREADS, limits.connections + limits.waiting)
         self._batches = Workers("batch", THREADS, limits.calls)
         self.syncing = Syncing(limits.sync_seconds, self._syncers, waiting.appended)
+
+    def alone(self, topic: str, once: str | None) -> AbstractAsyncContextManager[None]:
+        """Let one request at a time append under an idempotency key; the others wait here, without a thread."""
+        if once is None:
+            return nullcontext()
+        lock = self._keys.get((topic, once))
+        if lock is None:
+            lock = self._keys[topic, once] = asyncio.Lock()
+        return lock
 
     async def append(self, wanted: Append, length: int) -> tuple[int, int]:
         """Append a record, in order, and return (partition, offset). Raises Busy if too many wait.
