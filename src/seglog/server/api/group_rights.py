@@ -4,7 +4,8 @@
     any other  every token that may read all topics that the group reads or has committed offsets of
 
 A new group without an owner belongs to the token that creates it. No refusal and no list names a group or topic that
-the caller has no right on. The functions query the groups, which lock: call them on a thread.
+the caller has no right on, and a group without an owner that the caller may not use looks as if it did not exist: only
+an attempt to create it shows that the name is taken. The functions query the groups, which lock: call them on a thread.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from seglog.errors import Busy, Forbidden, GroupNotFound
+from seglog.errors import Busy, Forbidden, GroupNotFound, SeglogError
 from seglog.server.api.access import EVERY
 
 if TYPE_CHECKING:
@@ -42,6 +43,16 @@ def require(call: Call, group: str, right: Right = "read") -> None:
             f"the token {call.caller.name!r} may not use the group {group!r}: it belongs to another token, or needs "
             f"the right {right!r} on more topics than this token has"
         )
+
+
+def require_visible(call: Call, group: str, right: Right, absent: SeglogError) -> None:
+    """Raise as `require` does, but `absent`, as for a group that does not exist, if the caller may not know of it.
+
+    Whether a token owns a group does not depend on its existence, so that refusal tells nothing.
+    """
+    if not call.services.access.is_owned(group) and not may_use(call, group):
+        raise absent
+    require(call, group, right)
 
 
 def admit(call: Call, group: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from starlette.responses import Response
 
+from seglog.errors import GroupNotFound
 from seglog.server.api import group_rights, schemas
 from seglog.server.api.expose import records_from
 from seglog.server.api.models import NAME, Commit, Heartbeat, Join, Lag
@@ -15,9 +16,11 @@ from seglog.server.api.operations import Call, Operation, json_answer
 from seglog.server.api.parameters import text
 from seglog.server.routes.common import EMPTY, json_of, partition_log, topic_of
 from seglog.topic.groups import Groups
+from seglog.topic.groups.groups import not_a_member
 from seglog.topic.positions import from_values, nested
 
 if TYPE_CHECKING:
+    from seglog.errors import SeglogError
     from seglog.server.api.access import Right
     from seglog.topic.groups import Membership
 
@@ -32,11 +35,27 @@ def _require(call: Call, right: Right, topics: Iterable[str]) -> None:
         call.caller.require(right, topic)
 
 
-async def _on_group(call: Call, ask: Callable[[Groups, str], Answered], right: Right = "read") -> Answered:
-    """Run `ask` on the group in the path, on a thread, if the caller may use it."""
+async def _on_group(
+    call: Call, ask: Callable[[Groups, str], Answered], right: Right = "read", absent: SeglogError | None = None
+) -> Answered:
+    """Run `ask` on the group in the path, on a thread, if the caller may use it.
+
+    absent: what `ask` raises if there is no such group; default: GroupNotFound.
+    """
+    group = call.values["group"]
 
     def work() -> Answered:
-        group_rights.require(call, call.values["group"], right)
+        group_rights.require_visible(call, group, right, absent or GroupNotFound(group))
+        return ask(call.services.broker.groups, group)
+
+    return await call.services.groups.run(work)
+
+
+async def _enter(call: Call, ask: Callable[[Groups, str], Answered]) -> Answered:
+    """Run `ask`, which creates the group in the path if there is none, on a thread, if the caller may use it."""
+
+    def work() -> Answered:
+        group_rights.admit(call, call.values["group"])
         return ask(call.services.broker.groups, call.values["group"])
 
     return await call.services.groups.run(work)
@@ -68,10 +87,9 @@ async def _join(call: Call) -> Response:
     _require(call, "read", wanted.topics)
 
     def join(groups: Groups, group: str) -> Membership:
-        group_rights.admit(call, group)
         return groups.join(group, wanted.topics, member=wanted.member, session_timeout=wanted.session_timeout)
 
-    return _membership(await _on_group(call, join))
+    return _membership(await _enter(call, join))
 
 
 async def _beat(call: Call) -> Response:
@@ -80,7 +98,7 @@ async def _beat(call: Call) -> Response:
     def beat(groups: Groups, group: str) -> Membership:
         return groups.heartbeat(group, member, sign.generation)
 
-    return _membership(await _on_group(call, beat))
+    return _membership(await _on_group(call, beat, absent=not_a_member(call.values["group"], member)))
 
 
 def _membership(membership: Membership) -> Response:
@@ -130,10 +148,9 @@ async def _commit(call: Call) -> Response:
             partition_log(topic, number)
 
     def commit(groups: Groups, group: str) -> None:
-        group_rights.admit(call, group)
         groups.commit(group, offsets, member=wanted.member, durable=wanted.ack == "durable")
 
-    await _on_group(call, commit)
+    await _enter(call, commit)
     return Response(status_code=204)
 
 

@@ -178,9 +178,7 @@ class Groups(Inheritable, Uncopied):
     def _member_of(self, group: str, member: str) -> Crew:
         crew = self._present(group)
         if member not in crew.members:
-            raise UnknownMember(
-                f"group {group!r} has no member {member!r}: it left, or its session expired; join again"
-            )
+            raise not_a_member(group, member)
         return crew
 
     def _present(self, group: str) -> Crew:
@@ -448,6 +446,11 @@ class Groups(Inheritable, Uncopied):
     def _check_known(self, group: str) -> None:
         if group not in self._book.crews and group not in self._book.offsets:
             raise GroupNotFound(checked_name(group, "group"))
+
+
+def not_a_member(group: str, member: str) -> UnknownMember:
+    """Return the error for a member that a group does not have."""
+    return UnknownMember(f"group {group!r} has no member {member!r}: it left, or its session expired; join again")
 
 
 def _without(crew: Crew, gone: Iterable[str]) -> dict[str, Enrolled]:
