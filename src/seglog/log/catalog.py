@@ -99,8 +99,11 @@ class Catalog:
         same epoch to other records, and a reader of the first ones would not notice.
         """
         self._epoch_from = end
-        with suppress(StorageError):
+        try:
             self.note_epoch()
+        except StorageError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
 
     @property
     def must_note_epoch(self) -> bool:
