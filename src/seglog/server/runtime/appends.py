@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 from seglog.errors import Busy
 from seglog.server.runtime.syncing import Syncing
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from seglog.log.log import Log
     from seglog.server.runtime.waiting import Waiting
     from seglog.server.settings import Limits
-    from seglog.topic.layout.places import Partition
     from seglog.topic.partition_writer import PartitionWriter
 
 THREADS = 4
@@ -60,11 +59,12 @@ class _Entry(NamedTuple):
 
 
 class _Line:
-    """The queue of one partition."""
+    """The queue of one partition; it exists while an append or a sync waits in it."""
 
-    def __init__(self, place: Partition, log: Log) -> None:
-        self.place = place
-        self.log = log
+    def __init__(self, writer: PartitionWriter) -> None:
+        self.writer = writer
+        self.place = writer.place
+        self.log = writer.log
         self.entries: deque[_Entry] = deque()
         self.draining: asyncio.Task[None] | None = None
         self.unsynced: list[tuple[Any, asyncio.Future[Any]]] = []
@@ -78,7 +78,7 @@ class Appends:
         """Take `waiting`, which is notified in the event loop of new records and of new durable ones."""
         self._most = limits.waiting
         self._appended = waiting.appended
-        self._lines: WeakKeyDictionary[PartitionWriter, _Line] = WeakKeyDictionary()  # the topic holds its writers
+        self._lines: dict[PartitionWriter, _Line] = {}
         self._keys: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._writers = Workers("append", THREADS, limits.connections + limits.waiting)
         self._syncers = Workers("sync", SYNC_THREADS, limits.connections + limits.waiting)
@@ -102,13 +102,12 @@ class Appends:
         """
         writer = wanted.writer
         line = self._lines.get(writer)
-        if line is None:
-            line = self._lines[writer] = _Line(writer.place, writer.log)
-        if line.draining is None and writer.is_ready(length, wanted.once):
+        if (line is None or line.draining is None) and writer.is_ready(length, wanted.once):
             result = wanted()
-            self._appended(line.place)
-            self.syncing.appended(line.place, line.log)
-            return await self._synced(line, result) if wanted.durable else result
+            self._appended(writer.place)
+            self.syncing.appended(writer.place, writer.log)
+            return await self._synced(line or self._new_line(writer), result) if wanted.durable else result
+        line = line or self._new_line(writer)
         if len(line.entries) >= self._most:
             topic, number = line.place
             raise Busy(f"{self._most} appends already wait for partition {number} of {topic}; retry in a moment")
@@ -143,6 +142,14 @@ class Appends:
                 self._appended((topic, number))
         return result
 
+    def _new_line(self, writer: PartitionWriter) -> _Line:
+        line = self._lines[writer] = _Line(writer)
+        return line
+
+    def _drop_if_idle(self, line: _Line) -> None:
+        if line.draining is None and line.syncing is None:
+            self._lines.pop(line.writer, None)
+
     async def _drain(self, line: _Line) -> None:
         try:
             while line.entries:
@@ -162,6 +169,7 @@ class Appends:
                     self._settle(line, entry, result)
         finally:
             line.draining = None
+            self._drop_if_idle(line)
 
     def _settle(self, line: _Line, entry: _Entry, result: Any) -> None:
         if entry.future.done():  # no request waits for it any more
@@ -207,6 +215,7 @@ class Appends:
                         future.set_result(result)
         finally:
             line.syncing = None
+            self._drop_if_idle(line)
 
     def close(self) -> None:
         """Wait for running appends."""
