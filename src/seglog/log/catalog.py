@@ -95,7 +95,7 @@ class Catalog:
         """Record that records from `end` on may have been read and then lost: new records there are of another epoch.
 
         If the disk is full, it is recorded later, so that the log can still be opened, to delete what is not needed.
-        Nobody sees the epoch before it is installed, and no record is appended before: the next opening might give the
+        No reader sees the epoch before it is installed, and no record is appended: else the next opening might give the
         same epoch to other records, and a reader of the first ones would not notice.
         """
         self._epoch_from = end

@@ -48,7 +48,7 @@ def require(call: Call, group: str, right: Right = "read") -> None:
 def require_visible(call: Call, group: str, right: Right, absent: SeglogError) -> None:
     """Raise as `require` does, but `absent`, as for a group that does not exist, if the caller may not know of it.
 
-    Whether a token owns a group does not depend on its existence, so that refusal tells nothing.
+    Whether a token owns a group does not depend on its existence, so that refusal reveals nothing.
     """
     if not call.services.access.is_owned(group) and not may_use(call, group):
         raise absent
