@@ -72,6 +72,7 @@ def faults(url: str, examples: int, headers: dict[str, str]) -> tuple[list[str],
     """Return what Schemathesis found, in its own words, and how many requests it made."""
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json", config=config_of(examples, headers))
     schema.hook(filter_failure)
+    schema = schema.exclude(operation_id="fence")  # the server would reject all that follows, as it should
     found: list[str] = []
     requests = 0
     for event in from_schema(schema).execute():

@@ -43,6 +43,11 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "pin": Entry("compact", "register a follower, so that tombstones stay until it has read them"),
         "audit": Entry("audit", "count keys, and list latest values that a consumer group has not received"),
     },
+    "Copies that follow a leader": {
+        "mirror": Entry("mirror", "keep a copy of a log, a topic, a directory of topics, or all topics of a server"),
+        "diff": Entry("mirror", "compare two copies, and list where they disagree"),
+        "promote": Entry("mirror", "make a copy a leader, which accepts records"),
+    },
     "Topics and servers": {
         "topics": Entry("topics", "list, create, alter and delete topics"),
         "groups": Entry("groups", "show consumer groups and their lag; reset or delete one"),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seglog.client.client import Client
 
 _GROUP = "Server"
-_ACCESS = (
+ACCESS = (
     option(
         "--token-file",
         metavar="FILE",
@@ -39,9 +39,9 @@ _ACCESS = (
 )
 SERVER = (
     option("--url", metavar="URL", help="LOG is TOPIC or TOPIC/PARTITION on this server", group=_GROUP),
-    *_ACCESS,
+    *ACCESS,
 )
-SERVER_AS_ROOT = (option("--url", metavar="URL", help="this server, in place of ROOT", group=_GROUP), *_ACCESS)
+SERVER_AS_ROOT = (option("--url", metavar="URL", help="this server, in place of ROOT", group=_GROUP), *ACCESS)
 
 
 class LocalPath(File):
@@ -157,8 +157,13 @@ def client_at(args: Args, url: str, *, patient: bool = False) -> Client:
     """Return a client of a server; see `client_for`."""
     import seglog
 
-    token = os.environ.get("SEGLOG_TOKEN") or None
-    if args.token_file is not None:
-        token = Path(args.token_file).read_text(encoding="utf-8").strip()
+    token = token_of(args)
     retries = 8 if patient else 3
     return seglog.Client(url, token=token, retries=retries, verify=True if args.tls_ca is None else args.tls_ca)
+
+
+def token_of(args: Args) -> str | None:
+    """Return the server's token, from --token-file or the environment."""
+    if args.token_file is not None:
+        return Path(args.token_file).read_text(encoding="utf-8").strip()
+    return os.environ.get("SEGLOG_TOKEN") or None

@@ -238,6 +238,7 @@ class LogFollower(Log):
     plan_compaction = _rejected("plan_compaction")
     finish_compaction = _rejected("finish_compaction")
     repair = _rejected("repair")
+    fence = _rejected("fence")
     remove = _rejected("remove")
 
 

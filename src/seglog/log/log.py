@@ -421,6 +421,21 @@ class Log(ReadableLog):
             progress: Called with (bytes done, bytes in total).
         """
 
+    @abstractmethod
+    def fence(self, term: int) -> None:
+        """Accept no more changes, durably, because another log was promoted in place of this one.
+
+        What was appended before is synced and stays readable. Every later change, also of later openings, raises
+        LogFenced. `seglog.Mirror` can make the log a copy of the promoted one.
+
+        Args:
+            term: The term of the promoted log.
+
+        Raises:
+            InvalidArgument: If this log has this term or a higher one.
+            StorageError: If it cannot be stored; the log still accepts changes.
+        """
+
     def _keep_files(self) -> None:
         """Keep all files open from now on: the directory will be moved or removed while readers continue."""
 

@@ -21,14 +21,13 @@ from seglog.errors import (
     CorruptLog,
     InvalidArgument,
     InvalidType,
-    LogFenced,
     LogLocked,
     LogNotFound,
     LogReadOnly,
     NotALog,
 )
 from seglog.format import filename
-from seglog.format.manifest import Manifest, Role, SegmentEntry
+from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES
 from seglog.log.boot_id import boot_id
 from seglog.log.catalog import Catalog, read_manifest, write_manifest
@@ -42,6 +41,7 @@ from seglog.log.stage_names import staged_identities
 from seglog.log.staging import COMPACTION, age_out, remove_own
 from seglog.log.write_lock import holder_of, try_lock_log
 from seglog.log.writer import LogWriter
+from seglog.log.writer_state import fenced
 from seglog.segment.active import create_segment
 from seglog.segment.recovery import TailRecovery
 from seglog.segment.recovery_report import RecoveryEvent, RecoveryReport
@@ -153,15 +153,6 @@ def check_leads(manifest: Manifest, path: str) -> None:
         )
     if role.fenced > role.term:
         raise fenced(role, path)
-
-
-def fenced(role: Role, path: str) -> LogFenced:
-    """Return the error of a leader in place of which another log was promoted."""
-    message = (
-        f"another log was promoted in place of this one (term {role.fenced}; this one has term {role.term}); write to "
-        "that log, and make this one its copy with `seglog mirror`"
-    )
-    return LogFenced(errno.EROFS, message, path)
 
 
 def check_expose(expose: object, mode: Mode) -> None:

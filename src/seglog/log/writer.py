@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from seglog.config import MAX_OFFSET
-from seglog.errors import InvalidType, OffsetConflict, OffsetOutOfRange, ReentrantCall, StorageError
+from seglog.errors import InvalidArgument, InvalidType, OffsetConflict, OffsetOutOfRange, ReentrantCall, StorageError
 from seglog.format.codec import HEAD_BYTES, encode_headers, record_length
 from seglog.log.batch_append import append_batches, prepared
 from seglog.log.compaction import Compactor
@@ -409,6 +409,22 @@ class LogWriter(Log):
         return self._compactor.finish(plan, outcome, directory)
 
     # --- the end ------------------------------------------------------------------------------------------------
+
+    @change
+    def fence(self, term: int) -> None:
+        """Accept no more changes, durably; see Log.fence."""
+        state, live = self._state, self._state.live
+        role = live.catalog.current.role
+        if term <= role.term:
+            raise InvalidArgument(f"{self.path} has term {role.term}; only a higher term fences it, not {term}")
+        live.active.write_buffer()
+        live.active.datasync()  # what was appended before stays
+        live.active.mark_durable(live.active.next_offset)
+        state.durability.advance(live.active.next_offset)
+        live.catalog.install(
+            live.catalog.following(live.catalog.current.segments, role=replace(role, fenced=max(term, role.fenced)))
+        )
+        state.phase = Phase.FENCED
 
     def _keep_files(self) -> None:
         """Keep all files open from now on; see Log._keep_files."""

@@ -30,9 +30,10 @@ from threading import get_ident
 from typing import TYPE_CHECKING, ClassVar, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar, cast
 from weakref import WeakSet
 
-from seglog.errors import LogClosed, LogPoisoned, LogReadOnly, ReentrantCall, SeglogError, StorageError
+from seglog.errors import LogClosed, LogFenced, LogPoisoned, LogReadOnly, ReentrantCall, SeglogError, StorageError
 
 if TYPE_CHECKING:
+    from seglog.format.manifest import Role
     from seglog.log.durability import IntervalSync
     from seglog.log.live_segments import LiveSegments
     from seglog.storage import Lock
@@ -45,6 +46,7 @@ class Phase(Enum):
     POISONED = "poisoned"
     INHERITED = "inherited through fork"
     REMOVED = "removed"
+    FENCED = "fenced"
     CLOSED = "closed"
 
 
@@ -167,6 +169,8 @@ class WriterState:
         if self.phase is Phase.INHERITED:
             message = "the log was inherited through fork; only the parent writes, open it again here"
             return LogReadOnly(errno.EPERM, message, self.path)
+        if self.phase is Phase.FENCED:
+            return fenced(self.live.catalog.current.role, self.path)
         if self.phase is Phase.REMOVED:
             return LogClosed(f"{self.path}: the log was removed")
         return _closed(self.path)
@@ -279,6 +283,15 @@ class WriterState:
         closed = cast("LiveSegments", _Closed(self.path))
         self._lock.release()
         self.live, self.closed = closed, True  # last, so that an interrupted call can be repeated
+
+
+def fenced(role: Role, path: str) -> LogFenced:
+    """Return the error of a leader in place of which another log was promoted."""
+    message = (
+        f"another log was promoted in place of this one (term {role.fenced}; this one has term {role.term}); write to "
+        "that log, and make this one its copy with `seglog mirror`"
+    )
+    return LogFenced(errno.EROFS, message, path)
 
 
 def _closed(path: str) -> LogClosed:

@@ -96,7 +96,9 @@ def continue_at(copy: Lineage, source: Lineage, *, is_copy: bool, names: tuple[s
         CopyExpired: If the source no longer holds the records that the copy needs next.
     """
     target, path = names
-    _check_history(copy, source, target, path)
+    objection = _objection(copy, source, target, path)
+    if objection is not None:
+        raise CopyDiverged(f"{objection}. {_RESTART.format(target)}")
     common = common_offset(copy.cuts, source.cuts, min(copy.end, source.end))
     if common is None:
         raise CopyDiverged(
@@ -115,24 +117,33 @@ def continue_at(copy: Lineage, source: Lineage, *, is_copy: bool, names: tuple[s
     return common
 
 
+def shared_offset(copy: Lineage, source: Lineage) -> int | None:
+    """Return the last common point if both have it and all after it, else None: nothing of the copy can be kept."""
+    if _objection(copy, source, "", "") is not None:
+        return None
+    common = common_offset(copy.cuts, source.cuts, min(copy.end, source.end))
+    if common is None or common < max(source.start, copy.start):
+        return None
+    return common
+
+
 _RESTART = "restart=True (--restart) deletes what {} holds and does not share with its source, and copies again"
 
 
-def _check_history(copy: Lineage, source: Lineage, target: str, path: str) -> None:
-    """Raise CopyDiverged if the source is another log, or an earlier or unsure state of it."""
+def _objection(copy: Lineage, source: Lineage, target: str, path: str) -> str | None:
+    """Return why the source is another log, or an earlier or unsure state of it; None if it is not."""
     if copy.log_id != source.log_id:
-        reason = f"{target} is a copy of another log than {path} (ids {copy.log_id:016x}, {source.log_id:016x})"
-    elif source.term < copy.term:
-        reason = (
+        return f"{target} is a copy of another log than {path} (ids {copy.log_id:016x}, {source.log_id:016x})"
+    if source.term < copy.term:
+        return (
             f"{path} was replaced as leader: {target} knows term {copy.term}, {path} has term {source.term}; follow "
             "the promoted log"
         )
-    elif copy.rebuilt or source.epoch < copy.epoch:
-        older = f"{path} is in an earlier state than {target}, as if restored from a backup"
-        reason = f"the manifest of {target} was rebuilt after damage" if copy.rebuilt else older
-    else:
-        return
-    raise CopyDiverged(f"{reason}. {_RESTART.format(target)}")
+    if copy.rebuilt:
+        return f"the manifest of {target} was rebuilt after damage"
+    if source.epoch < copy.epoch:
+        return f"{path} is in an earlier state than {target}, which is ahead, as if it was restored from a backup"
+    return None
 
 
 def history_of(source: Lineage, role: Role) -> dict[str, Any]:

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import secrets
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seglog.clock import Clock, system_clock
-from seglog.errors import CopyExpired, CopyStopped
+from seglog.errors import CopyExpired, CopyStopped, SeglogError
 from seglog.format.manifest import Role
 from seglog.log.copied import CopyWriter
 from seglog.log.opening import Seed, open_copy
-from seglog.replication.lineage import Lineage, continue_at, history_of
-from seglog.replication.source import FETCH_BYTES
+from seglog.replication.lineage import Lineage, continue_at, history_of, shared_offset
 
 if TYPE_CHECKING:
     from seglog.log.log import Log
@@ -67,6 +67,7 @@ class LogMirror:
         self._pinned_at = float("-inf")
         self._behind_since = time.monotonic()
         self._left = (0, 0)
+        self._ahead: Fetched | None = None
         first = source.fetch(None)
         seed = Seed(
             log_id=first.lineage.log_id,
@@ -127,10 +128,8 @@ class LogMirror:
 
     # --- one round ------------------------------------------------------------------------------------------------
 
-    def step(self, *, most: int = ROUND_BYTES, wait: float = 0) -> int:
+    def step(self, *, most: int = ROUND_BYTES) -> int:
         """Copy up to `most` bytes, make them durable, and return how many were copied; 0: there is nothing new.
-
-        wait: seconds that a remote source may wait for a new record.
 
         Raises:
             CopyStopped: If the copy cannot follow its source.
@@ -139,8 +138,7 @@ class LogMirror:
         copied, before, writer = 0, self.position, self._writer
         try:
             while copied < most:
-                fetched = self.source.fetch(self.position, FETCH_BYTES, wait=wait)
-                wait = 0
+                fetched = self._fetch_next()
                 if self._reconcile(fetched):
                     continue  # the records were requested from another offset
                 for records in fetched.records:
@@ -155,6 +153,14 @@ class LogMirror:
         self._measure(fetched)
         self._move_pin(self.position)
         return copied
+
+    def fetch_ahead(self) -> None:
+        """Fetch what the next round begins with, so that it has nothing newer than that."""
+        self._ahead = self.source.fetch(self.position)
+
+    def _fetch_next(self) -> Fetched:
+        fetched, self._ahead = self._ahead, None
+        return fetched or self.source.fetch(self.position)
 
     def _finish(self, fetched: Fetched) -> None:
         """Take what is true of the source's whole log, once the copy has all of it."""
@@ -177,7 +183,10 @@ class LogMirror:
         except CopyStopped:
             if not self._restart or ours.log_id != theirs.log_id:
                 raise
-            return self._start_over(theirs)
+            shared = shared_offset(ours, theirs)
+            if shared is None:
+                return self._start_over(theirs)
+            offset = shared
         role = Role(term=theirs.term, copy=manifest.role.copy or secrets.token_hex(8), fenced=manifest.role.fenced)
         history = history_of(theirs, role)
         if offset < ours.start:
@@ -213,8 +222,11 @@ class LogMirror:
     # --- housekeeping and the end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Move the pin to the copy's position, and close the copy."""
+        """Move the pin to the copy's position, and close the copy. A second call does nothing."""
+        if self._writer.log.closed:
+            return
         try:
-            self._move_pin(self.position, now=True)
+            with suppress(SeglogError):  # a pin that is too low keeps more than necessary
+                self._move_pin(self.position, now=True)
         finally:
             self._writer.log.close()

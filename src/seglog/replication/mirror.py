@@ -1,30 +1,42 @@
-"""`Mirror`: keeps a copy of a log."""
+"""`Mirror`: keeps a copy of a log, a topic, or a directory of topics, by path or from a server."""
 
 from __future__ import annotations
 
+import os
 import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
 from seglog.clock import Clock, checked_clock, system_clock
+from seglog.errors import CopyStopped, SeglogError
 from seglog.log.opening import storage_at
+from seglog.replication.broker_mirror import BrokerMirror
 from seglog.replication.log_mirror import Lag, LogMirror
-from seglog.replication.source import LocalSource
+from seglog.replication.places import LocalPlace
+from seglog.replication.topic_mirror import TopicMirror
+from seglog.topic.layout.root import OFFSETS
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
-    import os
+    import ssl
     from types import TracebackType
 
+    from seglog.replication.places import SourcePlace
     from seglog.storage import Storage
+    from seglog.topic.layout.places import Partition
 
-POLL_SECONDS = 0.01
+POLL_SECONDS = 0.005
+WAIT_SECONDS = 0.5
+FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 0.05, 5.0
 
 
 class Mirror(Uncopied):
-    """Keeps a copy of a log up to date. A context manager.
+    """Keeps a copy of a log, a topic, or a directory of topics up to date. A context manager; not safe for threads.
 
-    The copy has the records of its source at the same offsets, and the same id and epochs, so that consumers can
-    continue in it. It is opened for reading only (mode "r"), until `seglog promote` makes it a leader.
+    The copy has the records of its source at the same offsets, the same ids and epochs, topic descriptions, retention
+    and committed group offsets, so that consumers can continue in it. It can only be read (mode "r"), until `seglog
+    promote` makes it a leader. Each copy compacts and expires on its own. A process may be killed at any moment; the
+    next Mirror continues.
     """
 
     def __init__(
@@ -34,39 +46,126 @@ class Mirror(Uncopied):
         *,
         restart: bool = False,
         pin: bool = True,
+        token: str | None = None,
+        verify: bool | str | ssl.SSLContext = True,
         clock: Clock = system_clock,
     ) -> None:
-        self._source = LocalSource(source, clock=checked_clock(clock))
+        """Check that the target can follow the source; nothing is copied yet.
+
+        Args:
+            source: A path, a Storage, or the URL of a server.
+            target: A path or a Storage: missing, empty, or an earlier copy.
+            restart: If the copy cannot continue, delete what it holds and does not share with its source.
+            pin: Store the copy's position at the source, so that compaction keeps tombstones that it has not read.
+                Without it, a copy that is away longer than delete_retention misses deletions.
+            token: A bearer token, if the server requires one.
+            verify: How to check an https certificate: False, a CA file, or an ssl.SSLContext.
+            clock: Microseconds since the epoch; default: the system's clock.
+
+        Raises:
+            CopyDiverged: If the target has another history than the source, or records that the source does not have.
+            CopyExpired: If the source has deleted records that the copy needs next.
+            LogNotFound: If there is nothing at the source.
+            LogLocked: If another process writes the target.
+        """
+        checked_clock(clock)
         self._stop = threading.Event()
-        try:
-            self._mirror = LogMirror(self._source, storage_at(target), restart=restart, pin=pin, clock=clock)
-        except BaseException:
-            self._source.close()
-            raise
+        with ExitStack() as resources:
+            self._source = _place_at(source, token, verify, clock)
+            resources.callback(self._source.close)
+            storage = storage_at(target)
+            kept = {"restart": restart, "pin": pin, "clock": clock}
+            self._broker: BrokerMirror | None = None
+            self._logs: dict[Partition, LogMirror] = {}
+            if self._source.kind == "broker":
+                self._broker = BrokerMirror(self._source, storage, **kept)  # type: ignore[arg-type] # as above
+                resources.callback(self._broker.close)
+            elif self._source.kind == "topic":
+                known = self._source.topics()[""]
+                topic = TopicMirror(self._source, "", known, storage, **kept)  # type: ignore[arg-type] # as above
+                resources.callback(topic.close)
+                self._logs = {(known.name, number): log for number, log in topic.logs.items()}
+            else:
+                log = self._source.log("", 0)
+                resources.callback(log.close)
+                mirror = LogMirror(log, storage, **kept)  # type: ignore[arg-type] # as above
+                resources.callback(mirror.close)
+                self._logs = {("", 0): mirror}
+            self._resources = resources.pop_all()
+
+    def _present(self) -> dict[Partition, LogMirror]:
+        return self._logs if self._broker is None else self._broker.logs
+
+    # --- what is known --------------------------------------------------------------------------------------------
+
+    @property
+    def lags(self) -> dict[Partition, Lag]:
+        """What each partition lacked at the end of its last round: (topic, partition) -> Lag; ("", 0): a single log."""
+        return {place: log.lag for place, log in self._present().items()}
 
     @property
     def lag(self) -> Lag:
-        """What the copy lacked at the end of the last round."""
-        return self._mirror.lag
+        """What the copy lacked at the end of the last round: all records and bytes, and the longest time."""
+        lags = self.lags.values()
+        return Lag(
+            sum(lag.records for lag in lags),
+            sum(lag.bytes for lag in lags),
+            max((lag.seconds for lag in lags), default=0.0),
+        )
+
+    # --- copying --------------------------------------------------------------------------------------------------
 
     def step(self) -> int:
-        """Make one round; return the bytes that were copied, 0 if there was nothing new."""
-        return self._mirror.step()
+        """Make one round, make it durable, and return the bytes that were copied; 0: there was nothing new.
+
+        In a directory of topics, all other logs are copied before an error of one is raised.
+
+        Raises:
+            CopyDiverged: If a copy cannot follow its source.
+            CopyExpired: If the source has deleted records that a copy needs next.
+            CorruptRecord: If a record of the source is damaged; the records before it are copied.
+            ConnectionFailed: If the server cannot be reached.
+        """
+        if self._broker is not None:
+            return self._broker.step()
+        return sum(log.step() for log in self._logs.values())
 
     def run(self, *, stop: threading.Event | None = None) -> None:
-        """Copy until `stop` is set."""
-        stop = stop or self._stop
+        """Copy until `stop` is set, or `stop()` is called by another thread or a signal handler.
+
+        Errors that may pass (`retriable`) are retried with growing pauses; others are raised.
+        """
+        stop, pause = stop or self._stop, FIRST_RETRY_SECONDS
         while not stop.is_set():
-            if not self.step():
-                stop.wait(POLL_SECONDS)
+            try:
+                copied = self.step()
+            except SeglogError as error:
+                if isinstance(error, CopyStopped) or not error.retriable:
+                    raise
+                stop.wait(pause)
+                pause = min(2 * pause, LONGEST_RETRY_SECONDS)
+                continue
+            pause = FIRST_RETRY_SECONDS
+            if not copied:
+                self._wait(stop)
+
+    def stop(self) -> None:
+        """Let `run` return after its present round. Any thread may call this."""
+        self._stop.set()
+
+    def _wait(self, stop: threading.Event) -> None:
+        positions = {place: log.position for place, log in self._present().items() if place[0] != OFFSETS}
+        try:
+            self._source.wait(positions, WAIT_SECONDS)
+        except SeglogError as error:
+            if not error.retriable:
+                raise
+        stop.wait(POLL_SECONDS)
 
     def close(self) -> None:
-        """Close copy and source."""
+        """Store the positions at the source, and close the copy. A second call does nothing."""
         self._stop.set()
-        try:
-            self._mirror.close()
-        finally:
-            self._source.close()
+        self._resources.close()
 
     def __enter__(self) -> Self:
         return self
@@ -75,3 +174,13 @@ class Mirror(Uncopied):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _place_at(
+    source: str | os.PathLike[str] | Storage, token: str | None, verify: bool | str | ssl.SSLContext, clock: Clock
+) -> SourcePlace:
+    if isinstance(source, str) and source.startswith(("http://", "https://")):
+        from seglog.replication.remote import RemotePlace  # noqa: PLC0415 - a copy by path needs no client
+
+        return RemotePlace(source, token=token, verify=verify)
+    return LocalPlace(source, clock=clock)

@@ -52,13 +52,12 @@ class LogSource(Protocol):
 
     name: str
 
-    def fetch(self, offset: int | None, most: int = FETCH_BYTES, *, wait: float = 0) -> Fetched:
+    def fetch(self, offset: int | None, most: int = FETCH_BYTES) -> Fetched:
         """Return the present history, and records from `offset` on (None: no records).
 
         Args:
             offset: The first offset to return.
             most: Bytes of records; the first record may exceed it.
-            wait: Seconds to wait for a record if there is none.
         """
         ...
 
@@ -91,14 +90,8 @@ class LocalSource:
         self._log = open_log(place, mode="r", clock=clock)
         self.name = self._log.path
 
-    def fetch(
-        self,
-        offset: int | None,
-        most: int = FETCH_BYTES,
-        *,
-        wait: float = 0,  # noqa: ARG002 - a caller polls a local log, which costs two stat calls
-    ) -> Fetched:
-        """Return history and records; see LogSource.fetch. Never waits."""
+    def fetch(self, offset: int | None, most: int = FETCH_BYTES) -> Fetched:
+        """Return history and records; see LogSource.fetch."""
         return fetch_from(self._log, offset, most)
 
     def pin(self, copy: str, offset: int) -> None:
@@ -118,14 +111,17 @@ class LocalSource:
         self._log.close()
 
 
-def fetch_from(log: Log, offset: int | None, most: int) -> Fetched:
-    """Return the history of an open log and records from `offset` on, of one view."""
+def fetch_from(log: Log, offset: int | None, most: int, *, skip: int | None = None) -> Fetched:
+    """Return the history of an open log and records from `offset` on, of one view.
+
+    skip: bytes of the first record to omit; then, and with 0, that record may be incomplete. None: it is complete.
+    """
     view = log.view()
     lineage = Lineage.of(view)
     records: list[EncodedRecords] = []
     complete, compacted, counted, left = False, False, 0, 0
     if offset is not None and lineage.start <= offset <= lineage.end:
-        complete = _read(view, offset, most, records)
+        complete = _read(view, offset, most, records, skip)
         counted = view.records_from(offset)
         compacted = any(not entry.dense and (entry.next_offset or 0) > offset for entry in view.manifest.segments)
         left = _bytes_from(view, offset)
@@ -147,7 +143,7 @@ def _bytes_from(view: View, offset: int) -> int:
     return total
 
 
-def _read(view: View, offset: int, most: int, records: list[EncodedRecords]) -> bool:
+def _read(view: View, offset: int, most: int, records: list[EncodedRecords], skip: int | None) -> bool:
     """Add records to the list; return whether they include the last one of the view."""
     end = view.next_offset  # before the active segment's size, which is published first: its records are included
     for reader in view.readers(offset, end):
@@ -160,11 +156,12 @@ def _read(view: View, offset: int, most: int, records: list[EncodedRecords]) -> 
         if position < size:
             if first > reader.base_offset:
                 reader.check_gaps(first, lacking=1)  # a record moved in the store looks like a gap
-            length = min(size - position, _wanted(reader, position, size, most))
-            data = reader.store.pread(length, position)
+            begin = position + (skip or 0)
+            length = min(size - begin, most if skip is not None else _wanted(reader, position, size, most))
+            data = reader.store.pread(length, begin) if length > 0 else b""
             if len(data) < length:
-                raise CorruptRecord(reader.store.path, found, position + len(data), "the store ends before it")
-            reached = position + length == size
+                raise CorruptRecord(reader.store.path, found, begin + len(data), "the store ends before it")
+            reached = begin + length >= size
             records.append(
                 EncodedRecords(
                     reader.base_offset,
@@ -178,7 +175,7 @@ def _read(view: View, offset: int, most: int, records: list[EncodedRecords]) -> 
                 )
             )
             most -= length
-            if not reached:
+            if not reached or skip:
                 return False
         elif reader.rules.dense and found < until:
             raise CorruptRecord(reader.store.path, found, position, "the store ends before it")

@@ -156,6 +156,12 @@ class Truncate(Model):
     offset: Offset
 
 
+class Fence(Model):
+    """The term of the copy that was promoted in place of this server's logs."""
+
+    term: Annotated[int, Field(ge=1, le=2**20), WHOLE]
+
+
 class TruncateIndex(Model):
     """The first index to remove, in laminarmq's terms."""
 

@@ -25,7 +25,8 @@ _STATUS: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
     ((errors.OffsetConflict,), 409),
     ((errors.OffsetError,), 404),
     ((errors.TopicExists, errors.NotAssigned, errors.UnknownMember, errors.GroupConflict), 409),
-    ((errors.LogTruncated, errors.CompactionAborted, errors.KeyRequired, errors.CopyStopped), 409),
+    ((errors.LogTruncated, errors.CompactionAborted, errors.KeyRequired), 409),
+    ((errors.CopyStopped, errors.LogFenced), 409),
     # Each value was checked on its own before: this one contradicts another value, or the topic.
     ((errors.ConfigError,), 409),
     ((errors.RecordTooLarge, errors.StreamOverflow), 413),

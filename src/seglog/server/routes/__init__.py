@@ -3,7 +3,7 @@
 They are matched in this order, so the most frequent ones come first.
 """
 
-from seglog.server.routes import appending, groups, laminarmq, ranges, reading, system, tail, topics
+from seglog.server.routes import appending, copying, groups, laminarmq, ranges, reading, system, tail, topics
 
 OPERATIONS = (
     *appending.OPERATIONS,
@@ -13,5 +13,6 @@ OPERATIONS = (
     *laminarmq.OPERATIONS,
     *tail.OPERATIONS,
     *topics.OPERATIONS,
+    *copying.OPERATIONS,
     *system.OPERATIONS,
 )

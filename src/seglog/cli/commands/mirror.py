@@ -1,0 +1,140 @@
+"""`mirror`, `diff` and `promote`: copies that follow a leader."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from seglog.cli.frame import Args, Command, argument, flag, option
+from seglog.cli.location import ACCESS, LocalPath, token_of
+from seglog.cli.lock_wait import WAIT, patiently
+from seglog.terminal import output
+from seglog.terminal.exits import Exit
+from seglog.terminal.units import format_count, format_size
+
+if TYPE_CHECKING:
+    from seglog.replication.diff import DiffReport
+    from seglog.replication.mirror import Mirror
+
+
+def _mirror(args: Args) -> int:
+    from seglog.replication import Mirror
+
+    verify = True if args.tls_ca is None else args.tls_ca
+    options = {"restart": args.restart, "pin": not args.no_pin, "token": token_of(args), "verify": verify}
+    with patiently(lambda: Mirror(args.source, args.target, **options), args.wait) as mirror:
+        return _once(args, mirror) if args.once else _run(args, mirror)
+
+
+def _once(args: Args, mirror: Mirror) -> int:
+    copied = 0
+    while size := mirror.step():
+        copied += size
+    if args.json:
+        output.say_json({"bytes": copied, "logs": len(mirror.lags)})
+    else:
+        output.say(f"{format_size(copied)} copied; {format_count(len(mirror.lags), 'log')} up to date at {args.target}")
+    return Exit.OK
+
+
+def _run(args: Args, mirror: Mirror) -> int:
+    before = {one: signal.signal(one, lambda *_: mirror.stop()) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        output.note(f"seglog: {args.target} follows {args.source}; Ctrl-C stops it")
+        mirror.run()
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+    return Exit.OK
+
+
+def _diff(args: Args) -> int:
+    from seglog.replication.diff import diff
+
+    report = diff(args.one, args.other, token=token_of(args))
+    if args.json:
+        output.say_json({"same": report.same, **asdict(report)})
+    else:
+        _say(report)
+    return Exit.OK if report.same else Exit.FAILED
+
+
+def _say(report: DiffReport) -> None:
+    for one in report.differences:
+        where = "" if one.offset is None else f" offset {one.offset}"
+        output.say(f"{one.log or 'log'}{where}: {one.detail}")
+    if report.count > len(report.differences):
+        output.say(f"... and {format_count(report.count - len(report.differences), 'more difference')}")
+    for log, records in report.behind.items():
+        which = "second" if records > 0 else "first"
+        output.say(f"{log or 'log'}: the {which} copy ends {format_count(abs(records), 'offset')} earlier")
+    what = f"{format_count(report.records, 'record')} in {format_count(report.logs, 'log')} compared"
+    output.say(f"{what}: {format_count(report.count, 'difference')}")
+
+
+def _promote(args: Args) -> int:
+    from seglog.replication.promote import fence, promote
+
+    term = patiently(lambda: promote(args.target), args.wait)
+    if args.json:
+        output.say_json({"term": term})
+    else:
+        output.say(f"{args.target} is a leader now, with term {term}")
+    output.flush()
+    if args.fence is not None:
+        fence(args.fence, term, token=token_of(args))
+        output.note(f"seglog: {args.fence} accepts no more changes")
+    return Exit.OK
+
+
+COMMANDS = (
+    Command(
+        "mirror",
+        _mirror,
+        [
+            argument("source", help="a log, a topic, a directory of topics, or the URL of a server"),
+            argument("target", help="the directory of the copy", type=LocalPath()),
+            flag("--once", help="copy what there is now, and end"),
+            flag("--restart", help="if the copy cannot continue, delete what it does not share with its source"),
+            flag("--no-pin", help="do not store the copy's position at the source; it may then miss tombstones"),
+            *ACCESS,
+            WAIT,
+        ],
+        story=(
+            "The copy has the records of the source at the same offsets, and follows truncates, expiry, and topics\n"
+            "that are created or deleted. It can be read, but written only by this command, until `seglog promote`.\n"
+            "It may be killed at any moment and started again. See docs/replication.md."
+        ),
+        examples=["seglog mirror events /copy/events --once", "seglog mirror http://10.0.0.1:3000 /copy/events"],
+    ),
+    Command(
+        "diff",
+        _diff,
+        [
+            argument("one", help="a log, a topic, a directory of topics, or the URL of a server"),
+            argument("other", help="what to compare it with"),
+            *ACCESS,
+        ],
+        story=(
+            "Reads all of both. Copies compact and expire on their own: of a compacted log it compares the latest\n"
+            "record of every key. A copy that only ends earlier does not disagree. Exit code 1: they disagree."
+        ),
+        examples=["seglog diff events /copy/events", "seglog diff http://10.0.0.1:3000 /copy/events"],
+    ),
+    Command(
+        "promote",
+        _promote,
+        [
+            argument("target", help="a copy that `seglog mirror` made; stop the mirror first", type=LocalPath()),
+            option("--fence", metavar="LEADER", help="then make the old leader, a URL or a path, reject all changes"),
+            *ACCESS,
+            WAIT,
+        ],
+        story=(
+            "Stop the old leader first, or use --fence. A leader that runs on and cannot be reached still accepts\n"
+            "records, which are then only there: see docs/replication.md."
+        ),
+        examples=["seglog promote /copy/events --fence http://10.0.0.1:3000"],
+    ),
+)
