@@ -41,10 +41,10 @@ $(TOOLS): tests/tools.py $(STAMP)
 demo: $(KERNELS)
 	$(BIN)/seglog demo --output demo-output
 
-test: $(KERNELS) $(TOOLS)
+test: $(TOOLS) $(KERNELS)
 	$(BIN)/python -m pytest -m 'not proof and not deep' -n $(WORKERS) --dist loadgroup $(if $(COVERAGE),--cov --cov-report=)
 
-proof: $(KERNELS) $(TOOLS)
+proof: $(TOOLS) $(KERNELS)
 	$(BIN)/python -m pytest -m proof -n $(WORKERS) --dist loadgroup
 
 lint: $(STAMP)

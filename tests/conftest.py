@@ -43,6 +43,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test before its fixtures are made if a program that it needs is missing."""
     for marker in item.iter_markers("needs"):
         tools.require(*marker.args)
+    if "spark" in getattr(item, "fixturenames", ()):
+        tools.require("java")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

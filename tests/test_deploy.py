@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -90,7 +89,7 @@ def test_the_images_command_serves_with_a_read_only_file_system(tmp_path: Path) 
     assert process.returncode == 0
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
+@pytest.mark.needs("systemd-analyze")
 def test_systemd_accepts_the_unit_and_rates_it_as_well_confined(tmp_path: Path) -> None:
     text = (ROOT / "deploy" / "seglog.service").read_text()
     unit = tmp_path / "seglog.service"

@@ -31,8 +31,7 @@ def run_page(name: str, directory: Path, url: str = "") -> str:
             lines = [re.sub(r"\s#.*", "", line).strip() for line in block.splitlines()]
             parts += [line for line in lines if not line.startswith("seglog serve")]
     script = "\n".join(parts).replace("http://127.0.0.1:3000", url)
-    if re.search(r"\bcurl ", script):
-        tools.require("curl")
+    tools.require("bash", *(["curl"] if re.search(r"\bcurl ", script) else []))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         ["bash", "-c", script], cwd=directory, capture_output=True, text=True, check=False, env=environment

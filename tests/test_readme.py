@@ -24,6 +24,7 @@ def test_the_example_of_the_client_runs_against_a_server(serve, tmp_path):
     assert done.stdout == "1\n", done.stderr
 
 
+@pytest.mark.needs("bash")
 def test_the_commands_run_as_they_stand(tmp_path):
     assert len(COMMANDS) >= 5
     program = f'seglog() {{ "{sys.executable}" -m seglog "$@"; }}'

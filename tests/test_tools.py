@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -98,3 +99,11 @@ def test_where_nothing_may_be_installed_nothing_fails(
     monkeypatch.setenv("PATH", str(tmp_path))
     tools.install(["curl"])
     assert tools.find("curl") is None
+
+
+def test_every_tool_that_a_test_names_is_known_and_no_test_looks_for_one_by_itself() -> None:
+    for file in (REPOSITORY / "tests").rglob("test_*.py"):
+        text = file.read_text()
+        for named in re.findall(r"mark\.needs\(([^)]*)\)", text):
+            assert {*re.findall(r'"([\w-]+)"', named)} <= {*tools.PROGRAMS, "java"}, file
+        assert "skipif(shutil.which" not in text, f"{file}: such a skip would be neither counted nor forbidden in CI"

@@ -18,20 +18,26 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
+from seglog.spark import java
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 REQUIRED = "SEGLOG_REQUIRE_TOOLS"
 PROGRAMS = {  # tool -> the names that its program may have, the first that is found counts
+    "bash": ("bash",),
     "chromium": ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
     "curl": ("curl",),
+    "linker": ("cc", "gcc", "clang", "ld", "ld.lld"),
     "openssl": ("openssl",),
     "prlimit": ("prlimit",),
     "strace": ("strace",),
+    "systemd-analyze": ("systemd-analyze",),
     "unshare": ("unshare",),
 }
-PACKAGES = {"prlimit": "util-linux", "unshare": "util-linux"}  # where the package is not named like the tool
+PACKAGES = {"linker": "binutils", "prlimit": "util-linux", "unshare": "util-linux"}  # not named like the tool
 LINUX_ONLY = {"prlimit", "strace", "unshare"}
+OPTIONAL = {"systemd-analyze"}  # neither installed nor required: part of the system
 MANAGERS = {  # program of the package manager -> its commands; the packages follow the last one
     "apt-get": (
         ("apt-get", "update", "-qq", "-o", "Acquire::http::Timeout=30"),
@@ -47,7 +53,10 @@ _SKIPPED = re.compile(r"needs ([\w-]+): ")
 
 
 def find(tool: str) -> str | None:
-    """Return the path of the tool's program, None if it is not installed."""
+    """Return the path of the tool's program, None if it is not installed. `make` installs Java into the environment."""
+    if tool == "java":
+        home = java.system_java_home()
+        return str(home / "bin" / "java") if home else str(java.packaged_java() or "") or None
     return next((path for name in PROGRAMS[tool] if (path := shutil.which(name))), None)
 
 
@@ -55,7 +64,7 @@ def require(*tools: str) -> None:
     """Skip the test that is being set up if one of the tools is not installed; fail it if tools are required."""
     for tool in tools:
         if find(tool) is None:
-            missing(tool, "it is not installed")
+            (forbidden if tool in OPTIONAL else missing)(tool, "it is not installed")
 
 
 def missing(tool: str, why: str) -> NoReturn:
@@ -125,7 +134,7 @@ def _run(command: list[str]) -> bool:
 
 def main() -> None:
     """Install what is missing where possible, and report what is still missing."""
-    here = [tool for tool in PROGRAMS if sys.platform == "linux" or tool not in LINUX_ONLY]
+    here = [tool for tool in PROGRAMS if tool not in OPTIONAL and (sys.platform == "linux" or tool not in LINUX_ONLY)]
     if absent := [tool for tool in here if find(tool) is None]:
         print(f"installing for the tests: {', '.join(absent)}", flush=True)
         install(absent)

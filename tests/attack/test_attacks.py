@@ -7,7 +7,6 @@ SEGLOG_ATTACK_SECONDS: of each attack, 5 by default. `python -m tests.attack` pr
 from __future__ import annotations
 
 import os
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,11 +24,7 @@ SECONDS = float(os.environ.get("SEGLOG_ATTACK_SECONDS", "5"))
 MEMORY = 1024 * MIB
 P99 = float(os.environ.get("SEGLOG_ATTACK_P99", "inf"))  # of `/ready`, in seconds: 0.1 is promised on a quiet machine
 
-pytestmark = [
-    pytest.mark.proof,
-    pytest.mark.skipif(shutil.which("prlimit") is None, reason="needs prlimit"),
-    pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl"),
-]
+pytestmark = [pytest.mark.proof, pytest.mark.needs("prlimit", "openssl")]
 
 
 @pytest.mark.xdist_group("attacks")  # one at a time: each measures how long answers take

@@ -4,7 +4,6 @@ import importlib
 import io
 import itertools
 import shlex
-import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -181,7 +180,7 @@ def test_a_shell_completes_commands_verbs_options_and_choices(
         assert expected in cli().text
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+@pytest.mark.needs("bash")
 def test_bash_takes_the_completion_script(cli: Callable[..., Any]) -> None:
     script = cli("completion", "bash").text + "\ncomplete -p seglog\n"
     done = subprocess.run(["bash", "--norc"], input=script.encode(), capture_output=True, timeout=60, check=False)

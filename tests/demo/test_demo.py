@@ -108,6 +108,7 @@ def test_every_kind_of_tampering_is_found() -> None:
     assert place[0] in differences({}, {place: statistics._replace(mean_delay=1e-9)})[0]
 
 
+@pytest.mark.needs("java")
 def test_the_demo_refuses_a_directory_it_did_not_make(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(InvalidArgument, match="not changed"):

@@ -19,9 +19,16 @@ from seglog.kernels import native
 from seglog.kernels.aot import LINKERS, compile_levels, levels_of_machine
 from seglog.kernels.checksum import xxh64, xxh64_rows
 from seglog.kernels.scan import scan_store
+from tests import tools
 
 ROOT = Path(__file__).parents[2]
-needs_library = pytest.mark.skipif(native.find() is None, reason="run `python -m seglog.kernels.aot` first")
+
+
+@pytest.fixture
+def library() -> None:
+    """Skip a test if the package has no library for this processor."""
+    if native.find() is None:
+        tools.missing("linker", "`python -m seglog.kernels.aot` has not compiled the kernels")
 
 
 def run(program: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -40,7 +47,7 @@ print("numba" in sys.modules, "llvmlite" in sys.modules)
 """
 
 
-@needs_library
+@pytest.mark.usefixtures("library")
 def test_a_batch_is_written_and_read_without_numba() -> None:
     assert run(BATCH, SEGLOG_KERNELS="native").stdout == "False False\n"
 
@@ -74,7 +81,7 @@ def test_a_processor_gets_no_library_with_instructions_it_lacks(
     assert native.levels()[-1] == "x86-64"
 
 
-@needs_library
+@pytest.mark.usefixtures("library")
 def test_an_array_of_another_kind_is_refused_not_misread() -> None:
     good, out = np.zeros(4, np.int64), np.zeros(4, np.uint64)
     for wrong in (np.zeros(4), np.zeros((4, 1), np.int64), np.zeros(8, np.int64)[::2], np.zeros(4, np.int32), None, 7):
@@ -88,7 +95,7 @@ def test_an_array_of_another_kind_is_refused_not_misread() -> None:
         xxh64(np.zeros(4, np.uint8), 0, "four", np.uint64(0))
 
 
-@needs_library
+@pytest.mark.usefixtures("library")
 def test_a_kernel_holds_no_buffer_after_the_call() -> None:
     data = bytearray(64)
     xxh64(data, 0, 64, np.uint64(0))
@@ -97,7 +104,7 @@ def test_a_kernel_holds_no_buffer_after_the_call() -> None:
     data.append(1)  # BufferError while anything holds it
 
 
-@needs_library
+@pytest.mark.usefixtures("library")
 def test_calls_leave_the_counts_of_references_as_they_were() -> None:
     data, found = bytearray(b"x" * 64), object()
     gc.collect()  # what earlier tests left refers to None, too
@@ -164,7 +171,7 @@ def pass_with_numba(*paths: str) -> None:
     assert done.returncode == 0, done.stdout
 
 
-@needs_library
+@pytest.mark.usefixtures("library")
 def test_what_only_numba_compiles_passes_its_tests() -> None:
     pytest.importorskip("numba")
     pass_with_numba("tests/kernels/test_memory.py", "tests/kernels/test_returns.py")
@@ -201,7 +208,7 @@ def test_a_library_gets_its_name_once_it_is_complete_and_nothing_else_is_left(tm
 
 
 @pytest.mark.proof
-@needs_library
+@pytest.mark.usefixtures("library")
 def test_every_library_of_a_wheel_gives_the_same_results(tmp_path: Path) -> None:
     paths = compile_levels(levels_of_machine(), tmp_path)
     data = np.random.default_rng(1).integers(0, 256, 4096, np.uint8)

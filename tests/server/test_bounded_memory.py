@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import socket
 import subprocess
 import time
@@ -321,7 +320,7 @@ def test_the_server_deletes_no_directory_that_it_did_not_make(serve_with, tmp_pa
 # --- TLS --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+@pytest.mark.needs("openssl")
 def test_connections_without_a_handshake_are_counted_and_end_in_time(serve_with, tmp_path):
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"

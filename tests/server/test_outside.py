@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -240,7 +239,7 @@ def test_a_deleted_topic_leaves_no_series(http, topic):
     assert "seglog_free_bytes" in text
 
 
-@pytest.mark.skipif(shutil.which("prlimit") is None, reason="prlimit is not installed")
+@pytest.mark.needs("prlimit")
 def test_health_is_degraded_while_appends_fail_for_want_of_space_and_well_after_one_that_works(serve_with):
     server = serve_with(wrapper=("prlimit", "--fsize=100000"))  # the kernel refuses what makes a file longer
     with server.client() as http:

@@ -32,6 +32,7 @@ def program() -> str:
     return "\n".join([*parts, "spark.stop()"])
 
 
+@pytest.mark.needs("java")
 @pytest.mark.spark
 def test_every_example_of_the_page_runs_as_it_stands(tmp_path: Path) -> None:
     (tmp_path / "flights.csv").write_text(FLIGHTS)

@@ -52,15 +52,18 @@ def run(tmp_path: Path, *command: str, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.needs("java")
 def test_a_job_in_a_virtual_environment_that_is_not_activated_imports_seglog_and_no_more(tmp_path: Path) -> None:
     assert "[b'v'] 1" in run(tmp_path, sys.executable, "job.py", "import", str(tmp_path / "t"))
 
 
+@pytest.mark.needs("java")
 @pytest.mark.proof
 def test_a_session_that_runs_already_is_given_this_python_by_register(tmp_path: Path) -> None:
     assert "[b'v'] 1" in run(tmp_path, sys.executable, "job.py", "register", str(tmp_path / "t"))
 
 
+@pytest.mark.needs("java")
 @pytest.mark.proof
 @pytest.mark.parametrize("way", ["neither", "import"])
 def test_spark_submit_by_its_absolute_path_takes_the_python_of_the_environment(tmp_path: Path, way: str) -> None:
@@ -69,6 +72,7 @@ def test_spark_submit_by_its_absolute_path_takes_the_python_of_the_environment(t
     assert "[b'v'] 1" in told
 
 
+@pytest.mark.needs("java")
 @pytest.mark.proof
 def test_spark_submit_takes_the_python_of_a_setting_after_register(tmp_path: Path) -> None:
     import pyspark  # noqa: PLC0415 - only its place is asked for

@@ -215,6 +215,7 @@ def test_what_is_no_machine_is_refused(spark: SparkSession, tmp_path: Path) -> N
             replay(spark, tmp_path, Classroom(), **mistake)
 
 
+@pytest.mark.needs("java")
 def test_the_program_tells_the_state_and_the_record_that_was_refused(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
@@ -232,6 +233,7 @@ def test_the_program_tells_the_state_and_the_record_that_was_refused(
     assert program.main([str(tmp_path / "lesson"), "--machine", "nothing:at_all"]) == 2
 
 
+@pytest.mark.needs("java")
 def test_spark_submit_runs_it_with_a_machine_from_another_directory(tmp_path: Path) -> None:
     (tmp_path / "rules.py").write_text(
         "class Count:\n"

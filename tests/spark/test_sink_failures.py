@@ -36,6 +36,7 @@ def told_by(program: str, directory: Path, *arguments: str, seconds: float = 280
     return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 
 
+@pytest.mark.needs("java")
 @pytest.mark.proof
 @pytest.mark.timeout(900)
 def test_tasks_and_executors_that_die_in_every_way_change_nothing(tmp_path: Path) -> None:
@@ -44,6 +45,7 @@ def test_tasks_and_executors_that_die_in_every_way_change_nothing(tmp_path: Path
     assert [story["story"] for story in told if not story["stored"]] == ["every"]
 
 
+@pytest.mark.needs("java")
 @pytest.mark.proof
 @pytest.mark.timeout(900)
 def test_a_driver_killed_at_any_place_of_the_publication_loses_and_repeats_nothing(tmp_path: Path) -> None:
@@ -51,6 +53,7 @@ def test_a_driver_killed_at_any_place_of_the_publication_loses_and_repeats_nothi
     assert counts == {"kills": 4, "records": 2000, "lost": 0, "repeated": 0, "left_over": 0}
 
 
+@pytest.mark.needs("java")
 @pytest.mark.proof
 @pytest.mark.timeout(900)
 def test_state_survives_two_kills(tmp_path: Path) -> None:
@@ -58,6 +61,7 @@ def test_state_survives_two_kills(tmp_path: Path) -> None:
     assert (counts["kills"], counts["lost"], counts["repeated"]) == (2, 0, 0)
 
 
+@pytest.mark.needs("java")
 @pytest.mark.deep
 @pytest.mark.parametrize("seed", [1, 2])
 def test_state_survives_24_kills_of_anything_at_any_moment(tmp_path: Path, seed: int) -> None:
