@@ -306,7 +306,7 @@ class TopicNotFound(SeglogError, LookupError):
     """There is no topic of this name; `topic` is the name."""
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"there is no topic {topic!r}; create it with create_topic")
+        super().__init__(f"there is no topic {topic!r}; create it, or correct the name")
         self.topic = topic
 
 

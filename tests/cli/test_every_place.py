@@ -86,7 +86,9 @@ def test_all_partitions_of_a_topic_are_compacted_or_one(cli: Cli, made: Any) -> 
     assert "partition 1:\n  removed 90 records of 100" in both.text
     lines = [json.loads(line) for line in cli("compact", place, *options, "--json").lines]
     assert [line["partition"] for line in lines] == [0, 1]
-    assert cli("compact", made(SMALL)[0], *options).code == 2
+    refused = cli("compact", made(SMALL)[0], *options)
+    assert refused.code == 2
+    assert "--compact` changes that" in refused.err
 
 
 def test_what_a_server_does_not_offer_is_said(cli: Cli, url: str) -> None:

@@ -255,3 +255,33 @@ def test_a_number_that_is_out_of_all_bounds_is_one_line_and_creates_nothing(
     assert ended.err.count("\n") == 1
     assert (ended.code, ended.out) == (2, b"")
     assert not path.exists()
+
+
+def test_help_is_a_word_as_well_as_an_option(cli: Callable[..., Any]) -> None:
+    for words in (["append"], ["topics", "create"], []):
+        assert cli("help", *words).text == cli(*words, "--help").text
+    assert "no such command 'nonsense'" in cli("help", "nonsense").err
+
+
+def test_who_forgets_a_required_option_is_told_its_name(cli: Callable[..., Any], tmp_path: Any) -> None:
+    assert "missing option '-g' / '--group'" in cli("consume", tmp_path / "orders").err
+    assert "missing option '--topic'" in cli("groups", "reset", tmp_path, "billing", "--to", "latest").err
+
+
+def test_who_mistypes_a_path_is_asked_about_the_one_beside_it(cli: Callable[..., Any], tmp_path: Any) -> None:
+    assert cli("append", tmp_path / "orders", "v").code == 0
+    assert cli("topics", "create", tmp_path / "shop", "users").code == 0
+    for words, meant in (
+        (["read", tmp_path / "ordres"], tmp_path / "orders"),
+        (["topics", tmp_path / "shp"], tmp_path / "shop"),
+        (["info", tmp_path / "shop" / "user"], tmp_path / "shop" / "users"),
+    ):
+        refused = cli(*words)
+        assert refused.code == 3
+        assert f"; did you mean {str(meant)!r}?" in refused.err
+    assert "did you mean" not in cli("read", tmp_path / "nothing" / "orders").err
+    for topic in (tmp_path / "shop" / "usres", tmp_path / "orders"):
+        refused = cli("consume", topic, "--group", "g")
+        assert refused.code == 3
+        assert ("`seglog topics create" in refused.err) == (topic.name == "usres")
+        assert ("a consumer group reads topics" in refused.err) == (topic.name == "orders")

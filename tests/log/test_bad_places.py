@@ -38,7 +38,7 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path: Path, contents: A
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_bytes(b"meow")
     before = contents(tmp_path)
-    with pytest.raises(seglog.NotALog, match=r"something else than a log \('cat\.jpg'\)") as caught:
+    with pytest.raises(seglog.NotALog, match=r"not a log, it contains 'cat\.jpg'") as caught:
         opened(tmp_path / "photos", mode)
     assert isinstance(caught.value, OSError)
     assert contents(tmp_path) == before

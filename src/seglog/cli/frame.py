@@ -109,7 +109,8 @@ def option(
     **more: Any,
 ) -> Option:
     """Declare an option; `more` goes to click: metavar, default, multiple, is_flag, flag_value, required."""
-    found = Option(list(names), help=help, type=_type(type, choices), **({"default": None} | more))
+    default = {} if more.get("required") else {"default": None}  # with any default, click never misses an option
+    found = Option(list(names), help=help, type=_type(type, choices), **(default | more))
     found.group = group
     return found
 
@@ -306,9 +307,11 @@ class Program(click.Group):
         return load(cmd_name) if cmd_name in COMMANDS else None
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words before the command; without any words, show the help."""
+        """Parse the words before the command; without any words, or for `help COMMAND`, show the help."""
         if not args and not ctx.resilient_parsing:
             show_help_instead(ctx)
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
         return super().parse_args(ctx, args)
 
     def resolve_command(

@@ -133,6 +133,13 @@ def _local(place: str) -> Local:
     return Local(place, None, None)
 
 
+def no_topic(path: Path) -> TopicNotFound:
+    """Return the error for a topic that does not exist in a directory of topics, with the command that creates it."""
+    error = TopicNotFound(path.name)
+    error.add_note(f"`seglog topics create {path.parent} {path.name}` creates it")
+    return error
+
+
 def check_may_create(place: Local) -> None:
     """Raise TopicNotFound if a log would be created beside topics: most likely a mistyped topic."""
     from seglog.topic.layout import description
@@ -143,9 +150,7 @@ def check_may_create(place: Local) -> None:
         return
     root = path.parent
     if (root / OFFSETS).is_dir() or description.below(root):
-        error = TopicNotFound(path.name)
-        error.add_note(f"`seglog topics create {root} {path.name}` creates it")
-        raise error
+        raise no_topic(path)
 
 
 def client_for(args: Args, place: Remote, *, patient: bool = False) -> Client:

@@ -215,7 +215,7 @@ def _refuse_foreign(storage: Storage) -> None:
     if foreign:
         raise NotALog(
             errno.ENOTDIR,
-            f"this directory holds something else than a log ({foreign[0]!r}); choose another",
+            f"this directory is not a log, it contains {foreign[0]!r}; choose another path",
             storage.path,
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 from enum import IntEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seglog import errors
@@ -72,12 +73,27 @@ def message_of(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         text = "interrupted"
     elif isinstance(error, OSError) and error.strerror and error.filename:
-        text = f"{error.filename}: {error.strerror}"
+        text = f"{error.filename}: {error.strerror}{_similar(error)}"
     elif exit_of(error) is Exit.BUG:
         text = f"internal error: {type(error).__name__}: {error}; run again with --traceback and report it"
     else:
         text = str(error) or type(error).__name__
     return " ".join("; ".join([text, *getattr(error, "__notes__", ())]).split())
+
+
+def _similar(error: OSError) -> str:
+    """Return a question that names a file beside a missing log, if the name is likely a misspelling of it, else ""."""
+    if not isinstance(error, errors.LogNotFound):
+        return ""
+    from difflib import get_close_matches  # noqa: PLC0415 - only for this error
+
+    place = Path(str(error.filename))
+    try:
+        there = [one.name for one in place.parent.iterdir() if not one.name.startswith(".")]
+    except OSError:
+        return ""
+    close = get_close_matches(place.name, there, n=1, cutoff=0.7)
+    return f"; did you mean {str(place.parent / close[0])!r}?" if close and close[0] != place.name else ""
 
 
 def json_of(error: BaseException) -> str:

@@ -106,7 +106,11 @@ def _check_compacted(args: Args, place: Local, log: Log) -> None:
     how = f"seglog append {args.log} --compact --lines < /dev/null"
     if place.topic is not None:
         how = f"seglog topics alter {place.topic.parent} {place.topic.name} --compact"
-    raise ConfigError(f"{args.log} is not compacted by key (retention.compact is off); `{how}` changes that")
+    raise _not_compacted(args.log, how)
+
+
+def _not_compacted(log: str, how: str) -> ConfigError:
+    return ConfigError(f"{log} is not compacted by key (retention.compact is off); `{how}` changes that")
 
 
 def _compact_remote(args: Args, place: Remote) -> int:
@@ -121,7 +125,10 @@ def _compact_remote(args: Args, place: Remote) -> int:
             )
     started = time.monotonic()
     with client_for(args, place) as client:
-        found = client.topic(place.topic).compact(place.partition)
+        topic = client.topic(place.topic)
+        if not topic.info().config.retention.compact:
+            raise _not_compacted(topic.name, f"seglog topics alter {place.url} {topic.name} --compact")
+        found = topic.compact(place.partition)
     seconds, names = time.monotonic() - started, [one.name for one in fields(CompactionReport)]
     done = {number: CompactionReport(**{name: report[name] for name in names}) for number, report in found.items()}
     return _say_all_compacted(args, place, {number: (one, seconds) for number, one in done.items()})

@@ -6,19 +6,21 @@ records again and loses none. A directory of topics is opened exclusively; on a 
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import seglog
 from seglog.cli.filters import FILTERS, filter_from
 from seglog.cli.frame import Args, Command, File, argument, flag, option
-from seglog.cli.location import SERVER, Local, Remote, client_for, locate
+from seglog.cli.location import SERVER, Local, Remote, client_for, locate, no_topic
 from seglog.cli.lock_wait import WAIT, patiently
 from seglog.cli.open_broker import looking
 from seglog.cli.options import EXPOSE, delimiter_from, delimiter_options, expose_from
 from seglog.cli.record_formats import format_of, format_option, printer
-from seglog.errors import InvalidArgument, LogLocked, TopicNotFound
+from seglog.errors import InvalidArgument, LogLocked, NotALog
 from seglog.record import Record
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
@@ -110,7 +112,8 @@ def _topic_of(place: Local | Remote) -> tuple[str, str]:
     if place.partition is not None:
         raise InvalidArgument(f"{place.path}: the group assigns the partitions: give the topic without a partition")
     if place.topic is None:
-        raise TopicNotFound(place.path)
+        path = Path(os.path.abspath(place.path))  # noqa: PTH100 - keeps symbolic links, as in location
+        raise NotALog(f"{path} is not a topic; a consumer group reads topics") if path.exists() else no_topic(path)
     topic = place.topic.resolve()
     return str(topic.parent), topic.name
 

@@ -35,7 +35,7 @@ def refuse_other(root: Storage, mode: str) -> None:
     except NotALog as error:
         raise NotALog(errno.ENOTDIR, "this is a file; a broker is a directory of topics", root.path) from error
     if mode == "r" and not there:
-        raise LogNotFound(errno.ENOENT, "there is no broker here", root.path)
+        raise LogNotFound(errno.ENOENT, "there is no directory of topics here; creating a topic creates it", root.path)
     kind = "topic" if description.is_topic(root) else "log" if is_log(root) else None
     if kind is not None:
         raise NotALog(errno.ENOTDIR, f"this is a {kind} itself; a broker is a directory of topics", root.path)
