@@ -18,6 +18,7 @@ from pathlib import Path
 
 from benchmarks import (
     against_laminarmq,
+    archive,
     batch_append,
     beside_kafka,
     coldstart,
@@ -51,6 +52,7 @@ BENCHMARKS: dict[str, Callable[[Path, Scale], Iterator[Figure]]] = {
     "many-segments": many_segments.figures,
     "recovery": recovery.figures,
     "compaction": compaction.figures,
+    "archive": archive.figures,
     "libraries": libraries.figures,
     "http": over_http.figures,
     "kafka": beside_kafka.figures,

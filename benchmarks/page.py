@@ -21,6 +21,7 @@ TITLES = {
     "scan": "Verified scan to Arrow",
     "point-read": "Point read",
     "recovery": "Recovery of an unsealed segment of 1 GiB",
+    "archive": "Archive of 1 GiB in a directory of the same disk",
     "compaction": "Compaction",
     "libraries": "Compared with libraries",
     "startup": "Start and opening",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,42 +20,77 @@ import seglog
 from seglog.archive.urls import store_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from seglog.archive.objects import ObjectStore
 
 BUCKET = "logs"
 
 
-@pytest.fixture(scope="session")
-def s3() -> Iterator[str]:
-    """Start moto's server and return its address; credentials and endpoint are in the environment meanwhile."""
-    pytest.importorskip("obstore")
-    pytest.importorskip("moto")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    address = f"http://127.0.0.1:{port}"
+@contextmanager
+def served(command: list[str], address: str, secret: str) -> Iterator[str]:
+    """Run a server; yield its address. Credentials and endpoint are in the environment meanwhile."""
     patch = pytest.MonkeyPatch()
     for name, value in {
         "AWS_ENDPOINT_URL": address,
         "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_SECRET_ACCESS_KEY": secret,
         "AWS_REGION": "us-east-1",
     }.items():
         patch.setenv(name, value)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
-            deadline = time.monotonic() + 30
-            while not _make_bucket(address):
-                assert time.monotonic() < deadline, "moto's server does not answer"
-                time.sleep(0.02)
             yield address
         finally:
             server.kill()
             patch.undo()
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def until(ready: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not ready():
+        assert time.monotonic() < deadline, "the server does not answer"
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[str]:
+    """Start moto's server and return its address."""
+    pytest.importorskip("obstore")
+    pytest.importorskip("moto")
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    with served([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], address, "test"):
+        until(lambda: _make_bucket(address))
+        yield address
+
+
+@pytest.fixture
+def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Start versitygw, which stores objects as synced files; `go install` puts it into ~/go/bin."""
+    program = shutil.which("versitygw", path=f"{os.environ['PATH']}{os.pathsep}{Path.home() / 'go' / 'bin'}")
+    if program is None:
+        pytest.skip("versitygw is not installed")
+    pytest.importorskip("obstore")
+    root, port = tmp_path_factory.mktemp("versitygw"), free_port()
+    (root / BUCKET).mkdir()
+    command = [program, "--port", f"127.0.0.1:{port}", "--access", "test", "--secret", "secret", "posix", str(root)]
+    with served(command, f"http://127.0.0.1:{port}", "secret") as address:
+        until(lambda: _answers(port))
+        yield address
+
+
+def _answers(port: int) -> bool:
+    with suppress(OSError):
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        return True
+    return False
 
 
 def _make_bucket(address: str) -> bool:

@@ -19,7 +19,7 @@ from seglog.archive.history import Writer, new_owner
 from seglog.archive.layout import LOGS, term_of
 from seglog.archive.lineage import Lineage
 from seglog.archive.objects import ObjectStore
-from seglog.archive.upload import ArchivedState, LogUpload, check_continues, continues
+from seglog.archive.upload import ArchivedState, LogUpload, check_continues, continues, figures_of
 from seglog.archive.urls import store_at
 from seglog.clock import Clock, system_clock
 from seglog.errors import ArchiveFenced, ArchiveMismatch, LogLocked, LogNotFound, LogReplaced, SeglogError, StorageError
@@ -121,6 +121,7 @@ class Archiver:
         self._logs: dict[str, Log] = {}
         self._states: dict[str, ArchivedState] = {}
         self._pending: dict[str, ArchivedState] = {}
+        self._archived_views: dict[str, tuple[int, int, int]] = {}  # what of each log is archived
         self._known: frozenset[str] = frozenset()
         self._uploaded = 0
         site = site_at(self._root)
@@ -201,6 +202,7 @@ class Archiver:
         states.update(self._upload_tails({name: one for name, one in uploads.items() if name not in failed}))
         pending = {name: state for name, state in self._pending.items() if _fails(name, failed)}
         self._commit(states, self._topics(site, failed), pending)
+        self._archived_views.update((name, one.figures) for name, one in uploads.items() if name not in failed)
         self._uploaded = sum(upload.uploaded for upload in uploads.values())
         gaps = {name: upload.gap for name, upload in uploads.items() if upload.gap is not None and name not in failed}
         return self._report(gaps, failed)
@@ -209,6 +211,7 @@ class Archiver:
         """Complete a commit of unknown outcome, then begin from what the archive has."""
         if self._writer.unsettled:
             self._writer.settle()
+            self._archived_views.clear()
             self._load_states()
 
     def _places(self, site: Site, failed: dict[str, str]) -> dict[str, Storage]:
@@ -237,6 +240,7 @@ class Archiver:
         """Take a view of every log and return what is to be done for those that changed."""
         for name in [name for name in self._logs if name not in places]:
             self._logs.pop(name).close()
+            self._archived_views.pop(name, None)
         views: dict[str, View] = {}
         if site.kind == "log" or OFFSETS in places:
             name = "" if site.kind == "log" else OFFSETS
@@ -245,6 +249,8 @@ class Archiver:
             self._try(directory, failed, partial(self._view_all, directory, topic, places, views))
         found: dict[str, LogUpload] = {}
         for name, view in views.items():
+            if self._keep is None and self._archived_views.get(name) == figures_of(view):
+                continue  # nothing is new
             self._try(name, failed, partial(self._prepare, name, places[name], view, found))
         return found
 

@@ -72,6 +72,11 @@ def check_continues(state: ArchivedState, present: Manifest, path: str) -> None:
         )
 
 
+def figures_of(view: View) -> tuple[int, int, int]:
+    """Return figures that change with every change of a log: its id, version, and the size of its active segment."""
+    return view.manifest.log_id, view.manifest.version, view.active.size
+
+
 class LogUpload:
     """One round for one log. uploaded: bytes so far."""
 
@@ -98,6 +103,7 @@ class LogUpload:
         self._source = source
         self._view = view
         self._manifest = view.manifest
+        self.figures = figures_of(view)
         self._earlier = earlier
         self._pending = pending
         self._placed: dict[int, Placed] = {}
