@@ -1,0 +1,44 @@
+"""Spark reads an archive on a real S3 server, where executors have no shared path."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import seglog
+from seglog import Archiver
+from tests.archive.conftest import BUCKET, SMALL
+
+if TYPE_CHECKING:
+    from tests.proofs import Tell
+
+PROGRAM = Path(__file__).parent / "programs" / "spark_reader.py"
+
+
+@pytest.mark.proof
+@pytest.mark.xdist_group("s3")
+def test_spark_reads_an_archive_in_batch_and_as_a_stream(s3: str, tmp_path: Path, tell: Tell) -> None:
+    url = f"s3://{BUCKET}/spark"
+    with seglog.Broker(tmp_path / "shop") as broker, Archiver(tmp_path / "shop", url) as archiver:
+        broker.create_topic("orders", partitions=2, config=SMALL)
+        for number in range(200):
+            broker.topic("orders").append(b"value %d" % number, partition=number % 2)
+        archiver.step()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), url, "orders"], capture_output=True, text=True, check=False, env=environment
+    )
+    if "needs Java" in done.stderr or "JAVA_HOME" in done.stderr.splitlines()[-1:]:
+        pytest.skip("Java is not installed")
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["values"] == sorted(f"value {number}" for number in range(200))
+    assert found["late"] == sorted([*range(10, 100), *range(12, 100)])
+    assert found["streamed"] == 200
+    tell("archive", spark_records=200)
