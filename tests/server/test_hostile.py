@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import struct
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tests.server.test_appending import ARROW, NDJSON, held, lines, stream, table
+from tests.topic.test_arrow_kinds import BYTES, COLUMNS, KINDS
 
 HOST = "Host: localhost\r\n"
 
@@ -318,3 +320,16 @@ def test_a_range_of_empty_records_is_bounded_too(http, topic):
     assert http.post(f"/topics/{name}/batches", content=stream(rows), headers=ARROW).status_code == 200
     answer = http.get(f"/topics/{name}/partitions/0/records?max_records=1000000&max_bytes=100000")
     assert len(answer.content) < 1_000_000
+
+
+def test_arrow_columns_of_every_kind_are_stored_or_refused(http, topic):
+    name = topic(partitions=3)
+    for column in COLUMNS:
+        for kind, values in KINDS.items():
+            table = pa.table({"value": BYTES, column: values})
+            body = io.BytesIO()
+            with pa.ipc.new_stream(body, table.schema) as stream:
+                stream.write_table(table)
+            headers = {"Content-Type": "application/vnd.apache.arrow.stream"}
+            answer = http.post(f"/topics/{name}/batches", content=body.getvalue(), headers=headers)
+            assert answer.status_code in (200, 400), (column, kind, answer.text)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from seglog.arrow.convert import partitions_of
 from seglog.arrow.stream import whole
+from seglog.arrow.to_rows import IGNORED
 from seglog.errors import InvalidArgument, InvalidType
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def split_by_partition(data: pa.Table | pa.RecordBatch, partitions: int, turn: i
         numbers, turn = _partition_numbers(batch, partitions, turn)
         if PARTITION in batch.schema.names:
             numbers = _named_partitions(batch, numbers, partitions)
-            batch = batch.drop_columns([PARTITION])
+        batch = batch.drop_columns([name for name in (PARTITION, *IGNORED) if name in batch.schema.names])
         for number, rows in _shares(batch, numbers, partitions):
             shares.setdefault(number, []).append(rows)
     return {number: pa.Table.from_batches(shares[number]) for number in sorted(shares)}, turn
@@ -80,8 +81,28 @@ def _shares(
     batch: pa.RecordBatch, numbers: np.ndarray[Any, np.dtype[np.int32]], partitions: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     order = np.argsort(numbers, kind="stable")  # stable, so that rows of a partition keep their order
-    ordered = batch.take(pa.array(order))
+    ordered = pa.RecordBatch.from_arrays(
+        [
+            _in_order(column, pa.array(order), name)
+            for column, name in zip(batch.columns, batch.schema.names, strict=True)
+        ],
+        batch.schema.names,
+    )
     ends = np.cumsum(np.bincount(numbers, minlength=partitions)).tolist()
     for number, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
         if start < end:
             yield number, ordered.slice(start, end - start)
+
+
+def _in_order(column: pa.Array, order: pa.Array, name: str) -> pa.Array:
+    """Return the rows of a column in another order. Raises InvalidType for a type that Arrow cannot reorder."""
+    if pa.types.is_binary_view(column.type):  # Arrow cannot reorder views
+        column = column.cast(pa.large_binary())
+    elif pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
+    try:
+        return column.take(order)
+    except pa.ArrowNotImplementedError as error:
+        raise InvalidType(
+            f"column {name!r} has the type {column.type}, which cannot be split by partition; convert it first"
+        ) from error

@@ -24,7 +24,7 @@ from seglog.errors import (
 )
 from seglog.forks import Inheritable
 from seglog.log.follower import LogFollower
-from seglog.record import checked_offset
+from seglog.record import checked_offset, checked_text
 from seglog.topic.groups.arguments import checked_offsets, checked_timeout, checked_topics
 from seglog.topic.groups.records import Entry, GroupRecord, OffsetRecord
 from seglog.topic.groups.registry import Book
@@ -176,6 +176,7 @@ class Groups(Inheritable, Uncopied):
         return answer
 
     def _member_of(self, group: str, member: str) -> Crew:
+        checked_text(member, "member")
         crew = self._present(group)
         if member not in crew.members:
             raise not_a_member(group, member)
