@@ -31,10 +31,9 @@ def refused(call):
 
 def run(*words):
     try:
-        main([*words])
+        return main([*words]) or 0
     except SystemExit as end:
         return end.code
-    return 0
 
 with seglog.open(f"{root}/log", mode="r") as log:
     assert [record.value for record in log.scan()] == [b"v %d" % number for number in range(20)]
