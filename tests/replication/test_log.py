@@ -288,3 +288,17 @@ def test_a_copy_whose_pin_was_removed_says_so_if_tombstones_may_be_gone(source: 
         with Mirror(source, target, restart=True) as mirror:
             mirror.step()
         same(source, target)
+
+
+def test_a_truncate_below_what_the_copy_compacted_brings_the_removed_records_back(
+    source: Path, target: Path, same: Any
+) -> None:
+    with seglog.open(source, KEYED) as log, Mirror(source, target) as mirror:
+        for number in range(20):
+            log.append(b"%d" % number, key=b"k")
+        mirror.step()
+        mirror._logs["", 0].log.compact(roll=True)
+        assert [record.offset for record in seglog.open(target, mode="r").scan()] == [19]
+        log.truncate(15)
+        mirror.step()
+        same(source, target)

@@ -21,6 +21,7 @@ from seglog.log.opening import Seed, open_copy
 from seglog.replication.lineage import Lineage, continue_at, history_of, shared_offset
 
 if TYPE_CHECKING:
+    from seglog.format.manifest import Manifest
     from seglog.log.log import Log
     from seglog.log.opening import Home
     from seglog.replication.source import Fetched, LogSource
@@ -43,6 +44,18 @@ class Lag:
     records: int = 0
     bytes: int = 0
     seconds: float = 0.0
+
+
+def _before_own_compaction(manifest: Manifest, cut: int) -> int:
+    """Return where to cut instead of at `cut`: before segments from which the copy itself removed records because of
+    later ones that are now cut. The source may still hold them, as the latest of their keys.
+    """
+    bases = (
+        entry.base_offset
+        for entry in manifest.segments
+        if entry.base_offset < cut and entry.cleaned_to is not None and entry.taken_for > cut
+    )
+    return next(bases, cut)
 
 
 class LogMirror:
@@ -187,6 +200,10 @@ class LogMirror:
             if shared is None:
                 return self._start_over(theirs)
             offset = shared
+        if offset < ours.end:
+            offset = _before_own_compaction(manifest, offset)
+            if offset < theirs.start:
+                return self._start_over(theirs)
         role = Role(term=theirs.term, copy=manifest.role.copy or secrets.token_hex(8), fenced=manifest.role.fenced)
         history = history_of(theirs, role)
         if offset < ours.start:
