@@ -131,7 +131,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("jobs" if item.path.name.startswith("test_jobs") else "spark"))
             order[id(item)] = 0
         elif "shared" in uses:  # a server for each module
-            item.add_marker(pytest.mark.xdist_group(str(item.path)))
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
     items.sort(key=lambda item: order[id(item)])
 
 

@@ -107,3 +107,9 @@ def test_every_tool_that_a_test_names_is_known_and_no_test_looks_for_one_by_itse
         for named in re.findall(r"mark\.needs\(([^)]*)\)", text):
             assert {*re.findall(r'"([\w-]+)"', named)} <= {*tools.PROGRAMS, "java"}, file
         assert "skipif(shutil.which" not in text, f"{file}: such a skip would be neither counted nor forbidden in CI"
+
+
+@pytest.mark.xdist_group("grouped")
+def test_tests_of_a_group_run_in_one_process(request: pytest.FixtureRequest) -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ and request.config.getoption("loadgroup"):
+        assert request.node.nodeid.endswith("@grouped"), "pytest-xdist ignores groups with this version of pytest"
