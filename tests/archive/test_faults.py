@@ -19,6 +19,7 @@ from tests.archive.faulty_store import KINDS, FaultyStore
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.conftest import ManualClock
     from tests.proofs import Tell
 
 GRACE = 10
@@ -185,10 +186,30 @@ def test_what_was_never_committed_is_deleted_by_the_next_archiver(tmp_path: Path
         archiver.step()
     left = set(store.keys("logs/"))
     assert left
-    with Archiver(tmp_path / "log", place) as archiver:
+    with Archiver(tmp_path / "log", place, grace=0) as archiver:
         archiver.step()
         assert set(store.keys("logs/")) == set(archiver._states[""].objects())
         assert not left & set(store.keys("logs/"))
+
+
+def test_what_was_replaced_is_deleted_after_the_grace_period_also_by_a_later_archiver(
+    tmp_path: Path, place: str, clock: ManualClock
+) -> None:
+    store = store_at(place)
+    with filled(tmp_path / "log", 60) as log:
+        for _ in range(4):
+            with Archiver(tmp_path / "log", place, grace=60, clock=clock) as archiver:
+                log.truncate(log.next_offset - 1)
+                archiver.step()
+            clock.advance(25)
+        kept = len(set(store.keys("logs/")))
+        with Archiver(tmp_path / "log", place, grace=60, clock=clock) as archiver:
+            assert archiver.step().deleted, "of the first round, 100 seconds ago"
+            assert len(set(store.keys("logs/"))) < kept
+            clock.advance(60)
+            archiver.step()
+            assert set(store.keys("logs/")) == set(archiver._states[""].objects())
+        assert len(list(store.keys("retired/"))) <= 1
 
 
 def test_a_restore_ends_at_an_offset_or_a_time(tmp_path: Path, place: str) -> None:

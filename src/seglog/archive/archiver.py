@@ -15,8 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from seglog.archive import lineage, segments
+from seglog.archive.garbage import Garbage
 from seglog.archive.history import Writer, new_owner
-from seglog.archive.layout import LOGS, term_of
 from seglog.archive.lineage import Lineage
 from seglog.archive.objects import ObjectStore
 from seglog.archive.upload import ArchivedState, LogUpload, check_continues, continues, figures_of
@@ -49,7 +49,6 @@ GRACE_SECONDS = 3600.0
 INTERVAL_SECONDS = 1.0
 COMMIT_BYTES = 64 * 1024 * 1024
 """A long upload is committed each time that this has been uploaded."""
-DELETES_PER_STEP = 500
 MICROSECONDS = 1_000_000
 
 
@@ -116,13 +115,11 @@ class Archiver:
         self._store = store_at(url) if isinstance(url, str) else url
         self._keep = keep
         self._take_over = take_over
-        self._grace = grace
         self._clock = clock
         self._logs: dict[str, Log] = {}
         self._states: dict[str, ArchivedState] = {}
         self._pending: dict[str, ArchivedState] = {}
         self._archived_views: dict[str, tuple[int, int, int]] = {}  # what of each log is archived
-        self._known: frozenset[str] = frozenset()
         self._uploaded = 0
         site = site_at(self._root)
         with ExitStack() as resources:
@@ -130,7 +127,9 @@ class Archiver:
             resources.callback(lock.release)
             self._writer = self._claim(site.kind, take_over=take_over)
             self._load_states()
-            self._delete_orphans()
+            used = {key for state in (*self._states.values(), *self._pending.values()) for key in state.objects()}
+            self._garbage = Garbage(self._store, self._writer.term, grace, clock, used)
+            resources.callback(self._garbage.close)
             resources.callback(self._close_logs)
             self._pool = resources.enter_context(ThreadPoolExecutor(PUTS_AT_ONCE, "seglog-archive"))
             self._resources = resources.pop_all()
@@ -158,23 +157,10 @@ class Archiver:
     def _load_states(self) -> None:
         self._states = {name: self._state_of(log) for name, log in self._writer.current.logs.items()}
         self._pending = {name: self._state_of(log) for name, log in self._writer.current.pending.items()}
-        self._known = frozenset(self._referenced())
 
     def _state_of(self, log: ArchivedLog) -> ArchivedState:
         path = f"{self._store.url.rstrip('/')}/{log.segments}"
         return ArchivedState(log, segments.decode(self._store.read(log.segments), log.check, path))
-
-    def _referenced(self) -> set[str]:
-        states = (*self._states.values(), *self._pending.values())
-        return {key for state in states for key in state.objects()}
-
-    def _delete_orphans(self) -> None:
-        """Delete what earlier writers uploaded and never committed. Later writers' objects have greater terms."""
-        waiting = {key for _, key in self._writer.current.retired}
-        for key in list(self._store.keys(LOGS)):
-            term = term_of(key)
-            if term is not None and term < self._writer.term and key not in self._known and key not in waiting:
-                self._store.delete(key)
 
     # --- one round ------------------------------------------------------------------------------------------------
 
@@ -337,11 +323,18 @@ class Archiver:
         waiting = {name: state.log for name, state in pending.items()}
         if (logs, topics, waiting) == (current.logs, current.topics, current.pending):
             return
-        before = self._known
+        names = {*self._states, *self._pending}
+        dropped = {key for name in names for key in _dropped(self._states.get(name), states.get(name))}
+        for name, state in self._pending.items():
+            if pending.get(name) is not state:
+                dropped |= set(state.objects()) - self._objects_of(name, states, pending)
         self._states, self._pending = states, pending
-        self._known = frozenset(self._referenced())
-        retired = (*current.retired, *((self._clock(), key) for key in sorted(before - self._known)))
-        self._writer.commit(logs=logs, topics=topics, pending=waiting, retired=retired)
+        self._writer.commit(logs=logs, topics=topics, pending=waiting)
+        self._garbage.add(dropped)  # only now is it certain that they are
+
+    @staticmethod
+    def _objects_of(name: str, *kinds: dict[str, ArchivedState]) -> set[str]:
+        return {key for states in kinds if name in states for key in states[name].objects()}
 
     def _report(self, gaps: dict[str, tuple[int, int]], failed: dict[str, str]) -> ArchiveReport:
         records = sum(state.log.next_offset - state.segments.manifest.start for state in self._states.values())
@@ -350,20 +343,15 @@ class Archiver:
             logs=len(self._states),
             records=records,
             uploaded=self._uploaded,
-            deleted=self._delete_retired(),
+            deleted=self._delete_garbage(),
             gaps=gaps,
             failed=failed,
         )
 
-    def _delete_retired(self) -> int:
+    def _delete_garbage(self) -> int:
         """Delete objects that left the archive longer than the grace period ago, and old commits."""
-        before = self._clock() - round(self._grace * MICROSECONDS)
-        due = [key for time, key in self._writer.current.retired if time <= before][:DELETES_PER_STEP]
-        for key in due:
-            self._store.delete(key)
-        self._writer.forget_retired(set(due))
         self._writer.delete_old()
-        return len(due)
+        return self._garbage.delete_due()
 
     # --- many rounds ----------------------------------------------------------------------------------------------
 
@@ -399,3 +387,12 @@ class Archiver:
 def _fails(name: str, failed: dict[str, str]) -> bool:
     """Whether a log, or its topic, is among those that failed."""
     return name in failed or name.rpartition("/")[0] in failed
+
+
+def _dropped(before: ArchivedState | None, after: ArchivedState | None) -> set[str]:
+    """Return the keys of the objects of one state of a log that another one does not have."""
+    if before is None or before is after:
+        return set()
+    if after is not None and before.segments is after.segments:
+        return {piece.key for piece in before.log.tail} - {piece.key for piece in after.log.tail}
+    return set(before.objects()) - (set() if after is None else set(after.objects()))

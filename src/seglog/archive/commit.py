@@ -1,10 +1,10 @@
 """A commit: one state of an archive, as JSON with a check. Pure.
 
 {"format": 1, "number": 42, "term": 3, "owner": "<writer's token>", "written": <us>, "kind": "broker",
-"topics": {"orders": "<topic.json>"},
-"logs": {"orders/0": {"log_id": "...", "segments": "<key>", "check": "<XXH64>", "next_offset": 9,
-"tail_id": "...", "tail": [["<key>", 0, 4096, "<XXH64>"]]}},
-"pending": {}, "retired": [[<us>, "<key>"]]}
+ "topics": {"orders": "<topic.json>"},
+ "logs": {"orders/0": {"log_id": "...", "segments": "<key>", "check": "<XXH64>", "next_offset": 9,
+                       "tail_id": "...", "tail": [["<key>", 0, 4096, "<XXH64>"]]}},
+ "pending": {}}
 {"check": "<XXH64 of the line before>"}
 """
 
@@ -65,7 +65,6 @@ class Commit:
         topics: topic.json of each topic by directory, "" for a topic that is not in a directory of topics.
         logs: Logs by directory, "" for a standalone log.
         pending: What an unfinished round has uploaded of each log, for the next one; no reader sees it.
-        retired: (time in us, key): objects that left this state, to be deleted later.
     """
 
     number: int
@@ -76,7 +75,6 @@ class Commit:
     topics: dict[str, str] = field(default_factory=dict)
     logs: dict[str, ArchivedLog] = field(default_factory=dict)
     pending: dict[str, ArchivedLog] = field(default_factory=dict)
-    retired: tuple[tuple[int, str], ...] = ()
 
     def encode(self) -> bytes:
         """Return the object's bytes."""
@@ -91,7 +89,6 @@ class Commit:
                 "topics": self.topics,
                 "logs": {name: _log_values(log) for name, log in self.logs.items()},
                 "pending": {name: _log_values(log) for name, log in self.pending.items()},
-                "retired": self.retired,
             },
             separators=(",", ":"),
         ).encode()
@@ -130,7 +127,6 @@ def decode(data: bytes, path: str) -> Commit:
             topics=values["topics"],
             logs={name: _log(log) for name, log in values["logs"].items()},
             pending={name: _log(log) for name, log in values["pending"].items()},
-            retired=tuple((time, key) for time, key in values["retired"]),
         )
     except FormatVersionError:
         raise

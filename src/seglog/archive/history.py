@@ -23,7 +23,7 @@ from seglog.archive.layout import COMMITS, commit_key, commit_number
 from seglog.errors import ArchiveFenced, ArchiveMismatch, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     from seglog.archive.objects import ObjectStore
     from seglog.clock import Clock
@@ -139,11 +139,6 @@ class Writer:
         self._pending = replace(self.current, number=number, written=self._clock(), **changes)
         self.settle()
         return self.current
-
-    def forget_retired(self, keys: Collection[str]) -> None:
-        """Leave deleted objects out of the next commit."""
-        left = tuple(one for one in self.current.retired if one[1] not in keys)
-        self.current = replace(self.current, retired=left)
 
     def delete_old(self) -> int:
         """Delete all but the newest commits, oldest first; return how many."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 COMMITS = "commits/"
 LOGS = "logs/"
+RETIRED = "retired/"
 
 
 def commit_key(number: int) -> str:
@@ -44,6 +45,11 @@ def tail_key(log_id: int, entry: SegmentEntry, term: int, start: int) -> str:
 def segments_key(log_id: int, version: int, term: int) -> str:
     """Return a new key for a log's list of segments."""
     return f"{LOGS}{log_id:016x}/{version:020d}-t{term}-{secrets.token_hex(6)}.segments"
+
+
+def retired_key(term: int) -> str:
+    """Return the key of the list of objects to delete that the writer of a term has saved."""
+    return f"{RETIRED}{term:020d}.json"
 
 
 def term_of(key: str) -> int | None:

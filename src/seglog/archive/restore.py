@@ -199,6 +199,7 @@ class _LogRestore:
         self._done = done
         self._temporary = count(1)
         self._bytes = self._kept = 0
+        self._interval = self._archived.manifest.config.index_interval_bytes
 
     def run(self) -> RestoreReport:
         """Bring all segments, then install the manifest."""
@@ -209,9 +210,6 @@ class _LogRestore:
             list(pool.map(self._bring, wanted))
         tail = self._bring_tail() if self._is_wanted(self._archived.manifest.active) else None
         sealed = (*wanted, tail) if tail is not None else tuple(wanted)
-        interval = self._archived.manifest.config.index_interval_bytes
-        for entry in sealed:
-            write_lookups(self._target, entry, interval=interval)
         self._install(sealed)
         return RestoreReport(
             commit=self._commit,
@@ -237,11 +235,15 @@ class _LogRestore:
             self._target.unlink(name)
 
     def _bring(self, entry: SegmentEntry) -> None:
-        """Download and verify a sealed segment, unless an interrupted restore has."""
+        """Download and verify a sealed segment, unless an interrupted restore has; build its lookups."""
         if self._is_there(entry):
             self._kept += 1
             self._done(entry.bytes or 0)
-            return
+        else:
+            self._download(entry)
+        write_lookups(self._target, entry, interval=self._interval)
+
+    def _download(self, entry: SegmentEntry) -> None:
         key, size = self._archived.keys_of(entry)[filename.STORE], entry.bytes or 0
         temporary = f"{filename.TMP}/restore-{next(self._temporary)}"
         file = self._target.create(temporary, replace=True)
@@ -302,13 +304,14 @@ class _LogRestore:
                 active,
                 end=pieces[-1].stop,
                 next_offset=self._log.next_offset,
-                interval=self._archived.manifest.config.index_interval_bytes,
+                interval=self._interval,
                 now=system_clock(),
             ),
             pieces[-1].key,
         )
         must_sync(file.datasync)
         self._target.rename(temporary, active.name())
+        write_lookups(self._target, entry, interval=self._interval)
         return entry
 
     def _install(self, sealed: tuple[SegmentEntry, ...]) -> None:
