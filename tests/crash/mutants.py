@@ -29,9 +29,11 @@ from tests.proofs import DIRECTORY, tell
 
 CUTS, TOPIC_CUTS = "tests/crash/test_power_loss.py", "tests/crash/test_topic_power_loss.py"
 REPAIRS, TOPIC_REPAIRS = "tests/crash/test_repair.py", "tests/crash/test_repair_of_topics.py"
-LOCKS = ["tests/log/test_stale_writer.py", "tests/topic/test_lock_races.py", "tests/topic/test_locks.py"]
+IDENTITIES, STOPS = "tests/recovery/test_identities.py", "tests/log/test_stops.py"
+LOCKS = [STOPS, IDENTITIES, "tests/log/test_stale_writer.py"]
+LOCKS += ["tests/topic/test_lock_races.py", "tests/topic/test_locks.py"]
 ORDER, TOPIC_ORDER = "tests/recovery/test_order_of_writes.py", "tests/topic/test_order_of_writes.py"
-MANIFESTS = ["tests/recovery/test_lookups_and_manifest.py", "tests/recovery/test_rotten.py"]
+MANIFESTS = [IDENTITIES, "tests/recovery/test_lookups_and_manifest.py", "tests/recovery/test_rotten.py"]
 STAGES = [CUTS, "tests/recovery/test_publish_faults.py", "tests/log/test_publish.py"]
 LIKELY = {
     "storage/": ["tests/storage", "tests/log/test_failed_syncs.py", "tests/log/test_bad_places.py"],
@@ -41,6 +43,7 @@ LIKELY = {
     "format/": ["tests/format", "tests/log/test_long_records.py", "tests/recovery/test_torn.py", *MANIFESTS],
     "format/laminarmq": ["tests/format/test_laminarmq.py"],
     "kernels/": ["tests/kernels"],
+    "kernels/point": ["tests/segment/test_kernel_read.py"],
     "kernels/aot": ["tests/kernels/test_both_ways_to_compile.py"],
     "compaction/": [
         CUTS,
@@ -51,16 +54,21 @@ LIKELY = {
     "segment/": [ORDER, CUTS, "tests/segment"],
     "segment/active": [ORDER, CUTS, "tests/log/test_interrupts.py", "tests/segment/test_active.py"],
     "segment/active_files": ["tests/log/test_failed_syncs.py", "tests/log/test_descriptors.py", CUTS],
-    "segment/follower": ["tests/recovery/test_followers.py", "tests/log/test_follow.py"],
+    "segment/follower": [IDENTITIES, "tests/recovery/test_followers.py", "tests/log/test_follow.py"],
     "segment/recovery": [ORDER, CUTS, REPAIRS, "tests/recovery/test_torn.py"],
     "log/": [ORDER, CUTS, *LOCKS, "tests/recovery/test_concurrency.py"],
     "arrow/": ["tests/arrow", "tests/log/test_arrow_streams.py"],
     "parallel/": ["tests/parallel"],
-    "log/backup": ["tests/log/test_backup_order.py", "tests/topic/test_backup.py"],
+    "log/backup": [IDENTITIES, "tests/log/test_backup_order.py", "tests/topic/test_backup.py"],
     "log/catalog": [ORDER, CUTS, REPAIRS, *LOCKS],
     "log/repair/verify": ["tests/recovery/test_check_beside_writer.py", *MANIFESTS],
-    "log/compaction": ["tests/compaction/test_beside.py", *LOCKS],
-    "log/durability": ["tests/log/test_durability.py", "tests/log/test_failed_syncs.py", "tests/log/test_flush.py"],
+    "log/compaction": ["tests/compaction/test_beside.py", *LOCKS, "tests/log/test_pins.py"],
+    "log/durability": [
+        STOPS,
+        "tests/log/test_durability.py",
+        "tests/log/test_failed_syncs.py",
+        "tests/log/test_flush.py",
+    ],
     "log/follower": ["tests/log/test_history.py", "tests/recovery/test_followers.py", "tests/log/test_follow.py"],
     "log/history": ["tests/log/test_history.py"],
     "log/repair/file_identity": [*MANIFESTS, REPAIRS],
@@ -117,7 +125,7 @@ LIKELY = {
         "tests/topic/test_once_forged.py",
         "tests/topic/test_once_batches.py",
     ],
-    "topic/read_trace": ["tests/topic/groups", "tests/topic/test_transaction.py"],
+    "topic/read_trace": [STOPS, "tests/topic/groups", "tests/topic/test_transaction.py"],
     "topic/transaction": [
         TOPIC_ORDER,
         TOPIC_CUTS,

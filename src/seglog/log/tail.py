@@ -90,7 +90,7 @@ class Tail:
         """Return the present view if what was read from the last one is still part of it."""
         if self.position < now.lowest_offset:
             raise OffsetOutOfRange(self.position, now.lowest_offset, now.next_offset)
-        if now.manifest.log_id != self.view.manifest.log_id or now.manifest.epoch != self.view.manifest.epoch:
+        if now.manifest.epoch != self.view.manifest.epoch:  # of the same log: a follower raises LogReplaced for another
             known, present = self.view.trace_of(self.position), now.trace_of(self.position)
             if was_cut(known, present) or self.position > now.next_offset:
                 raise LogTruncated(
