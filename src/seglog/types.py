@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from seglog.topic.groups.groups import Groups
     from seglog.topic.groups.position import Start
     from seglog.topic.groups.state import GroupState, Membership, MemberState
-    from seglog.topic.idempotency.keys import OnceWindow
+    from seglog.topic.idempotency.memory import OnceWindow
     from seglog.topic.layout.places import Partition
     from seglog.topic.partition_writer import PartitionWriter
     from seglog.topic.positions import Positions
@@ -98,7 +98,7 @@ _HOME = {  # name -> where it is found below seglog
     "MemoryLock": "storage.memory.MemoryLock",
     "Mode": "log.opening.Mode",
     "OnCorrupt": "segment.reader.OnCorrupt",
-    "OnceWindow": "topic.idempotency.keys.OnceWindow",
+    "OnceWindow": "topic.idempotency.memory.OnceWindow",
     "Page": "client.models.Page",
     "Partition": "topic.layout.places.Partition",
     "PartitionInfo": "client.models.PartitionInfo",

@@ -120,7 +120,7 @@ LIKELY = {
     ],
     "topic/layout/description": [TOPIC_CUTS, TOPIC_REPAIRS, "tests/topic/test_topic.py"],
     "topic/groups": [TOPIC_ORDER, TOPIC_CUTS, "tests/topic/groups"],
-    "topic/idempotency/keys": [
+    "topic/idempotency/memory": [
         "tests/topic/test_idempotency.py",
         "tests/topic/test_once_forged.py",
         "tests/topic/test_once_batches.py",

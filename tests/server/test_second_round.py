@@ -242,7 +242,7 @@ def test_a_window_of_idempotency_keys_that_is_none_is_refused_when_a_topic_is_op
 
 @pytest.mark.parametrize("fields", [{"keys": -1}, {"bytes": -1}, {"keys": "many"}, {"bytes": 1.5}, {"keys": True}])
 def test_a_window_with_a_bound_that_is_no_number_of_things_is_refused(fields):
-    from seglog.topic.idempotency.keys import OnceWindow  # noqa: PLC0415 - needed by this test alone
+    from seglog.topic.idempotency.memory import OnceWindow  # noqa: PLC0415 - needed by this test alone
 
     with pytest.raises((seglog.errors.InvalidType, seglog.errors.InvalidArgument), match="once_window"):
         OnceWindow(**fields)

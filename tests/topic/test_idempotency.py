@@ -19,7 +19,8 @@ from xxhash import xxh64_intdigest
 import seglog
 from seglog.errors import InvalidArgument, InvalidType, OnceConflict
 from seglog.topic import Topic, partition_of
-from seglog.topic.idempotency.keys import HEADER, OnceWindow, Share, mark_of, read_mark
+from seglog.topic.idempotency.marks import HEADER, Share, mark_of, read_mark
+from seglog.topic.idempotency.memory import OnceWindow
 from tests.topic.contents import ends, held, table
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import seglog
 from seglog.errors import InvalidArgument, InvalidType, OnceConflict
 from seglog.testing.faulty import Fault
 from seglog.topic import Topic
-from seglog.topic.idempotency.keys import HEADER
+from seglog.topic.idempotency.marks import HEADER
 from tests.topic.contents import ends, held, table
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from xxhash import xxh64_intdigest
 from seglog.errors import OnceConflict
 from seglog.spark.write.task import StagingTask
 from seglog.topic import Topic
-from seglog.topic.idempotency.keys import HEADER, Share, digest_of, hash_of, mark_of
+from seglog.topic.idempotency.marks import HEADER, Share, digest_of, hash_of, mark_of
 from tests.topic.contents import held, table
 
 if TYPE_CHECKING:

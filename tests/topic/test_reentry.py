@@ -21,7 +21,7 @@ MODULES = (
     "topic/broker.py",
     "topic/topic.py",
     "appending.py",
-    "keys.py",
+    "memory.py",
     "groups.py",
     "consumer.py",
     "writer_state.py",

@@ -12,9 +12,7 @@ from xxhash import xxh64
 
 from seglog.errors import InvalidArgument, InvalidType
 from seglog.record import checked_bytes, checked_key, checked_offset
-from seglog.topic.idempotency.keys import (
-    OnceMemory,
-    OnceWindow,
+from seglog.topic.idempotency.marks import (
     Share,
     agreeing,
     checked_once,
@@ -24,6 +22,7 @@ from seglog.topic.idempotency.keys import (
     with_mark,
     without_mark,
 )
+from seglog.topic.idempotency.memory import OnceMemory, OnceWindow
 from seglog.topic.partitioner import partition_of
 
 if TYPE_CHECKING:

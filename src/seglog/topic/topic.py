@@ -22,7 +22,8 @@ from seglog.log.opening import open_partition, storage_at
 from seglog.record import checked_offset, checked_text
 from seglog.storage import Storage
 from seglog.topic.appending import Appending
-from seglog.topic.idempotency.keys import WINDOW, OnceWindow, checked_once
+from seglog.topic.idempotency.marks import checked_once
+from seglog.topic.idempotency.memory import WINDOW, OnceWindow
 from seglog.topic.layout import creation
 from seglog.topic.layout import description as topic_json
 from seglog.topic.layout.names import refuse_reserved

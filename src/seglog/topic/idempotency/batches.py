@@ -16,11 +16,11 @@ from seglog.arrow.from_store import HEADERS_TYPE
 from seglog.arrow.headers import drop_header
 from seglog.arrow.to_rows import ArrowBatch, timestamps_of
 from seglog.kernels.checksum import xxh64_rows
-from seglog.topic.idempotency.keys import HEADER
+from seglog.topic.idempotency.marks import HEADER
 
 if TYPE_CHECKING:
     from seglog.log.log import Log
-    from seglog.topic.idempotency.keys import Share
+    from seglog.topic.idempotency.marks import Share
 
 Array = np.ndarray[Any, Any]
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seglog.errors import CorruptRecord, InvalidArgument
-from seglog.topic.idempotency.keys import HEADER
+from seglog.topic.idempotency.marks import HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
