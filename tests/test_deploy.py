@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from seglog.server.api.access import new_token
+from seglog.server.rights.access import new_token
 from tests import tools
 
 ROOT = Path(__file__).parents[1]

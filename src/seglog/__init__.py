@@ -80,8 +80,8 @@ if TYPE_CHECKING:
     )
     from seglog.log.info import SegmentInfo
     from seglog.log.log import Log
+    from seglog.log.offline import repair, verify
     from seglog.log.opening import open_log as open  # noqa: A004 - it reads as the standard library's other opens
-    from seglog.log.repair.offline import repair, verify
     from seglog.record import Record, TopicRecord
     from seglog.replication import Mirror as Mirror
     from seglog.segment.recovery_report import RecoveryEvent, RecoveryReport
@@ -113,9 +113,9 @@ _HOME = {  # public name -> its place below seglog; every other name of `__all__
     "TopicRecord": "record.TopicRecord",
     "backup": "topic.backup.backup",
     "open": "log.opening.open_log",
-    "repair": "log.repair.offline.repair",
+    "repair": "log.offline.repair",
     "restore": "archive.restore.restore",
-    "verify": "log.repair.offline.verify",
+    "verify": "log.offline.verify",
 }
 _MODULES = ("clock", "config", "errors", "record", "storage")
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from seglog.config import Expose
 from seglog.errors import InvalidType, LogClosed, LogLocked, StreamOverflow
-from seglog.log.group_append import Appended, Draft
-from seglog.log.lock_wait import Patience
+from seglog.log.appends.group import Appended, Draft
+from seglog.log.locks.wait import Patience
 from seglog.log.log import Log
 from seglog.log.opening import Mode, open_log
 from seglog.log.tail import FIRST_WAIT, LONGEST_WAIT

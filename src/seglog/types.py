@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from seglog.aio import AsyncLog
-    from seglog.archive.archiver import ArchiveReport
+    from seglog.archive.background import BackgroundArchiver
     from seglog.archive.objects import ObjectStore
+    from seglog.archive.report import ArchiveReport
     from seglog.archive.restore import RestoreReport
     from seglog.client.aio.consumer import AsyncRemoteConsumer
     from seglog.client.aio.producer import AsyncProducer
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
     from seglog.compaction.rewrite import Outcome as RewriteOutcome
     from seglog.compaction.schedule import SegmentStanding, Standing
     from seglog.config import Expose
+    from seglog.log.appends.group import Appended, Draft
     from seglog.log.backup import BackupReport
     from seglog.log.explain.explain import Explanation, SegmentPlace
-    from seglog.log.group_append import Appended, Draft
     from seglog.log.history import Trace
     from seglog.log.info import CompactionReport
     from seglog.log.opening import Mode
@@ -62,12 +63,13 @@ if TYPE_CHECKING:
 
 _HOME = {  # name -> where it is found below seglog
     "Ack": "client.models.Ack",
-    "Appended": "log.group_append.Appended",
+    "Appended": "log.appends.group.Appended",
     "AsyncLog": "aio.AsyncLog",
     "AsyncProducer": "client.aio.producer.AsyncProducer",
     "AsyncRemoteConsumer": "client.aio.consumer.AsyncRemoteConsumer",
     "AsyncRemoteTopic": "client.aio.topic.AsyncRemoteTopic",
-    "ArchiveReport": "archive.archiver.ArchiveReport",
+    "ArchiveReport": "archive.report.ArchiveReport",
+    "BackgroundArchiver": "archive.background.BackgroundArchiver",
     "BackupReport": "log.backup.BackupReport",
     "ObjectStore": "archive.objects.ObjectStore",
     "RestoreReport": "archive.restore.RestoreReport",
@@ -77,7 +79,7 @@ _HOME = {  # name -> where it is found below seglog
     "CompactionPlan": "compaction.plan.CompactionPlan",
     "CompactionReport": "log.info.CompactionReport",
     "Consumer": "topic.groups.consumer.Consumer",
-    "Draft": "log.group_append.Draft",
+    "Draft": "log.appends.group.Draft",
     "Event": "topic.cleaning.state.Event",
     "Explanation": "log.explain.explain.Explanation",
     "Expose": "config.Expose",
@@ -137,6 +139,7 @@ __all__ = [
     "AsyncProducer",
     "AsyncRemoteConsumer",
     "AsyncRemoteTopic",
+    "BackgroundArchiver",
     "BackupReport",
     "Bounds",
     "Buffer",

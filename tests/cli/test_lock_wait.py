@@ -13,7 +13,7 @@ import pytest
 
 import seglog
 from seglog import Broker, LocalStorage
-from seglog.log.write_lock import try_lock_log
+from seglog.log.locks.write_lock import try_lock_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import seglog
 from seglog.client.failures import error_of, passes, retry_after
 from seglog.client.requests.call import Answer
 from seglog.errors import SeglogError
-from seglog.server.api.problems import problem
+from seglog.server.problems import problem
 
 ERRORS: list[SeglogError] = [
     seglog.InvalidArgument("no"),

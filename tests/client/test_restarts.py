@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import seglog
-from seglog.server.api.access import new_token
+from seglog.server.rights.access import new_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable

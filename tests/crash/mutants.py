@@ -89,9 +89,9 @@ LIKELY = {
     "log/open_files": ["tests/log/test_descriptors.py", CUTS],
     "log/live_segments": [ORDER, CUTS, *LOCKS, "tests/log/test_truncate.py", *STAGES[1:]],
     "log/opening": [ORDER, CUTS, *LOCKS, "tests/topic/test_exchanged.py", "tests/log/test_history.py", *MANIFESTS],
-    "log/ownership": LOCKS,
+    "log/locks/ownership": LOCKS,
     "log/pins": ["tests/log/test_pins.py", "tests/recovery/test_pin_faults.py"],
-    "log/repair/quarantine": [REPAIRS, CUTS, *MANIFESTS],
+    "log/quarantine": [REPAIRS, CUTS, *MANIFESTS],
     "log/repair/rebuild_manifest": [*MANIFESTS, REPAIRS],
     "log/repair/repair": [
         "tests/recovery/test_order_of_repairs.py",
@@ -102,7 +102,7 @@ LIKELY = {
     "log/staging": STAGES,
     "log/tail": ["tests/log/test_history.py", "tests/log/test_follow.py"],
     "log/view": ["tests/log/test_truncate.py", "tests/log/test_readers.py"],
-    "log/write_lock": LOCKS,
+    "log/locks/write_lock": LOCKS,
     "log/writer": [ORDER, CUTS, *LOCKS, "tests/log/test_pins.py", "tests/log/test_truncate.py", *STAGES[1:]],
     "topic/": [
         TOPIC_ORDER,

@@ -11,7 +11,7 @@ import pytest
 
 import seglog
 from seglog import LogConfig
-from seglog.log.group_append import Draft
+from seglog.log.appends.group import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Callable

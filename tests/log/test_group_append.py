@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import seglog
 from seglog import LogConfig
-from seglog.log.group_append import RUN_BYTES, Draft
+from seglog.log.appends.group import RUN_BYTES, Draft
 from seglog.testing.faulty import Fault, FaultyStorage
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from seglog import LogConfig, LogReplaced, LogTruncated, MemoryStorage, Record, 
 from seglog.errors import StorageError
 from seglog.format.cuts import MOST, Cuts
 from seglog.log import catalog
+from seglog.log.appends.group import Draft
 from seglog.log.follower import LogFollower
-from seglog.log.group_append import Draft
 from seglog.log.history import was_cut
 from seglog.testing.faulty import Fault, FaultyStorage
 from seglog.testing.internals import active_of, lock_of

@@ -13,7 +13,7 @@ import pytest
 
 import seglog
 from seglog import LogConfig, Retention
-from seglog.log.group_append import Draft
+from seglog.log.appends.group import Draft
 from tests.deadlocks import in_time
 from tests.log.moments import at_moments
 
@@ -29,12 +29,12 @@ MODULES = (
     "writer.py",
     "writer_state.py",
     "syncer.py",
-    "stream_append.py",
-    "batch_append.py",
+    "appends/stream.py",
+    "appends/batch.py",
     "durability.py",
     "active.py",
     "live_segments.py",
-    "group_append.py",
+    "appends/group.py",
     "catalog.py",
 )
 

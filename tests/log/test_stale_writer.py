@@ -199,7 +199,7 @@ def test_a_repair_of_a_log_whose_manifest_another_one_replaced_does_not_report_s
     put_another(path)
     expected = [b"other-%d" % number for number in range(90)]
     for check in ("check", "check_manifest"):  # as a version without them did
-        monkeypatch.setattr(f"seglog.log.ownership.Ownership.{check}", lambda *_: None)
+        monkeypatch.setattr(f"seglog.log.locks.ownership.Ownership.{check}", lambda *_: None)
     with suppress(seglog.SeglogError):
         append_until_it_rolls(stale)
     with suppress(seglog.SeglogError):

@@ -11,7 +11,7 @@ import pytest
 import seglog
 from seglog import LogConfig, Retention
 from seglog.config import MAX_OFFSET
-from seglog.log.group_append import Draft
+from seglog.log.appends.group import Draft
 from seglog.testing.internals import active_of
 
 if TYPE_CHECKING:

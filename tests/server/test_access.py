@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from seglog.errors import ConfigError
-from seglog.server.api.access import Access, new_token
+from seglog.server.rights.access import Access, new_token
 from seglog.server.settings import Settings
 from tests import tools
 

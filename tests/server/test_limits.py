@@ -16,7 +16,7 @@ import pytest
 
 from seglog.client import Client
 from seglog.errors import Busy
-from seglog.log.group_append import Draft
+from seglog.log.appends.group import Draft
 from seglog.server.runtime.appends import Append, Appends
 from seglog.server.runtime.waiting import Waiting
 from seglog.server.settings import Limits

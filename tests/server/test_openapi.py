@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import events, from_schema
 
-from seglog.server.api.access import new_token
+from seglog.server.rights.access import new_token
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

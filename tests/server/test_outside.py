@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import ConfigError
-from seglog.server.api.access import Access, new_token
+from seglog.server.rights.access import Access, new_token
 from seglog.server.runtime.disk_space import FREED, Space
 from seglog.storage import LocalStorage
 from tests.server.conftest import Servers

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from seglog.server.api.access import new_token
+from seglog.server.rights.access import new_token
 from seglog.server.routes import OPERATIONS
 
 if TYPE_CHECKING:

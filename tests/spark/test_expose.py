@@ -9,7 +9,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import seglog
 from seglog.errors import InvalidArgument
-from seglog.log.group_append import Draft
+from seglog.log.appends.group import Draft
 from seglog.spark.read.options import ReadOptions
 from seglog.spark.read.reader import SeglogReader
 from seglog.spark.read.stream import SeglogStreamReader

@@ -12,7 +12,7 @@ import pytest
 import seglog
 import seglog.aio
 from seglog import Broker, LocalStorage, Topic
-from seglog.log.write_lock import try_lock_log, try_lock_tree
+from seglog.log.locks.write_lock import try_lock_log, try_lock_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable

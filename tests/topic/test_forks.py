@@ -25,7 +25,7 @@ CALLS: dict[str, str] = {
     "Topic.open": "seglog.Topic.open(root + '/orders')",
     "Topic.create": "seglog.Topic.create(root + '/orders', partitions=2)",
     "Log.append": "log.append(b'child')",
-    "Log.append_each": "log.append_each([seglog.log.group_append.Draft(b'child')])",
+    "Log.append_each": "log.append_each([seglog.log.appends.group.Draft(b'child')])",
     "Log.append_at": "log.append_at(log.next_offset, log.read(0))",
     "Log.append_batch": "log.append_batch(table)",
     "Log.append_stream": "log.append_stream([b'child'])",
@@ -53,7 +53,7 @@ CALLS: dict[str, str] = {
 }
 
 PROGRAM = """
-import hashlib, json, os, signal, sys, pyarrow, seglog, seglog.topic.repair, seglog.log.group_append
+import hashlib, json, os, signal, sys, pyarrow, seglog, seglog.topic.repair, seglog.log.appends.group
 from seglog.log.staging import Stage
 root, calls = sys.argv[1], json.loads(sys.stdin.read())
 small = seglog.LogConfig(segment_bytes=512, retention=seglog.Retention(compact=False))

@@ -10,15 +10,16 @@ from __future__ import annotations
 import errno
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from seglog.archive import lineage, segments
+from seglog.archive.background import INTERVAL_SECONDS, BackgroundArchiver
 from seglog.archive.garbage import Garbage
 from seglog.archive.history import Writer, new_owner
 from seglog.archive.lineage import Lineage
 from seglog.archive.objects import ObjectStore
+from seglog.archive.report import ArchiveReport
 from seglog.archive.upload import ArchivedState, LogUpload, check_continues, continues, figures_of
 from seglog.archive.urls import store_at
 from seglog.clock import Clock, system_clock
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from seglog.archive.background import BackgroundArchiver
     from seglog.archive.commit import ArchivedLog, Commit
     from seglog.format.manifest import SegmentEntry
     from seglog.log.log import Log
@@ -46,41 +46,9 @@ if TYPE_CHECKING:
 LOCK = ".archive.lock"
 PUTS_AT_ONCE = 8
 GRACE_SECONDS = 3600.0
-INTERVAL_SECONDS = 1.0
 COMMIT_BYTES = 64 * 1024 * 1024
 """A long upload is committed each time that this has been uploaded."""
 MICROSECONDS = 1_000_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class ArchiveReport:
-    """The result of one round.
-
-    Attributes:
-        commit: Number of the newest commit.
-        logs: Number of archived logs.
-        records: Sum of their next offsets minus their lowest offsets.
-        uploaded: Bytes uploaded in this round.
-        deleted: Objects deleted in this round.
-        gaps: Of each log, the offsets (start, stop) that it deleted since the last round before they were archived.
-        failed: Path of each log that could not be archived, with the reason; its earlier state stays archived.
-    """
-
-    commit: int
-    logs: int = 0
-    records: int = 0
-    uploaded: int = 0
-    deleted: int = 0
-    gaps: dict[str, tuple[int, int]]
-    failed: dict[str, str]
-
-    def problems(self) -> list[str]:
-        """Return the gaps and failures as text."""
-        lost = [
-            f"{name or 'the log'}: offsets {start} up to {stop} were deleted before they were archived"
-            for name, (start, stop) in self.gaps.items()
-        ]
-        return lost + [f"{name or 'the log'} was not archived: {reason}" for name, reason in self.failed.items()]
 
 
 class Archiver:
@@ -362,8 +330,6 @@ class Archiver:
 
         said: called with each new problem, as text. The thread uses this object from here on, and closes it.
         """
-        from seglog.archive.background import BackgroundArchiver  # noqa: PLC0415 - it imports this module
-
         return BackgroundArchiver(self, interval, said)
 
     def close(self) -> None:

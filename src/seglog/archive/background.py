@@ -8,15 +8,29 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
-from seglog.archive.archiver import INTERVAL_SECONDS, Archiver
 from seglog.errors import LogClosed, StorageError
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from seglog.archive.report import ArchiveReport
+
+INTERVAL_SECONDS = 1.0
 RETRY_SECONDS = 1.0
+
+
+class Rounds(Protocol):
+    """What archives in rounds: an `Archiver`."""
+
+    def step(self) -> ArchiveReport:
+        """Archive what is new since the last round."""
+        ...
+
+    def close(self) -> None:
+        """Release everything."""
+        ...
 
 
 class BackgroundArchiver:
@@ -26,7 +40,7 @@ class BackgroundArchiver:
     """
 
     def __init__(
-        self, archiver: Archiver, interval: float = INTERVAL_SECONDS, said: Callable[[str], None] | None = None
+        self, archiver: Rounds, interval: float = INTERVAL_SECONDS, said: Callable[[str], None] | None = None
     ) -> None:
         """Take over an archiver and start; `close` closes it. said: called with each new problem, as text."""
         self._archiver = archiver

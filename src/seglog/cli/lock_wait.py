@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from seglog.cli.frame import option
 from seglog.errors import LogLocked
-from seglog.log import lock_wait
+from seglog.log.locks import wait
 from seglog.terminal import output
 from seglog.terminal.units import parse_duration, typed_duration
 
@@ -41,7 +41,7 @@ def patiently(attempt: Callable[[], T], seconds: float | None) -> T:
             raise
 
     try:
-        return lock_wait.patiently(noting, seconds)
+        return wait.patiently(noting, seconds)
     except LogLocked as error:
         advice = "--wait 30s waits for that process" if seconds is None else f"waited {typed_duration(seconds)}"
         if error.held:  # instead of the advice for Python programs

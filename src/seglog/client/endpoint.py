@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx
 
-from seglog.client.transport.upload import Upload
+from seglog.client.upload import Upload
 from seglog.errors import Busy, ConnectionFailed, InvalidArgument
 from seglog.record import checked_text
 

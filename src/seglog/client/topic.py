@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from seglog.client import flows, full_values
 from seglog.client.requests import append_calls, topic_calls
 from seglog.client.retrying import Retries, retrying
-from seglog.client.transport.upload import upload
+from seglog.client.upload import upload
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from seglog.errors import CorruptLog, InvalidArgument, InvalidType, LogLocked, NotALog, StorageError
 from seglog.format import filename
 from seglog.format.store import HEADER_BYTES, decode_header
-from seglog.log import lock_holder
 from seglog.log.catalog import read_manifest, write_manifest
-from seglog.log.write_lock import holder_of, is_written_around
+from seglog.log.locks import holder
+from seglog.log.locks.write_lock import holder_of, is_written_around
 from seglog.storage import LocalStorage, must_sync
 from seglog.storage.copies import share_file
 from seglog.storage.local import checked_directory
@@ -80,7 +80,7 @@ class LogBackup:
         self._lock = self._target.try_lock(filename.LOCK)
         if self._lock is None:
             raise self._locked()
-        lock_holder.mark(self._lock)
+        holder.mark(self._lock)
         try:
             self._known = self._earlier()  # again: a writer may have opened it before this took the lock
             if self._known is not None and is_written_around(self._target):
@@ -100,7 +100,7 @@ class LogBackup:
 
     @staticmethod
     def _release(lock: Lock) -> None:
-        lock_holder.unmark(lock)
+        holder.unmark(lock)
         lock.release()
 
     def _earlier(self) -> Manifest | None:

@@ -13,8 +13,8 @@ from seglog.format import filename, manifest
 from seglog.format.manifest import Manifest, Retired, SegmentEntry
 from seglog.log.boot_id import boot_id
 from seglog.log.leases import oldest_leased_version
-from seglog.log.ownership import Ownership
-from seglog.log.repair.quarantine import link_aside
+from seglog.log.locks.ownership import Ownership
+from seglog.log.quarantine import link_aside
 from seglog.log.view import Views
 from seglog.storage import Lock, Storage, must_sync
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from seglog.errors import OffsetOutOfRange
-from seglog.log.lock_wait import patiently
+from seglog.log.locks.wait import patiently
 from seglog.log.pins import drop_pin, read_pins, set_pin
 from seglog.log.reading import ReadableLog
 from seglog.record import Header, Record, checked_bytes, checked_offset, checked_text
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from seglog.compaction.schedule import Standing
     from seglog.config import Retention
     from seglog.errors import LogPoisoned
+    from seglog.log.appends.group import Appended, Draft
     from seglog.log.backup import BackupReport
     from seglog.log.explain.explain import Explainer, Explanation
-    from seglog.log.group_append import Appended, Draft
     from seglog.log.info import CompactionReport
     from seglog.log.repair.repair import RepairReport
     from seglog.log.repair.verify import Progress

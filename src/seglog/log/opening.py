@@ -33,13 +33,13 @@ from seglog.log.boot_id import boot_id
 from seglog.log.catalog import Catalog, read_manifest, write_manifest
 from seglog.log.follower import LogFollower
 from seglog.log.live_segments import LiveSegments
-from seglog.log.lock_wait import patiently
+from seglog.log.locks.wait import patiently
+from seglog.log.locks.write_lock import holder_of, try_lock_log
 from seglog.log.log import Log
 from seglog.log.repair.rebuild_manifest import read_or_rebuild
 from seglog.log.segment_cache import SegmentCache
 from seglog.log.stage_names import staged_identities
 from seglog.log.staging import COMPACTION, age_out, remove_own
-from seglog.log.write_lock import holder_of, try_lock_log
 from seglog.log.writer import LogWriter
 from seglog.log.writer_state import fenced
 from seglog.segment.active import create_segment

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from seglog.config import MAX_OFFSET
 from seglog.errors import InvalidArgument, InvalidType, OffsetConflict, OffsetOutOfRange, ReentrantCall, StorageError
 from seglog.format.codec import HEAD_BYTES, encode_headers, record_length
-from seglog.log.batch_append import append_batches, prepared
+from seglog.log.appends.batch import append_batches, prepared
+from seglog.log.appends.group import Appended, Draft, Group, Wanted, checked_row, checked_rows
+from seglog.log.appends.stream import Stream, append_stream, checked_stream
 from seglog.log.compaction import Compactor
-from seglog.log.group_append import Appended, Draft, Group, Wanted, checked_row, checked_rows
 from seglog.log.log import Log
 from seglog.log.open_files import OpenFiles
 from seglog.log.staging import (
@@ -28,7 +29,6 @@ from seglog.log.staging import (
     checked_name,
     refuse_rebuilt,
 )
-from seglog.log.stream_append import Stream, append_stream, checked_stream
 from seglog.log.syncer import Syncer
 from seglog.log.writer_state import OPEN, Phase, WriterState, change
 from seglog.record import (

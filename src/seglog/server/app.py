@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 from starlette.routing import Route, Router
 
 from seglog.errors import TopicNotFound
-from seglog.server.api.access import Access
-from seglog.server.api.guard import Guard
 from seglog.server.api.operations import PROTECTING, Endpoint, Operation
-from seglog.server.api.problems import HttpProblem, problem
+from seglog.server.problems import HttpProblem, problem
+from seglog.server.rights.access import Access
+from seglog.server.rights.guard import Guard
 from seglog.server.routes import OPERATIONS
 from seglog.server.runtime.appends import Appends
 from seglog.server.runtime.disk_space import Space
 from seglog.server.runtime.memory import Memory
 from seglog.server.runtime.metrics import Metrics
 from seglog.server.runtime.spool import Spool
-from seglog.server.runtime.state_metrics import StateMetrics
 from seglog.server.runtime.waiting import Waiting
 from seglog.server.runtime.workers import Workers
 from seglog.server.services import DEFAULT_TOPIC, Services
 from seglog.server.settings import Settings
+from seglog.server.state_metrics import StateMetrics
 from seglog.topic.broker import Broker
 from seglog.topic.cleaning import Cleaner
 from seglog.topic.layout.root import OFFSETS

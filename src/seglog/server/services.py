@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from seglog.server.api.problems import HttpProblem
+from seglog.server.problems import HttpProblem
 
 if TYPE_CHECKING:
     from seglog.archive.background import BackgroundArchiver
-    from seglog.server.api.access import Access
-    from seglog.server.api.guard import Guard
+    from seglog.server.rights.access import Access
+    from seglog.server.rights.guard import Guard
     from seglog.server.runtime.appends import Appends
     from seglog.server.runtime.disk_space import Space
     from seglog.server.runtime.memory import Memory

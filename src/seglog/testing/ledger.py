@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from seglog.errors import OffsetCompacted
-from seglog.log.group_append import Draft
+from seglog.log.appends.group import Draft
 from seglog.log.log import Log
 from seglog.record import Record
 

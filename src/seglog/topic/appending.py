@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from seglog.log.group_append import Draft
+    from seglog.log.appends.group import Draft
     from seglog.log.log import Log
     from seglog.record import Header, Headers
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from seglog.errors import InvalidArgument, LogLocked
 from seglog.log.backup import BackupReport, Destination, LogBackup
-from seglog.log.lock_wait import patiently
+from seglog.log.locks.wait import patiently
 from seglog.log.opening import open_log, open_partition, storage_at
 from seglog.storage import Subdirectory
 from seglog.topic.layout import creation, description

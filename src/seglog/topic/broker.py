@@ -32,7 +32,7 @@ from seglog.errors import (
     TopicNotFound,
 )
 from seglog.forks import Inheritable
-from seglog.log.lock_wait import patiently
+from seglog.log.locks.wait import patiently
 from seglog.log.opening import check_expose, storage_at
 from seglog.record import checked_text
 from seglog.storage import Subdirectory
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
     from seglog.config import LogConfig, Retention
     from seglog.format.cuts import Cuts
+    from seglog.log.locks.write_lock import TreeLock
     from seglog.log.log import Log
-    from seglog.log.write_lock import TreeLock
     from seglog.storage import Storage
     from seglog.topic.groups.consumer import Consumer
     from seglog.topic.groups.position import Start

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from seglog.log.group_append import Draft
+    from seglog.log.appends.group import Draft
     from seglog.log.log import Log
     from seglog.topic.appending import Appending
     from seglog.topic.layout.places import Partition

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from seglog.clock import system_clock
 from seglog.config import Expose
 from seglog.errors import InvalidArgument, SeglogError
-from seglog.log.group_append import Draft
-from seglog.log.lock_wait import patiently
+from seglog.log.appends.group import Draft
+from seglog.log.locks.wait import patiently
 from seglog.log.opening import open_partition, storage_at
 from seglog.record import checked_offset, checked_text
 from seglog.storage import Storage

@@ -17,7 +17,8 @@ from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, format_size, parse_duration, parse_moment
 
 if TYPE_CHECKING:
-    from seglog.archive.archiver import Archiver, ArchiveReport
+    from seglog.archive.archiver import Archiver
+    from seglog.archive.report import ArchiveReport
 
 _STORY = """\
 URL is s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX (pip install 'seglog[archive]'), or

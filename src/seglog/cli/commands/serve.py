@@ -113,7 +113,7 @@ def _warn(settings: Settings) -> None:
 
 def _token(args: Args) -> int:
     _server_module()
-    from seglog.server.api.access import Access, new_token  # comes with the server
+    from seglog.server.rights.access import Access, new_token  # comes with the server
     from seglog.topic.layout.names import checked_name
 
     rights: dict[str, list[str]] = {}

@@ -33,7 +33,7 @@ from seglog.record import (
 )
 
 if TYPE_CHECKING:
-    from seglog.client.transport.upload import Upload
+    from seglog.client.upload import Upload
 
 _OCTETS = b"application/octet-stream"
 _LONG_HEAD = 16 * 1024

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from seglog.client.transport.upload import Upload
+    from seglog.client.upload import Upload
     from seglog.errors import SeglogError
 
 T = TypeVar("T")

@@ -17,11 +17,11 @@ from seglog.format.codec import HEAD_BYTES, ZERO_HEAD, Rules, encode_headers
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES
 from seglog.log.catalog import Catalog, read_manifest, write_manifest
-from seglog.log.repair.quarantine import copy_aside, link_aside
+from seglog.log.locks.write_lock import holder_of, try_lock_log
+from seglog.log.quarantine import copy_aside, link_aside
 from seglog.log.repair.rebuild_manifest import read_or_rebuild
 from seglog.log.repair.reports import Problem, VerifyReport
 from seglog.log.repair.verify import Progress, verify_storage
-from seglog.log.write_lock import holder_of, try_lock_log
 from seglog.segment.active import ActiveSegment, create_segment
 from seglog.segment.recovery import TailRecovery
 from seglog.segment.resync import find_record

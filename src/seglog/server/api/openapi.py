@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from seglog.server.api.operations import ANYTHING, Answer, Operation
-from seglog.server.api.problems import MEDIA_TYPE
+from seglog.server.problems import MEDIA_TYPE
 
 REFERENCE = "#/components/schemas/{model}"
 PROBLEM = {

@@ -17,7 +17,7 @@ from pyarrow import types
 from seglog.arrow.columns import byte_rows, chunk_rows, is_bytes, is_text
 from seglog.arrow.to_rows import ArrowBatch
 from seglog.errors import InvalidArgument
-from seglog.server.api.problems import HttpProblem
+from seglog.server.problems import HttpProblem
 
 if TYPE_CHECKING:
     from seglog.server.settings import Limits

@@ -14,10 +14,10 @@ from seglog.arrow.convert import record_schema
 from seglog.errors import InvalidArgument, SeglogError
 from seglog.format.lines import encode_bytes
 from seglog.record import value_size
-from seglog.server.api.problems import HttpProblem
 from seglog.server.http.arrow_checks import check_heads, check_schema, checked_table
 from seglog.server.http.compressed_arrow import waste_of
 from seglog.server.http.json_lines import SHORTEST_LINE, table_of_lines
+from seglog.server.problems import HttpProblem
 
 if TYPE_CHECKING:
     from seglog.record import Record

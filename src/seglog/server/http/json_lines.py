@@ -30,7 +30,7 @@ from seglog.kernels.jsonlines import (
     new_state,
     read_lines,
 )
-from seglog.server.api.problems import HttpProblem
+from seglog.server.problems import HttpProblem
 
 if TYPE_CHECKING:
     from seglog.server.settings import Limits

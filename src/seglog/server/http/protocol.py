@@ -22,8 +22,8 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from seglog.server.api.problems import MEDIA_TYPE, RETRY_SECONDS
 from seglog.server.http.joined_writes import JoinedTransport
+from seglog.server.problems import MEDIA_TYPE, RETRY_SECONDS
 
 if TYPE_CHECKING:
     from seglog.server.http.refusals import Refusals

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from seglog.errors import InvalidArgument
-from seglog.log.group_append import Draft
+from seglog.log.appends.group import Draft
 from seglog.server.api.operations import ANYTHING, Call, Operation, json_answer
 from seglog.server.api.parameters import choice, data, integer
-from seglog.server.api.problems import HttpProblem
 from seglog.server.api.schemas import BINARY, BOOLEAN, COUNT, by_number, object_of
 from seglog.server.http.bodies import ARROW, NDJSON, decoding_bytes, table_of
+from seglog.server.problems import HttpProblem
 from seglog.server.routes.common import ACK, ONCE, PARTITION, TOPIC, json_of, partition_log, topic_of
 from seglog.server.runtime.appends import Append
 from seglog.server.runtime.memory import Claim

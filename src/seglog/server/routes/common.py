@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from seglog.server.api.models import NAME
 from seglog.server.api.operations import Answer
 from seglog.server.api.parameters import choice, integer, text
-from seglog.server.api.problems import HttpProblem
 from seglog.server.api.schemas import Schema, object_of
+from seglog.server.problems import HttpProblem
 
 if TYPE_CHECKING:
     from seglog.log.log import Log

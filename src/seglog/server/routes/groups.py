@@ -21,7 +21,7 @@ from seglog.topic.positions import from_values, nested
 
 if TYPE_CHECKING:
     from seglog.errors import SeglogError
-    from seglog.server.api.access import Right
+    from seglog.server.rights.access import Right
     from seglog.topic.groups import Membership
 
 Answered = TypeVar("Answered")

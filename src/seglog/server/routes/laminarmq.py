@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
-from seglog.log.group_append import Draft
+from seglog.log.appends.group import Draft
 from seglog.server.api.expose import EXPOSE
 from seglog.server.api.models import TruncateIndex
 from seglog.server.api.operations import ANYTHING, Answer, Call, Operation, json_answer

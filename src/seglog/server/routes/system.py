@@ -10,11 +10,11 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
 from seglog.errors import Unauthorized
-from seglog.server.api.access import NOBODY, Caller
 from seglog.server.api.operations import Answer, Call, Operation, json_answer
 from seglog.server.api.parameters import text
-from seglog.server.api.problems import HttpProblem
 from seglog.server.api.schemas import COUNT, FAILURE, STRING, list_of
+from seglog.server.problems import HttpProblem
+from seglog.server.rights.access import NOBODY, Caller
 from seglog.server.routes.common import json_of
 
 if TYPE_CHECKING:

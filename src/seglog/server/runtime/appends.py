@@ -23,7 +23,7 @@ from seglog.server.runtime.syncing import Syncing
 from seglog.server.runtime.workers import Workers
 
 if TYPE_CHECKING:
-    from seglog.log.group_append import Draft
+    from seglog.log.appends.group import Draft
     from seglog.log.log import Log
     from seglog.server.runtime.waiting import Waiting
     from seglog.server.settings import Limits

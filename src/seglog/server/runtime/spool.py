@@ -19,7 +19,7 @@ from typing import IO, Any
 import xxhash
 
 from seglog.errors import Busy, InvalidArgument
-from seglog.server.api.problems import HttpProblem
+from seglog.server.problems import HttpProblem
 from seglog.server.runtime.memory import SHARES, Memory
 from seglog.server.settings import Limits
 

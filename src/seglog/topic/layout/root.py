@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 from seglog.config import LogConfig, Retention
 from seglog.errors import InvalidArgument, LogLocked, LogNotFound, NotALog
+from seglog.log.locks.write_lock import holder_of, try_lock_tree
 from seglog.log.opening import open_log
-from seglog.log.write_lock import holder_of, try_lock_tree
 from seglog.storage import MemoryStorage, Subdirectory
 from seglog.topic.layout import description
 from seglog.topic.layout.places import is_log
 
 if TYPE_CHECKING:
     from seglog.clock import Clock
+    from seglog.log.locks.write_lock import Share, TreeLock
     from seglog.log.log import Log
-    from seglog.log.write_lock import Share, TreeLock
     from seglog.storage import Storage
 
 OFFSETS = ".groups"

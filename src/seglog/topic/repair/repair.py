@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from seglog.clock import Clock, system_clock
 from seglog.errors import CorruptLog, LogLocked, SeglogError
 from seglog.format import filename
+from seglog.log.locks.write_lock import holder_of, is_written, try_lock_log
 from seglog.log.opening import storage_at
-from seglog.log.repair.quarantine import link_aside
+from seglog.log.quarantine import link_aside
 from seglog.log.repair.repair import RepairAction, RepairReport, accept_home, repair_storage
-from seglog.log.write_lock import holder_of, is_written, try_lock_log
 from seglog.storage import Subdirectory, must_sync
 from seglog.topic.layout import description
 from seglog.topic.layout.description import FILE_NAME, Description

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from seglog.errors import CorruptLog, FormatVersionError, NotALog, SeglogError
 from seglog.log.catalog import read_manifest
+from seglog.log.locks.write_lock import is_written
 from seglog.log.opening import foreign_partition, storage_at
 from seglog.log.repair.reports import Problem
 from seglog.log.repair.verify import verify_storage
-from seglog.log.write_lock import is_written
 from seglog.storage import Subdirectory
 from seglog.topic.layout import description
 from seglog.topic.layout.root import OFFSETS

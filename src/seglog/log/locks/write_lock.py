@@ -21,7 +21,7 @@ from itertools import islice
 
 from seglog.errors import StorageError
 from seglog.format.filename import LOCK, TREE_LOCK
-from seglog.log import lock_holder
+from seglog.log.locks import holder
 from seglog.storage import Lock, Storage, Subdirectory, enclosing, is_directory, link_target, lock_around
 from seglog.storage.descriptors import descriptors_allowed
 from seglog.uncopied import Uncopied
@@ -61,13 +61,13 @@ class Locks(Uncopied):
     def mark(self) -> None:
         """Write into the file of its own lock which process holds it."""
         self._marked = self._own
-        lock_holder.mark(self._marked)
+        holder.mark(self._marked)
 
     def release(self) -> None:
         """Release all; a second call does nothing."""
         marked, self._marked = self._marked, None
         if marked is not None:
-            lock_holder.unmark(marked)
+            holder.unmark(marked)
         self.drop()
 
     def drop(self) -> None:
@@ -233,7 +233,7 @@ def _locked_around(storage: Storage) -> Iterator[Storage]:
 
 def holder_of(storage: Storage) -> str:
     """Return as text which process has a log, or a directory of logs, open for writing, as far as that is known."""
-    return lock_holder.described(islice(_places(storage), _MOST_PLACES))
+    return holder.described(islice(_places(storage), _MOST_PLACES))
 
 
 def _places(storage: Storage) -> Iterator[tuple[Storage, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from seglog.log.lock_wait import patiently
+from seglog.log.locks.wait import patiently
 from seglog.log.opening import existing, storage_at
 from seglog.log.repair.repair import RepairReport, repair_storage
 from seglog.log.repair.reports import VerifyReport

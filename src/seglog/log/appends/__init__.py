@@ -1,0 +1,1 @@
+"""Appends of several callers, of a stream of chunks, and of Arrow batches."""

@@ -1,0 +1,1 @@
+"""Who may send a request: tokens, and where it comes from."""
