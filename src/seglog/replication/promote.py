@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from seglog.format.manifest import Manifest
+    from seglog.log.locks.write_lock import TreeLock
     from seglog.log.opening import Home
-    from seglog.log.write_lock import TreeLock
     from seglog.storage import Storage
 
 
