@@ -104,3 +104,11 @@ def test_the_process_on_another_machine_is_named_with_its_host(tmp_path: Path) -
 def test_this_process_is_named_as_such(tmp_path: Path) -> None:
     with seglog.open(tmp_path / "log"), pytest.raises(seglog.LogLocked, match=f"by this process \\({os.getpid()}\\)"):
         seglog.open(tmp_path / "log")
+
+
+def test_who_runs_a_cell_of_a_notebook_twice_is_told_to_close_what_the_first_run_opened(tmp_path: Path) -> None:
+    log = seglog.open(tmp_path / "log")
+    with pytest.raises(seglog.LogLocked, match="by this process .*use the object that has it, or close that one first"):
+        seglog.open(tmp_path / "log")
+    log.close()
+    seglog.open(tmp_path / "log").close()

@@ -76,7 +76,7 @@ def _text(pid: int, host: str, command: str) -> str | None:
     if host != platform.node():
         return f"by process {pid} ({_printable(command)}) on {_printable(host)}"
     if pid == os.getpid():
-        return f"by this process ({pid})"
+        return f"by this process ({pid}): use the object that has it, or close that one first"
     return f"by process {pid} ({_printable(command)})" if _is_alive(pid) else None
 
 
