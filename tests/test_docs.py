@@ -111,3 +111,10 @@ def test_every_example_of_the_page_on_archives_runs_as_it_stands(tmp_path):
     shown = run_page("archive.md", tmp_path).splitlines()
     assert shown.count("order 1000") == 2
     assert shown[-2:] == ["1", "b'a record'"]
+
+
+def test_every_example_of_the_page_on_copies_runs_as_it_stands(tmp_path):
+    assert run_page("replication.md", tmp_path).splitlines() == [
+        "Lag(records=0, bytes=0, seconds=0.0)",
+        "b'1 apple'",
+    ]

@@ -46,7 +46,14 @@ OWN_RULES = {
 """The right on each topic that the body names or the group reads, of operations that are declared with "token"."""
 IN_A_GROUP = {"group", "offsets", "heartbeat", "leave", "delete_group"}
 
-QUERIES = {"offsets_at": {"timestamp": "0"}, "by_key": {"key": "k"}, "append": {"partition": "0"}}
+COPY = "0123456789abcdef"
+QUERIES = {
+    **{name: {"copy": COPY, "offset": 0} for name in ("pin_partition", "pin_groups")},
+    **{name: {"copy": COPY} for name in ("unpin_partition", "unpin_groups")},
+    "offsets_at": {"timestamp": "0"},
+    "by_key": {"key": "k"},
+    "append": {"partition": "0"},
+}
 BODIES: dict[str, Any] = {
     "append": b"v",
     "append_batch": b'{"value": "v"}\n',
@@ -60,6 +67,7 @@ BODIES: dict[str, Any] = {
     "create_topic": {"name": "orders"},
     "alter_topic": {"retention": {"age": 3600}},
     "truncate": {"offset": 1},
+    "fence": {"term": 1},
 }
 
 
@@ -138,7 +146,16 @@ def may(who: str, operation: Operation) -> bool:
     return has(who, needed, "*" if without_topic else operation.topic or "orders")
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_only_an_admin_of_all_topics_fences_a_server(guarded: Guarded) -> None:
+    fence = next(operation for operation in OPERATIONS if operation.name == "fence")
+    for who in (*STRANGERS, *CALLERS):
+        if not may(who, fence):  # an allowed one would end all changes
+            assert guarded.ask(who, fence).status_code in (401, 403)
+
+
+@pytest.mark.parametrize(
+    "operation", [one for one in OPERATIONS if one.name != "fence"], ids=lambda operation: operation.name
+)
 def test_every_operation_asks_for_the_right_it_declares_and_refused_it_changes_nothing(
     guarded: Guarded, operation: Operation
 ) -> None:

@@ -284,8 +284,9 @@ class _Opening:
         remove_own(self.storage)
         age_out(self.storage, self.clock(), batches=COMPACTION)
         catalog = Catalog(self.storage, lock, manifest, self.clock, next_file=next_file)
-        if not manifest.role.copy and (recovery.unsynced or manifest.boot != boot_id()):
-            catalog.begin_epoch(active.next_offset)
+        if recovery.unsynced or manifest.boot != boot_id():
+            if not manifest.role.copy:
+                catalog.begin_epoch(active.next_offset)
             if not catalog.must_note_epoch:  # else the next opening must find what was not synced, and begin it again
                 active.mark_durable(active.next_offset)
         cache = SegmentCache(

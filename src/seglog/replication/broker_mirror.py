@@ -64,7 +64,7 @@ class BrokerMirror:
     @property
     def logs(self) -> dict[Partition, LogMirror]:
         """The mirrors of all partitions; that of the groups under GROUPS."""
-        found = {(name, number): log for name, topic in self.topics.items() for number, log in topic.logs.items()}
+        found = {(name, number): log for name, topic in list(self.topics.items()) for number, log in topic.logs.items()}
         return found if self.groups is None else {**found, GROUPS: self.groups}
 
     def step(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Self
 
 from seglog.clock import Clock, checked_clock, system_clock
@@ -14,13 +14,16 @@ from seglog.replication.broker_mirror import BrokerMirror
 from seglog.replication.log_mirror import Lag, LogMirror
 from seglog.replication.places import LocalPlace
 from seglog.replication.topic_mirror import TopicMirror
+from seglog.topic.cleaning import Cleaner
 from seglog.topic.layout.root import OFFSETS
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable
     from types import TracebackType
 
+    from seglog.log.log import Log
     from seglog.replication.places import SourcePlace
     from seglog.storage import Storage
     from seglog.topic.layout.places import Partition
@@ -130,24 +133,34 @@ class Mirror(Uncopied):
             return self._broker.step()
         return sum(log.step() for log in self._logs.values())
 
-    def run(self, *, stop: threading.Event | None = None) -> None:
-        """Copy until `stop` is set, or `stop()` is called by another thread or a signal handler.
+    def run(self, *, stop: threading.Event | None = None, on_copied: Callable[[], None] | None = None) -> None:
+        """Copy, expire and compact until `stop` is set, or another thread or a signal handler calls `stop()`.
 
         Errors that may pass (`retriable`) are retried with growing pauses; others are raised.
+
+        Args:
+            stop: Ends the run when it is set.
+            on_copied: Called after each round that copied something.
         """
         stop, pause = stop or self._stop, FIRST_RETRY_SECONDS
-        while not stop.is_set():
-            try:
-                copied = self.step()
-            except SeglogError as error:
-                if isinstance(error, CopyStopped) or not error.retriable:
-                    raise
-                stop.wait(pause)
-                pause = min(2 * pause, LONGEST_RETRY_SECONDS)
-                continue
-            pause = FIRST_RETRY_SECONDS
-            if not copied:
-                self._wait(stop)
+        with closing(Cleaner(self._copies).start()):
+            while not stop.is_set():
+                try:
+                    copied = self.step()
+                except SeglogError as error:
+                    if isinstance(error, CopyStopped) or not error.retriable:
+                        raise
+                    stop.wait(pause)
+                    pause = min(2 * pause, LONGEST_RETRY_SECONDS)
+                    continue
+                pause = FIRST_RETRY_SECONDS
+                if copied and on_copied is not None:
+                    on_copied()
+                elif not copied:
+                    self._wait(stop)
+
+    def _copies(self) -> dict[str, Log]:
+        return {f"{topic}/{number}" if topic else "log": one.log for (topic, number), one in self._present().items()}
 
     def stop(self) -> None:
         """Let `run` return after its present round. Any thread may call this."""

@@ -34,27 +34,32 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from seglog.archive.background import BackgroundArchiver
+    from seglog.server.runtime.following import Following
 
 READ_THREADS = 8
 SLOW_THREADS = 2
 
 
-def services_of(broker: Broker, settings: Settings, say: Callable[[str], None] = print) -> Services:
+def services_of(
+    broker: Broker, settings: Settings, say: Callable[[str], None] = print, following: Following | None = None
+) -> Services:
     """Assemble a server's parts around a broker, which they own from here on; create the default topic.
 
-    say: receives problems of the archive. Raises the errors of `Archiver` if there is to be one.
+    following: what keeps the topics up to date, if the broker only reads them. say: receives problems of the archive.
+    Raises the errors of `Archiver` if there is to be one.
     """
     limits = settings.limits
-    try:
-        broker.topic(DEFAULT_TOPIC)
-    except TopicNotFound:
-        broker.create_topic(DEFAULT_TOPIC)
+    if following is None:
+        try:
+            broker.topic(DEFAULT_TOPIC)
+        except TopicNotFound:
+            broker.create_topic(DEFAULT_TOPIC)
     broker.logs()  # open every topic now, so that no request waits for it
     waiting, memory = Waiting(), Memory(limits.memory_bytes)
     services = Services(
         settings=settings,
         broker=broker,
-        cleaner=Cleaner(broker.logs),
+        cleaner=Cleaner(broker.logs if following is None else {}),  # a mirror cleans its copies itself
         access=Access.of_file(settings.tokens),
         guard=Guard(settings),
         spool=Spool(settings.spool or Path(tempfile.gettempdir()), limits, memory),
@@ -67,11 +72,13 @@ def services_of(broker: Broker, settings: Settings, say: Callable[[str], None] =
         care=Workers("care", SLOW_THREADS, limits.calls),
         metrics=Metrics(),
         space=Space(broker.free_bytes),
+        following=following,
     )
     if settings.archive is not None:
         services.archiving = _archiving(broker, settings, say)
     services.metrics.watch(StateMetrics(services), broker.topics)
-    services.appends.syncing.watch((OFFSETS, 0), broker.groups.log)
+    if following is None:
+        services.appends.syncing.watch((OFFSETS, 0), broker.groups.log)
     return services
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from seglog.server.rights.guard import Guard
     from seglog.server.runtime.appends import Appends
     from seglog.server.runtime.disk_space import Space
+    from seglog.server.runtime.following import Following
     from seglog.server.runtime.memory import Memory
     from seglog.server.runtime.metrics import Metrics
     from seglog.server.runtime.spool import Spool
@@ -50,6 +51,7 @@ class Services:
     metrics: Metrics
     space: Space
     archiving: BackgroundArchiver | None = None
+    following: Following | None = None
     tails: int = 0
     description: bytes | None = None  # of all requests, once it was requested
     groups_made: dict[str, set[str]] = field(default_factory=dict)
@@ -68,3 +70,5 @@ class Services:
             self.archiving.close()
         self.cleaner.close()
         self.broker.close()
+        if self.following is not None:
+            self.following.close()

@@ -9,7 +9,7 @@ import resource
 import signal
 import socket
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from seglog.topic.broker import Broker
 from seglog.topic.warm import warm_batches
 
 if TYPE_CHECKING:
+    from seglog.server.runtime.following import Following
     from seglog.server.services import Services
     from seglog.server.settings import Settings
 
@@ -47,10 +48,11 @@ def serve(root: str | os.PathLike[str], settings: Settings, say: Callable[[str],
     listener = _listener(settings)
     try:
         warm_batches()
-        broker = Broker(root)
+        following = _following(root, settings, say)
+        services = _owned(root, settings, say, following)
+        broker = services.broker
         for event in broker.recovered:
             say(f"recovery: {event}")
-        services = _owned(broker, settings, say)
         for name, error in broker.failed.items():
             say(f"topic {name} cannot be opened: {error}")
         with closing(services):
@@ -75,12 +77,27 @@ def _files() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def _owned(broker: Broker, settings: Settings, say: Callable[[str], None]) -> Services:
-    try:
-        return services_of(broker, settings, say)
-    except BaseException:
-        broker.close()
-        raise
+def _following(root: str | os.PathLike[str], settings: Settings, say: Callable[[str], None]) -> Following | None:
+    if settings.follow is None:
+        return None
+    from seglog.server.runtime.following import Following  # noqa: PLC0415 - only a server that follows needs a client
+
+    following = Following(root, settings.follow, settings.follow_token, say)
+    say(f"follows {settings.follow}, and only reads")
+    return following
+
+
+def _owned(
+    root: str | os.PathLike[str], settings: Settings, say: Callable[[str], None], following: Following | None
+) -> Services:
+    with ExitStack() as resources:
+        if following is not None:
+            resources.callback(following.close)
+        broker = Broker(root, mode="a" if following is None else "r")
+        resources.callback(broker.close)
+        services = services_of(broker, settings, say, following)
+        resources.pop_all()
+        return services
 
 
 def _listener(settings: Settings) -> socket.socket:
@@ -166,6 +183,8 @@ class _Server(uvicorn.Server):
         """Check whether to stop; wake waiting requests, in the event loop."""
         ending = await super().on_tick(counter)
         self._services.appends.syncing.tick()
+        if self._services.following is not None:
+            self._services.following.start(self._services.waiting, asyncio.get_running_loop())
         if self._allocator.is_due() and (self._released is None or self._released.done()):
             self._released = asyncio.create_task(asyncio.to_thread(self._allocator.release))
         if ending:

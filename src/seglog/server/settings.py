@@ -67,6 +67,8 @@ class Settings:
 
     archive: the URL of an archive that everything is copied to, archive_seconds: how often; see seglog.archive.
 
+    follow: the URL of a server that this one copies and only reads; follow_token: its token.
+
     Raises ConfigError for an address that other machines can reach without tokens, unless `anonymous` allows it.
     """
 
@@ -79,6 +81,8 @@ class Settings:
     spool: Path | None = None
     archive: str | None = None
     archive_seconds: float = 1.0
+    follow: str | None = None
+    follow_token: str | None = None
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

@@ -28,6 +28,7 @@ class StateMetrics(Collector):
         yield from self._logs()
         yield from self._lag()
         yield from self._housekeeping()
+        yield from self._copies()
         services = self._services
         gauges: dict[str, tuple[str, float]] = {
             "seglog_spool_memory_bytes": ("Bytes of bodies under way in memory.", services.memory.held["bodies"]),
@@ -91,6 +92,24 @@ class StateMetrics(Collector):
         yield GaugeMetricFamily(
             "seglog_groups_left_out", "Groups without metrics, as there are too many.", value=left_out
         )
+
+    def _copies(self) -> Iterator[Metric]:
+        """Yield what the copy of another server lacks, if this server follows one."""
+        following, labels = self._services.following, ["topic", "partition"]
+        if following is None:
+            return
+        records = GaugeMetricFamily("seglog_mirror_lag_records", "Records that the copy lacks.", labels=labels)
+        size = GaugeMetricFamily("seglog_mirror_lag_bytes", "Their bytes.", labels=labels)
+        seconds = GaugeMetricFamily(
+            "seglog_mirror_lag_seconds", "Since the copy had all records of its leader.", labels=labels
+        )
+        for (topic, number), lag in following.lags.items():
+            records.add_metric([topic, str(number)], lag.records)
+            size.add_metric([topic, str(number)], lag.bytes)
+            seconds.add_metric([topic, str(number)], lag.seconds)
+        yield from (records, size, seconds)
+        stopped = following.failure is not None
+        yield GaugeMetricFamily("seglog_mirror_stopped", "1 if copying has ended.", value=int(stopped))
 
     def _housekeeping(self) -> Iterator[Metric]:
         failures = GaugeMetricFamily(

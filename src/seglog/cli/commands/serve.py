@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from seglog.cli.frame import Args, Command, File, argument, flag, option
-from seglog.cli.location import LocalPath
+from seglog.cli.location import LocalPath, token_of
 from seglog.cli.lock_wait import WAIT, patiently
 from seglog.cli.options import dest
 from seglog.errors import InvalidArgument, MissingExtra
@@ -84,6 +84,8 @@ def _serve(args: Args) -> int:
         spool=_path(args.spool),
         archive=args.archive,
         archive_seconds=args.archive_interval,
+        follow=args.follow,
+        follow_token=None if args.follow is None else token_of(args),
         limits=Limits(**named),
     )
 
@@ -156,6 +158,13 @@ COMMANDS = (
             option("--port", type=click.INT, default=3000, help="the port, 0 for any free one; default 3000"),
             option("--tokens", metavar="FILE", type=File(), help="the token file (see `seglog token`)"),
             flag("--anonymous", help="accept other machines without tokens: all may do everything"),
+            option("--follow", metavar="URL", help="copy the topics of this server, and only read them"),
+            option(
+                "--token-file",
+                metavar="FILE",
+                type=File(),
+                help="with --follow: the file with that server's token; default: the variable SEGLOG_TOKEN",
+            ),
             option("--archive", metavar="URL", help="copy everything to this archive (see `seglog archive`)"),
             option(
                 "--archive-interval",

@@ -48,6 +48,7 @@ _LARGE = Lock()
 SINGLE = frozenset(
     {"authorization", "content-encoding", "content-type", "host", "idempotency-key", "last-event-id", "origin"}
 )
+READS = frozenset({"fetch"})  # the operations that only read, and are no GET
 GROUP_WRITES = frozenset({"join", "commit"})
 ANYTHING = "*/*"
 Needs = Literal["nothing", "token", "read", "write", "admin"]
@@ -236,6 +237,8 @@ class Endpoint:
         if operation.needs != "nothing":
             caller = services.access.caller(headers.get("authorization"))
             services.check_running()
+            if services.following is not None and operation.method != "GET" and operation.name not in READS:
+                raise HttpProblem(403, f"this server is a copy that only reads; write to {services.following.leader}")
         _refuse_codings(scope, headers)
         # Parses the parameters, before the body.
         call = Call(scope, receive, headers, operation, services, caller, answer, held)

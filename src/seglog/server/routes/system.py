@@ -74,7 +74,10 @@ def failures(services: Services) -> list[dict[str, Any]]:
         {"log": name, "doing": "append", "error": str(error), "failures": 1}
         for name, error in services.broker.poisoned.items()
     ]
-    return [*found, *unopened, *poisoned]
+    following = services.following
+    stopped = [] if following is None or following.failure is None else [str(following.failure)]
+    ended = [{"log": "*", "doing": "follow", "error": error, "failures": 1} for error in stopped]
+    return [*found, *unopened, *poisoned, *ended]
 
 
 async def _ready(call: Call) -> Response:

@@ -50,6 +50,10 @@ class Waiting:
     def stop(self) -> None:
         """Wake all requests permanently."""
         self._stopped = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Let every request look again."""
         for events in self._waiters.values():
             for event in events:
                 event.set()
