@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from seglog.log.compaction import is_current
 from seglog.log.durability import Durability
 from seglog.log.history import Trace
 from seglog.storage import LocalStorage
-from seglog.testing.faulty import Fault, FaultyStorage
+from seglog.testing.faulty import WRITING, Fault, FaultyStorage
 from seglog.topic.read_trace import Passage, from_json, to_json
 
 if TYPE_CHECKING:
@@ -159,3 +160,27 @@ def test_what_was_read_is_told_with_the_epoch_after_it() -> None:
     for after in (Trace("a", 1, 4), Trace("a", 2, 4)):
         passage = Passage(Trace("a", 1, 3), after)
         assert from_json(to_json([(("orders", 0), passage)])) == {("orders", 0): passage}
+
+
+def test_in_the_directory_of_another_log_nothing_is_written_before_that_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    storage = FaultyStorage(LocalStorage(path))
+    log: Any = seglog.open(storage, KEYED)
+    for number in range(60):
+        log.append(b"value %d" % number, key=b"key")
+    plan, live = log.plan_compaction(), log._state.live
+    shutil.rmtree(path)
+    with seglog.open(path) as other:
+        other.append(b"of another log")
+        for call in (
+            lambda: live.swap(live.catalog.current.segments[:-1], [], retire=[]),
+            lambda: log._compactor._refuse_if_gone(plan),
+        ):
+            storage.calls.clear()
+            with pytest.raises(LogPoisoned):
+                call()
+            assert not [one for one in storage.calls if one.operation in WRITING]
+        with pytest.raises(LogPoisoned):
+            log.sync()
+        log.close()
+        assert other.verify().ok

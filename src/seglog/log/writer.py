@@ -414,9 +414,10 @@ class LogWriter(Log):
     def fence(self, term: int) -> None:
         """Accept no more changes, durably; see Log.fence."""
         state, live = self._state, self._state.live
-        role = live.catalog.current.role
+        role, term = live.catalog.current.role, checked_offset(term, "term")
         if term <= role.term:
             raise InvalidArgument(f"{self.path} has term {role.term}; only a higher term fences it, not {term}")
+        live.note_epoch()
         live.active.write_buffer()
         live.active.datasync()  # what was appended before stays
         live.active.mark_durable(live.active.next_offset)
