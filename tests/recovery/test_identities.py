@@ -14,9 +14,9 @@ from seglog.errors import CorruptLog, InvalidArgument, LogLocked
 from seglog.format import filename
 from seglog.format.index import encode_times, is_bound
 from seglog.log.catalog import read_manifest
+from seglog.log.locks.write_lock import is_written_around
 from seglog.log.repair import file_identity, rebuild_manifest
 from seglog.log.repair.repair import accept_home
-from seglog.log.write_lock import is_written_around
 from seglog.segment.follower import ActiveFollower
 from seglog.storage import LocalStorage
 from seglog.testing.faulty import FaultyStorage

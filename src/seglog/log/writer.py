@@ -63,6 +63,9 @@ if TYPE_CHECKING:
     from seglog.storage import Lock, Storage
 
 
+MAX_TERM = 2**63 - 1
+
+
 class LogWriter(Log):
     """A log that is open for writing."""
 
@@ -415,6 +418,8 @@ class LogWriter(Log):
         """Accept no more changes, durably; see Log.fence."""
         state, live = self._state, self._state.live
         role, term = live.catalog.current.role, checked_offset(term, "term")
+        if term > MAX_TERM:
+            raise InvalidArgument(f"a term must be at most {MAX_TERM}, not {term}")
         if term <= role.term:
             raise InvalidArgument(f"{self.path} has term {role.term}; only a higher term fences it, not {term}")
         live.note_epoch()
