@@ -15,6 +15,7 @@ from seglog.archive.urls import store_at
 from tests.archive.conftest import filled
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from seglog.archive.commit import Commit
@@ -129,3 +130,25 @@ def test_one_archiver_works_on_a_directory(place: str, tmp_path: Path) -> None:
     filled(tmp_path / "log", 5).close()
     with Archiver(tmp_path / "log", place), pytest.raises(seglog.LogLocked, match="archives this directory already"):
         Archiver(tmp_path / "log", place + "-other")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda log: Archiver(log, None),
+        lambda log: Archiver(None, "memory://x"),
+        lambda log: Archiver(log, "memory://x", keep="7d"),
+        lambda log: Archiver(log, "memory://x", grace=-1),
+        lambda log: Archiver(log, "memory://x", clock=5),
+        lambda log: Archiver(log, "s3://[bucket"),
+        lambda log: seglog.restore(None, "back"),
+        lambda log: seglog.restore("memory://x", None),
+        lambda log: seglog.restore("memory://x", ""),
+        lambda log: seglog.restore("memory://x", "back", to_offset="5"),
+        lambda log: seglog.restore("memory://x", "back", to_time="today"),
+    ],
+)
+def test_a_bad_argument_gets_an_error_of_our_tree(call: Callable[[Path], object], tmp_path: Path) -> None:
+    filled(tmp_path / "log", 1).close()
+    with pytest.raises((seglog.InvalidArgument, seglog.InvalidType)):
+        call(tmp_path / "log")

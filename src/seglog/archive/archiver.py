@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from seglog.archive import lineage, segments
+from seglog.archive.arguments import checked_seconds
 from seglog.archive.background import INTERVAL_SECONDS, BackgroundArchiver
 from seglog.archive.garbage import Garbage
 from seglog.archive.history import Writer, new_owner
@@ -21,9 +22,17 @@ from seglog.archive.lineage import Lineage
 from seglog.archive.objects import ObjectStore
 from seglog.archive.report import ArchiveReport
 from seglog.archive.upload import ArchivedState, LogUpload, check_continues, continues, figures_of
-from seglog.archive.urls import store_at
-from seglog.clock import Clock, system_clock
-from seglog.errors import ArchiveFenced, ArchiveMismatch, LogLocked, LogNotFound, LogReplaced, SeglogError, StorageError
+from seglog.archive.urls import object_store
+from seglog.clock import Clock, checked_clock, system_clock
+from seglog.errors import (
+    ArchiveFenced,
+    ArchiveMismatch,
+    LogLocked,
+    LogNotFound,
+    LogReplaced,
+    SeglogError,
+    StorageError,
+)
 from seglog.log.opening import open_log, storage_at
 from seglog.storage import Subdirectory
 from seglog.topic.backup import consistent_views
@@ -80,10 +89,11 @@ class Archiver:
             ArchiveFenced: Another writer took the archive over at the same moment.
         """
         self._root = storage_at(place)
-        self._store = store_at(url) if isinstance(url, str) else url
-        self._keep = keep
+        self._store = object_store(url)
+        self._keep = None if keep is None else checked_seconds(keep, "keep")
+        grace = checked_seconds(grace, "grace")
         self._take_over = take_over
-        self._clock = clock
+        self._clock = clock = checked_clock(clock)
         self._logs: dict[str, Log] = {}
         self._states: dict[str, ArchivedState] = {}
         self._pending: dict[str, ArchivedState] = {}

@@ -10,6 +10,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol, Self
 
+from seglog.archive.arguments import checked_seconds
 from seglog.errors import LogClosed, StorageError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class BackgroundArchiver:
     ) -> None:
         """Take over an archiver and start; `close` closes it. said: called with each new problem, as text."""
         self._archiver = archiver
-        self._interval = interval
+        self._interval = checked_seconds(interval, "interval")
         self._said = said or (lambda text: None)  # noqa: ARG005 - the signature
         self._guard = threading.Lock()
         self._waiting: list[Future[int]] = []

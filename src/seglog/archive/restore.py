@@ -20,18 +20,28 @@ from xxhash import xxh64_hexdigest
 from seglog.archive.lineage import FILE_NAME as LINEAGE
 from seglog.archive.lineage import Lineage
 from seglog.archive.storage import ArchiveStorage
-from seglog.archive.urls import store_at
+from seglog.archive.urls import object_store
 from seglog.archive.verifying import check_sealed, sealed_tail
 from seglog.clock import system_clock
-from seglog.errors import CorruptLog, CorruptRecord, InvalidArgument, NotALog, OffsetOutOfRange, StorageError
+from seglog.errors import (
+    CorruptLog,
+    CorruptRecord,
+    InvalidArgument,
+    InvalidType,
+    NotALog,
+    OffsetOutOfRange,
+    StorageError,
+)
 from seglog.format import filename
 from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES
 from seglog.log.catalog import write_manifest
 from seglog.log.opening import open_log
+from seglog.record import checked_offset, checked_timestamp
 from seglog.segment.active import create_segment
 from seglog.segment.sealed import write_lookups
 from seglog.storage import LocalStorage, Subdirectory, must_sync
+from seglog.storage.local import checked_directory
 from seglog.topic.layout import description
 
 if TYPE_CHECKING:
@@ -101,8 +111,9 @@ def restore(
         CorruptRecord, CorruptLog: If an object is damaged. Nothing appears at the target.
         OffsetOutOfRange: If to_offset is not in the archive.
     """
-    place = _Target(target)
-    store = store_at(url) if isinstance(url, str) else url
+    to_offset = None if to_offset is None else checked_offset(to_offset, "to_offset")
+    to_time = None if to_time is None else checked_timestamp(to_time)
+    place, store = _Target(target), object_store(url)
     source = ArchiveStorage(store, follow=False)
     if to_offset is not None and (to_time is not None or source.commit.kind != "log"):
         raise InvalidArgument("a restore to an offset is for the archive of one log; for a topic use a time")
@@ -158,7 +169,9 @@ class _Target:
     """The target: a hidden directory that `finish` renames."""
 
     def __init__(self, target: str | os.PathLike[str]) -> None:
-        self.path = Path(os.path.abspath(target))  # noqa: PTH100 - resolves no links
+        if not isinstance(target, (str, os.PathLike)) or not os.fspath(target):
+            raise InvalidType(f"a restore needs the path of a directory, not {target!r}")
+        self.path = Path(os.path.abspath(checked_directory(os.fspath(target))))  # noqa: PTH100 - resolves no links
         self._parent = LocalStorage(self.path.parent)
         self._hidden = f".{self.path.name}.restore"
         self._refuse_existing()
