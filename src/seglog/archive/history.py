@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from seglog.archive import commit as commits
 from seglog.archive.commit import Commit
-from seglog.archive.layout import COMMITS, commit_key, commit_number
+from seglog.archive.layout import COMMITS, commit_key, number_of
 from seglog.errors import ArchiveFenced, ArchiveMismatch, StorageError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def read_commit(store: ObjectStore, number: int) -> Commit | None:
 def newest(store: ObjectStore, after: int = 0) -> Commit | None:
     """Return the newest commit; None if there is none with a number greater than `after`."""
     for _ in range(READ_ATTEMPTS):
-        number = _last_number(store, after)
+        number = last_number(store, COMMITS, after)
         if number is None:
             return None
         found = read_commit(store, number)
@@ -56,10 +56,11 @@ def newest(store: ObjectStore, after: int = 0) -> Commit | None:
     raise StorageError(errno.EAGAIN, "its commits are deleted faster than they can be read; retry", store.url)
 
 
-def _last_number(store: ObjectStore, after: int) -> int | None:
+def last_number(store: ObjectStore, prefix: str, after: int = 0) -> int | None:
+    """Return the greatest number of the objects below a prefix; None if there is none greater than `after`."""
     last = None
-    for key in store.keys(COMMITS, commit_key(after) if after else ""):
-        number = commit_number(key)
+    for key in store.keys(prefix, f"{prefix}{after:020d}.json" if after else ""):
+        number = number_of(key)
         last = last if number is None else number
     return last
 
@@ -145,7 +146,7 @@ class Writer:
         stop, deleted = self.current.number - KEPT_COMMITS, 0
         if self._oldest is None:
             first = next(iter(self._store.keys(COMMITS)), None)
-            self._oldest = (commit_number(first) if first else None) or self.current.number
+            self._oldest = (number_of(first) if first else None) or self.current.number
         while self._oldest < stop:
             self._store.delete(commit_key(self._oldest))
             self._oldest += 1
@@ -160,8 +161,17 @@ class Writer:
 
 
 def _create(store: ObjectStore, made: Commit) -> bool:
-    """Create a commit; return whether it is the one after its predecessor, also if an earlier attempt created it."""
-    data, key = made.encode(), commit_key(made.number)
+    """Create a commit; return whether it is the one after its predecessor."""
+    before = commit_key(made.number - 1) if made.number > 1 else None
+    return create_numbered(store, commit_key(made.number), made.encode(), before=before, prefix=COMMITS)
+
+
+def create_numbered(store: ObjectStore, key: str, data: bytes, *, before: str | None, prefix: str) -> bool:
+    """Create the object after `before`; return whether it is that, also if an earlier attempt created it.
+
+    Objects are deleted in ascending order. So while the one before exists, this number was not deleted, and its
+    creator was the first. Without one before, there must be none after this one.
+    """
     if not store.create(key, data):
         try:
             if store.read(key) != data:
@@ -170,6 +180,4 @@ def _create(store: ObjectStore, made: Commit) -> bool:
             if error.errno == errno.ENOENT:
                 return False  # it was there a moment ago: others have deleted it
             raise
-    if made.number == 1:
-        return _last_number(store, 1) is None
-    return store.exists(commit_key(made.number - 1))
+    return last_number(store, prefix, 1) is None if before is None else store.exists(before)

@@ -24,10 +24,10 @@ def commit_key(number: int) -> str:
     return f"{COMMITS}{number:020d}.json"
 
 
-def commit_number(key: str) -> int | None:
-    """Return the number of a commit's key; None for another object."""
-    digits = key.removeprefix(COMMITS).removesuffix(".json")
-    return int(digits) if digits.isdecimal() and commit_key(int(digits)) == key else None
+def number_of(key: str) -> int | None:
+    """Return the number of a commit's or a lease's key; None for another object."""
+    digits = key.rpartition("/")[2].removesuffix(".json")
+    return int(digits) if digits.isdecimal() and key.endswith(f"/{int(digits):020d}.json") else None
 
 
 def segment_key(log_id: int, entry: SegmentEntry, term: int, kind: str) -> str:
@@ -50,6 +50,16 @@ def segments_key(log_id: int, version: int, term: int) -> str:
 def retired_key(term: int) -> str:
     """Return the key of the list of objects to delete that the writer of a term has saved."""
     return f"{RETIRED}{term:020d}.json"
+
+
+def lease_prefix(name: str) -> str:
+    """Return what the keys of a lease begin with."""
+    return f"leases/{name}/"
+
+
+def lease_key(prefix: str, number: int) -> str:
+    """Return the key of one renewal of a lease."""
+    return f"{prefix}{number:020d}.json"
 
 
 def term_of(key: str) -> int | None:
