@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.archive.conftest import SMALL, filled
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from seglog.archive.objects import ObjectStore
     from tests.conftest import ManualClock
 
 
@@ -57,6 +59,36 @@ def test_new_records_of_the_active_segment_are_uploaded_in_few_pieces(place: str
         assert len(pieces) <= 8
         assert [piece.start for piece in pieces[1:]] == [piece.stop for piece in pieces[:-1]]
         assert list(seglog.open(place, mode="r").scan()) == list(log.scan())
+
+
+class Requests:
+    """Counts the requests of a store by their kind."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.url = store.url
+        self.counts: Counter[str] = Counter()
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        self.counts[name] += 1
+        return getattr(self._store, name)
+
+
+def test_a_round_costs_a_put_for_the_commit_one_for_each_changed_log_and_one_read(place: str, tmp_path: Path) -> None:
+    store = Requests(store_at(place))
+    with seglog.Broker(tmp_path / "shop") as broker:
+        topic = broker.create_topic("orders", partitions=4)
+        with Archiver(tmp_path / "shop", store) as archiver:
+            archiver.step()
+            for changed in (1, 4):
+                store.counts.clear()
+                for number in range(changed):
+                    topic.append(b"x", partition=number)
+                archiver.step()
+                assert store.counts == {"put": changed, "create": 1, "exists": 1}
+            store.counts.clear()
+            archiver.step()
+            assert not store.counts
 
 
 def test_a_topic_and_a_directory_of_topics_are_archived_with_their_groups(place: str, tmp_path: Path) -> None:

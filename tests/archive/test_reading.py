@@ -92,6 +92,21 @@ def test_the_least_recently_used_file_leaves_the_cache(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [], "a process that dies leaves no files"
 
 
+def test_an_archive_that_is_opened_again_shows_its_newest_state_however_many_commits_were_made(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seglog.archive.history.KEPT_COMMITS", 3)
+    with filled(tmp_path / "log", 1) as log, Archiver(tmp_path / "log", place) as archiver:
+        archiver.step()
+        with seglog.open(place, mode="r") as reader:
+            assert reader.next_offset == 1
+            for _ in range(10):
+                log.append(b"x")
+                archiver.step()
+            with seglog.open(place, mode="r") as again:
+                assert again.next_offset == 11
+
+
 def test_records_are_found_by_time(place: str, tmp_path: Path) -> None:
     with filled(tmp_path / "log", 100) as log, Archiver(tmp_path / "log", place) as archiver:
         archiver.step()

@@ -180,13 +180,19 @@ class ArchiveStorage:
             if not self._follow or (now - self._looked < LOOK_SECONDS and not at_once):
                 return
             self._looked = now
-            found, following = None, read_commit(self.store, self._commit.number + 1)
-            while following is not None:
-                found, following = following, read_commit(self.store, following.number + 1)
-            if found is None and now - self._listed > LIST_SECONDS:
+            if at_once or now - self._listed > LIST_SECONDS:
                 self._listed, found = now, newest(self.store, self._commit.number)
+            else:
+                found = self._following()
             if found is not None:
                 self._show(found)
+
+    def _following(self) -> Commit | None:
+        """Return the newest commit after the shown one, by their numbers: one read finds that there is none."""
+        found, following = None, read_commit(self.store, self._commit.number + 1)
+        while following is not None:
+            found, following = following, read_commit(self.store, following.number + 1)
+        return found
 
     # --- files ----------------------------------------------------------------------------------------------------
 
