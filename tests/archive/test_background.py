@@ -15,6 +15,7 @@ import pytest
 import seglog
 from seglog import ArchiveFenced, Archiver
 from seglog.archive.urls import store_at
+from seglog.cli import main
 from tests.archive.conftest import filled
 from tests.archive.faulty_store import FaultyStore
 
@@ -134,3 +135,23 @@ def test_the_command_archives_beside_a_writer_until_it_is_stopped(tmp_path: Path
             assert (process.returncode, error) == (0, "")
             assert out.startswith("stopped at commit ")
         assert list(seglog.open(url, mode="r").scan()) == list(log.scan())
+
+
+def test_the_commands_that_read_take_an_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"file://{tmp_path}/archive"
+    with seglog.Broker(tmp_path / "shop") as broker:
+        for number in range(4):
+            (broker.topic("orders") if number else broker.create_topic("orders", partitions=2)).append(
+                b"value %d" % number, partition=number % 2
+            )
+    for words, expected in (
+        (["archive", str(tmp_path / "shop"), url, "--once"], "3 logs, 4 records"),
+        (["verify", url], "3 intact, 0 damaged; 4 records readable"),
+        (["read", f"{url}/orders"], "value 3"),
+        (["read", f"{url}/orders/1", "--start", "-1"], "value 3"),
+        (["info", f"{url}/orders/0"], "offsets   0 … 1"),
+        (["topics", "list", url], "orders"),
+        (["restore", url, str(tmp_path / "back")], "3 logs, 4 records"),
+    ):
+        assert main(words) == 0, words
+        assert expected in capsys.readouterr().out

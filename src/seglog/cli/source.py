@@ -84,17 +84,26 @@ def reading(args: Args, *, patient: bool = False) -> Iterator[Source]:
             yield RemoteSource(client.topic(place.topic, expose=expose_from(args)), place.partition)
             return
         paths = {0: place.path}
-        if place.topic is not None:
+        topic = place.topic or _archived_topic(place.path)
+        if topic is not None:
             from seglog.topic.layout.places import logs_at
 
-            numbers = {one.partition: one.path for one in logs_at(place.topic)}
+            numbers = {one.partition: one.path for one in logs_at(topic)}
             paths = numbers if place.partition is None else {place.partition: place.path}
         logs = {
             number: resources.enter_context(opened(path, mode="r", expose=expose_from(args)))
             for number, path in paths.items()
         }
         name = Path(place.path).resolve() if place.topic is None else place.topic.resolve()
-        yield LocalSource(logs, name.name, partitioned=place.topic is not None and place.partition is None)
+        yield LocalSource(logs, name.name, partitioned=topic is not None and place.partition is None)
+
+
+def _archived_topic(place: str) -> str | None:
+    """Return the place if it is the URL of a topic in an archive."""
+    from seglog.storage.urls import is_storage_url
+    from seglog.topic.layout import description
+
+    return place if is_storage_url(place) and description.is_topic(place) else None
 
 
 class LocalSource:
