@@ -150,7 +150,7 @@ def try_jit(environment: Environment, _: Environment) -> None:
 def try_spark(environment: Environment, _: Environment) -> None:
     """Read a log with Spark, as the README does."""
     environment.python(readme.PYTHON[0])
-    batch = readme.SPARK[0].splitlines()[0].split("#")[0].strip()
+    batch = next(line.split("#")[0].strip() for line in readme.SPARK[0].splitlines() if line.startswith("spark."))
     environment.python(SPARK.format(read=batch))
 
 
