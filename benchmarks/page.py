@@ -22,6 +22,7 @@ TITLES = {
     "point-read": "Point read",
     "recovery": "Recovery of an unsealed segment of 1 GiB",
     "archive": "Archive of 1 GiB in a directory of the same disk",
+    "replication": "Copies that follow a leader",
     "compaction": "Compaction",
     "libraries": "Compared with libraries",
     "startup": "Start and opening",

@@ -13,7 +13,7 @@ from seglog import Broker, LogConfig, Mirror, Retention
 from tests.conftest import Served
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 SMALL = LogConfig(segment_bytes=2048)
@@ -262,3 +262,36 @@ def test_one_topic_is_copied_by_its_path(tmp_path: Path, target: Path) -> None:
             assert (copy.id, copy.name) == (topic.id, topic.name)
             for number in range(2):
                 assert list(copy.partition(number).scan()) == list(topic.partition(number).scan())
+
+
+def test_a_topic_that_the_leader_cannot_read_is_kept_in_the_copy(tmp_path: Path, target: Path) -> None:
+    root = tmp_path / "leader"
+    with Broker(root) as broker:
+        broker.create_topic("orders").append(b"1")
+        broker.create_topic("lost").append(b"2")
+        with Mirror(root, target) as mirror:
+            mirror.step()
+    (root / "orders" / "topic.json").write_bytes(b"damaged")
+    (root / "lost" / "topic.json").unlink()
+    with Mirror(root, target) as mirror:
+        mirror.step()
+    with Broker(target, mode="r") as copy:
+        assert copy.topic("orders").partition(0).read(0).value == b"1"
+        assert copy.topic("lost").partition(0).read(0).value == b"2"
+
+
+def test_a_topic_that_the_server_cannot_open_is_kept_in_the_copy(
+    serve: Callable[..., Served], tmp_path: Path, target: Path
+) -> None:
+    leader = serve()
+    with seglog.Client(leader.url) as client:
+        client.create_topic("orders").append(b"1")
+        with Mirror(leader.url, target) as mirror:
+            mirror.step()
+    leader.stop()
+    (leader.root / "orders" / "topic.json").write_bytes(b"damaged")
+    leader.start()
+    with Mirror(leader.url, target) as mirror:
+        mirror.step()
+    with Broker(target, mode="r") as copy:
+        assert copy.topic("orders").partition(0).read(0).value == b"1"

@@ -302,3 +302,25 @@ def test_a_truncate_below_what_the_copy_compacted_brings_the_removed_records_bac
         log.truncate(15)
         mirror.step()
         same(source, target)
+
+
+def test_a_source_that_is_cut_while_the_position_is_stored_does_not_stop_the_mirror(
+    source: Path, target: Path, same: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seglog.replication.log_mirror.PIN_SECONDS", 0)
+    with seglog.open(source, SMALL) as log, Mirror(source, target) as mirror:
+        fill(log, 50)
+        one = mirror._logs["", 0]
+        real = one.source.pin
+
+        def pin(copy: str, offset: int) -> None:
+            log.truncate(20)
+            real(copy, offset)
+
+        monkeypatch.setattr(one.source, "pin", pin)
+        mirror.step()
+        monkeypatch.setattr(one.source, "pin", real)
+        assert list(log.pins.values()) == [0]
+        mirror.step()
+        same(source, target)
+        assert list(log.pins.values()) == [20]

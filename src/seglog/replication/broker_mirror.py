@@ -113,12 +113,13 @@ class BrokerMirror:
                 f"{self._target.path}"
             )
         for name, known in ours.items():
-            if name not in theirs or theirs[name].id != known.id:
+            present = theirs.get(name, known)  # None if the source cannot read it: its copy stays
+            if name not in theirs or (present is not None and present.id != known.id):
                 self._delete(name)
-        for name, known in theirs.items():
-            if name not in self.topics:
+        for name, present in theirs.items():
+            if name not in self.topics and present is not None:
                 with suppress(LogNotFound, TopicNotFound):  # it was deleted meanwhile
-                    self.topics[name] = self._mirror(name, known)
+                    self.topics[name] = self._mirror(name, present)
         self._looked_at = time.monotonic()
 
     def _description_of(self, name: str) -> Description:

@@ -167,7 +167,7 @@ def _is_url(place: Any) -> bool:
 
 def _partitions(place: SourcePlace) -> Iterator[tuple[str, int]]:
     for name, known in place.topics().items():
-        for number in range(known.partitions):
+        for number in range(0 if known is None else known.partitions):
             yield name, number
 
 

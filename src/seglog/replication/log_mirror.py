@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seglog.clock import Clock, system_clock
-from seglog.errors import CopyExpired, CopyStopped, SeglogError
+from seglog.errors import CopyExpired, CopyStopped, OffsetOutOfRange, SeglogError
 from seglog.format.manifest import Role
 from seglog.log.copied import CopyWriter
 from seglog.log.opening import Seed, open_copy
@@ -178,7 +178,10 @@ class LogMirror:
     def _finish(self, fetched: Fetched) -> None:
         """Take what is true of the source's whole log, once the copy has all of it."""
         self._writer.skip_to(fetched.lineage.end)
-        self._writer.drop_before(fetched.lineage.start)
+        retention = fetched.config.retention
+        expires = retention.age is not None or retention.bytes is not None
+        if expires and not fetched.lineage.rebuilt:  # else damage may have taken the source's first segments
+            self._writer.drop_before(fetched.lineage.start)
         self._writer.retain(fetched.config.retention)
         if fetched.published != self._writer.manifest.published:
             self._writer.sync()  # a published batch must not be durable before its records
@@ -233,8 +236,9 @@ class LogMirror:
     def _move_pin(self, offset: int, *, now: bool = False) -> None:
         due = now or time.monotonic() - self._pinned_at >= PIN_SECONDS
         if self._pins and due and offset != self._pinned:
-            self.source.pin(self._writer.manifest.role.copy, offset)
-            self._pinned, self._pinned_at = offset, time.monotonic()
+            with suppress(OffsetOutOfRange):  # the source was cut just now; the next round follows
+                self.source.pin(self._writer.manifest.role.copy, offset)
+                self._pinned, self._pinned_at = offset, time.monotonic()
 
     # --- housekeeping and the end ---------------------------------------------------------------------------------
 

@@ -85,6 +85,7 @@ class Mirror(Uncopied):
                 resources.callback(self._broker.close)
             elif self._source.kind == "topic":
                 known = self._source.topics()[""]
+                assert known is not None  # noqa: S101 - a standalone topic that cannot be read raises
                 topic = TopicMirror(self._source, "", known, storage, **kept)  # type: ignore[arg-type] # as above
                 resources.callback(topic.close)
                 self._logs = {(known.name, number): log for number, log in topic.logs.items()}

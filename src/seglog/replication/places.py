@@ -32,8 +32,11 @@ class SourcePlace(Protocol):
     name: str
     kind: Kind
 
-    def topics(self) -> dict[str, Description]:
-        """Return the present topics by the names of their directories; a standalone topic is "" there."""
+    def topics(self) -> dict[str, Description | None]:
+        """Return the present topics by the names of their directories; a standalone topic is "" there.
+
+        None: the topic is there, but cannot be read, perhaps because it is damaged.
+        """
         ...
 
     def log(self, topic: str, partition: int) -> LogSource:
@@ -63,17 +66,17 @@ class LocalPlace:
         self.kind: Kind = "log" if kind == "log" else "topic" if kind == "topic" else "broker"
         self.name = self._root.path
 
-    def topics(self) -> dict[str, Description]:
+    def topics(self) -> dict[str, Description | None]:
         """Return the present topics; see SourcePlace.topics."""
         if self.kind == "topic":
             return {"": description.read(self._root)}
-        found = {}
-        for name in description.below(self._root) if self.kind == "broker" else ():
+        found: dict[str, Description | None] = {}
+        for name, place in site_at(self._root).topics.items() if self.kind == "broker" else ():
             try:
-                found[name] = description.read(Subdirectory(self._root, name))
+                found[name] = description.read(place)
             except SeglogError:
-                if description.is_topic(Subdirectory(self._root, name)):  # else it was deleted meanwhile
-                    raise
+                if place.exists():  # else it was deleted meanwhile
+                    found[name] = None
         return found
 
     def log(self, topic: str, partition: int) -> LogSource:

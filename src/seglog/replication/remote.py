@@ -39,9 +39,10 @@ class RemotePlace:
         self.name = url
         self.client = Client(url, token=token, verify=verify)
 
-    def topics(self) -> dict[str, Description]:
-        """Return the present topics by name."""
-        return {one.name: Description(one.name, one.partitions, one.id) for one in self.client.topics()}
+    def topics(self) -> dict[str, Description | None]:
+        """Return the present topics by name; None for one that the server cannot open."""
+        unknown = dict.fromkeys(self.client.failed_topics())  # first: one that is repaired meanwhile is in both
+        return unknown | {one.name: Description(one.name, one.partitions, one.id) for one in self.client.topics()}
 
     def log(self, topic: str, partition: int) -> LogSource:
         """Return the log of a partition."""

@@ -12,7 +12,6 @@ from seglog.errors import CorruptRecord
 from seglog.format.codec import HEAD_BYTES, NATIVE, InvalidRecord
 from seglog.log.copied import EncodedRecords
 from seglog.log.opening import open_log
-from seglog.log.pins import drop_pin, read_pins, set_pin
 from seglog.replication.lineage import Lineage
 
 if TYPE_CHECKING:
@@ -62,7 +61,10 @@ class LogSource(Protocol):
         ...
 
     def pin(self, copy: str, offset: int) -> None:
-        """Store durably that the copy of this id has every record before `offset`."""
+        """Store durably that the copy of this id has every record before `offset`.
+
+        Raises OffsetOutOfRange if the source ends before it by now, because it was cut.
+        """
         ...
 
     def pinned(self, copy: str) -> bool:
@@ -96,15 +98,15 @@ class LocalSource:
 
     def pin(self, copy: str, offset: int) -> None:
         """Store the position of a copy; see LogSource.pin."""
-        set_pin(self._log._storage, pin_name(copy), offset)
+        self._log.pin(pin_name(copy), offset)
 
     def unpin(self, copy: str) -> None:
         """Remove the pin of a copy."""
-        drop_pin(self._log._storage, pin_name(copy))
+        self._log.unpin(pin_name(copy))
 
     def pinned(self, copy: str) -> bool:
         """Whether the copy has a pin."""
-        return pin_name(copy) in read_pins(self._log._storage)
+        return pin_name(copy) in self._log.pins
 
     def close(self) -> None:
         """Close the log."""

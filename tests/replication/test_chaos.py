@@ -1,0 +1,192 @@
+"""Processes are killed and connections are cut while records are written: the copies end up equal to their leader."""
+
+from __future__ import annotations
+
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+import seglog
+from seglog import LogConfig, Mirror
+from seglog.replication.diff import diff
+from tests.replication.conftest import fill
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.conftest import Served
+    from tests.proofs import Tell
+
+CONFIG = LogConfig(segment_bytes=64 * 1024)
+
+
+class Mirroring:
+    """A `seglog mirror` process."""
+
+    def __init__(self, source: str, target: Path) -> None:
+        self._command = [sys.executable, "-m", "seglog", "mirror", source, str(target), "--wait", "5s"]
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(self._command, stderr=subprocess.PIPE, text=True)
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        _, said = self.process.communicate()
+        assert self.process.returncode == -signal.SIGKILL, said
+
+
+class CuttingProxy:
+    """Passes bytes to a port; `cut` ends all connections in the middle of whatever they carry."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._pairs: list[socket.socket] = []
+        self.cuts = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                server = socket.create_connection(("127.0.0.1", self._target))
+            except OSError:
+                client.close()
+                continue
+            self._pairs += [client, server]
+            for one, other in ((client, server), (server, client)):
+                threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
+
+    @staticmethod
+    def _pass(one: socket.socket, other: socket.socket) -> None:
+        try:
+            while data := one.recv(65536):
+                other.sendall(data)
+        except OSError:
+            pass
+        finally:
+            for end in (one, other):
+                end.close()
+
+    def cut(self) -> None:
+        self.cuts += 1
+        pairs, self._pairs = self._pairs, []
+        for end in pairs:
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                end.close()
+
+    def close(self) -> None:
+        self._listener.close()
+        self.cut()
+
+
+@pytest.fixture
+def proxy_to() -> Iterator[Callable[[int], CuttingProxy]]:
+    made: list[CuttingProxy] = []
+
+    def make(port: int) -> CuttingProxy:
+        made.append(CuttingProxy(port))
+        return made[-1]
+
+    yield make
+    for proxy in made:
+        proxy.close()
+
+
+@pytest.mark.parametrize("kills", [pytest.param(2, id="few"), pytest.param(25, marks=pytest.mark.proof, id="many")])
+def test_a_mirror_that_is_killed_at_any_moment_leaves_a_copy_that_goes_on(
+    source: Path, target: Path, kills: int, tell: Tell
+) -> None:
+    chance = random.Random(kills)
+    with seglog.open(source, CONFIG) as log:
+        fill(log, 2000, "first")
+        mirror = Mirroring(str(source), target)
+        try:
+            for number in range(kills):
+                ends = time.monotonic() + 0.8 + chance.random()  # a process needs half a second to begin
+                while time.monotonic() < ends:
+                    fill(log, 500, f"round {number}")
+                    if chance.random() < 0.1:
+                        log.truncate(log.next_offset - chance.randrange(1, 400))
+                    time.sleep(0.002)
+                mirror.kill()
+                if number + 1 < kills:
+                    mirror.start()
+        finally:
+            mirror.process.kill()
+            mirror.process.communicate()
+        with Mirror(source, target) as again:
+            while again.step():
+                pass
+        report = diff(source, target)
+        assert report.same, report.differences
+        assert not report.behind
+        assert seglog.verify(target).ok
+        tell("killed mirrors", kills=kills, records=report.records, violations=0)
+
+
+@pytest.mark.proof
+def test_two_followers_survive_kills_of_everything_and_cut_connections(
+    serve: Callable[..., Served],
+    proxy_to: Callable[[int], CuttingProxy],
+    tmp_path: Path,
+    tell: Tell,
+) -> None:
+    chance, leader = random.Random(24), serve()
+    proxy = proxy_to(leader.port)
+    copies = [tmp_path / "one", tmp_path / "two"]
+    with seglog.Client(leader.url) as client:
+        client.create_topic("orders", partitions=2, config=CONFIG)
+        mirrors = [Mirroring(proxy.url, copy) for copy in copies]
+        kills = appended = 0
+        ends = time.monotonic() + 60
+        try:
+            while time.monotonic() < ends:
+                producer = client.producer("orders")
+                for _ in range(2000):
+                    producer.send(b"%d" % appended, key=b"%d" % (appended % 100))
+                    appended += 1
+                producer.close()
+                happens = chance.random()
+                if happens < 0.15:
+                    proxy.cut()
+                elif happens < 0.25:
+                    one = chance.choice(mirrors)
+                    one.kill()
+                    one.start()
+                    kills += 1
+                elif happens < 0.30:
+                    leader.kill()
+                    leader.start()
+                    kills += 1
+                elif happens < 0.40:
+                    number = chance.randrange(2)
+                    end = client.topic("orders").bounds()[number].next_offset
+                    client.topic("orders").truncate(number, max(end - chance.randrange(1, 1000), 0))
+        finally:
+            for mirror in mirrors:
+                mirror.process.kill()
+                mirror.process.communicate()
+        for copy in copies:
+            with Mirror(leader.url, copy) as again:
+                while again.step():
+                    pass
+            report = diff(leader.url, copy)
+            assert report.same, report.differences
+            assert not report.behind
+        tell("followers", kills=kills, cuts=proxy.cuts, records=appended, violations=0)
