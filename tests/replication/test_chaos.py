@@ -43,6 +43,12 @@ class Mirroring:
         _, said = self.process.communicate()
         assert self.process.returncode == -signal.SIGKILL, said
 
+    def close(self) -> None:
+        """End it, unless it was killed."""
+        if self.process.returncode is None:
+            self.process.kill()
+            self.process.communicate()
+
 
 class CuttingProxy:
     """Passes bytes to a port; `cut` ends all connections in the middle of whatever they carry."""
@@ -128,8 +134,7 @@ def test_a_mirror_that_is_killed_at_any_moment_leaves_a_copy_that_goes_on(
                 if number + 1 < kills:
                     mirror.start()
         finally:
-            mirror.process.kill()
-            mirror.process.communicate()
+            mirror.close()
         with Mirror(source, target) as again:
             while again.step():
                 pass
@@ -180,8 +185,7 @@ def test_two_followers_survive_kills_of_everything_and_cut_connections(
                     client.topic("orders").truncate(number, max(end - chance.randrange(1, 1000), 0))
         finally:
             for mirror in mirrors:
-                mirror.process.kill()
-                mirror.process.communicate()
+                mirror.close()
         for copy in copies:
             with Mirror(leader.url, copy) as again:
                 while again.step():
