@@ -217,13 +217,10 @@ class MemoryStorage:
             raise self._refused(errno.ENOTDIR, new)
         if self._below(new):
             raise self._refused(errno.ENOTEMPTY, new)
-        for name in self._below(old):
-            moved = new + name.removeprefix(old)
-            if name in self._nodes:
-                self._nodes[moved] = self._nodes.pop(name)
-            else:
-                self._directories.remove(name)
-                self._directories.add(moved)
+        moved = {name: new + name.removeprefix(old) for name in self._below(old)}
+        nodes = {moved.get(name, name): node for name, node in self._nodes.items()}
+        directories = {moved.get(name, name) for name in self._directories}
+        self._nodes, self._directories = nodes, directories  # in one step, also for a signal handler
         self._directories.remove(old)
         self._directories.add(new)
 

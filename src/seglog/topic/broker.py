@@ -17,7 +17,7 @@ from __future__ import annotations
 import errno
 import functools
 import threading
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Self, TypeVar
 
@@ -116,6 +116,7 @@ class Broker(Inheritable, Uncopied):
         self._watch_forks()
         self._open: dict[str, Topic] = {}
         self._failed: dict[str, SeglogError] = {}
+        self._going: str | None = None  # the topic being deleted, whose directory may have moved away already
         self._coming: str | None = None  # the topic being created, which may exist already but is not usable yet
         self._closed = False
         self._closing = False  # `close` was called during a call, which closes the broker at its end
@@ -246,6 +247,7 @@ class Broker(Inheritable, Uncopied):
                 if not description.is_topic(self._at(name)):
                     raise TopicNotFound(name)
                 self._sync_before_the_end(name)
+                self._going = name
                 try:
                     return deletion.take_away(self._storage, name)
                 finally:
@@ -391,9 +393,15 @@ class Broker(Inheritable, Uncopied):
 
     def _close_topics(self) -> None:
         with self._guard, ExitStack() as closing:
-            for topic in self._open.values():
-                closing.callback(topic.close)
+            for name, topic in self._open.items():
+                closing.callback(self._close_topic, name, topic)
             self._open.clear()
+
+    def _close_topic(self, name: str, topic: Topic) -> None:
+        """Close a topic. One that is gone, because its deletion was interrupted, has nothing left to sync."""
+        gone = name == self._going and not description.is_topic(self._at(name))
+        with suppress(SeglogError) if gone else nullcontext():
+            topic.close()
 
     def __enter__(self) -> Self:
         return self
