@@ -181,6 +181,25 @@ def test_in_the_directory_of_another_log_nothing_is_written_before_that_is_notic
                 call()
             assert not [one for one in storage.calls if one.operation in WRITING]
         with pytest.raises(LogPoisoned):
+            live._forget(other.view().manifest.active)  # a file of the other log, if it has the same name
+        assert other.view().manifest.active.name() in {file.name for file in path.iterdir()}
+        with pytest.raises(LogPoisoned):
             log.sync()
         log.close()
         assert other.verify().ok
+
+
+def test_a_log_does_not_close_its_files_for_others_within_a_call_on_it(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "log") as opened:
+        log: Any = opened
+        suspended = []
+
+        def chunks() -> Any:
+            yield b"one "
+            suspended.append(log._files.suspend())
+            yield b"two"
+
+        log.append_stream(chunks())
+        assert suspended == [False]
+        assert log._files.suspend()
+        assert log.read(0).value == b"one two"

@@ -134,10 +134,11 @@ class WriterState:
             raise ReentrantCall(self.path)
 
     def change(self, make: Callable[[], Result]) -> Result:
-        """Make a change under the mutex, unless writing has ended; poison the log if a sync or a rollback fails."""
+        """Make a change under the mutex, unless writing has ended; poison the log if a sync or a rollback fails.
+
+        The caller has made sure that this thread is not inside another call: see `reentered`.
+        """
         with self.mutex:
-            if self.inside:
-                raise ReentrantCall(self.path)
             self.inside = True
             try:
                 self.check_writable()
