@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from xxhash import xxh64_intdigest
 
 import seglog
 from seglog import LogConfig, MemoryStorage, Retention
@@ -203,3 +204,28 @@ def test_a_log_does_not_close_its_files_for_others_within_a_call_on_it(tmp_path:
         assert suspended == [False]
         assert log._files.suspend()
         assert log.read(0).value == b"one two"
+
+
+def test_an_empty_log_whose_directory_was_replaced_is_not_repaired(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    log = seglog.open(path)
+    shutil.rmtree(path)
+    with seglog.open(path) as other:
+        other.append(b"of another log")
+        with pytest.raises(LogPoisoned):
+            log.repair()
+        log.close()
+        assert other.verify().ok
+
+
+def test_a_chunk_generator_that_uses_the_key_of_its_append_is_refused() -> None:
+    with seglog.Broker(MemoryStorage()) as broker:
+        topic = broker.create_topic("orders", partitions=2)
+
+        def chunks() -> Any:
+            with pytest.raises(ReentrantCall, match="once='key'"):
+                topic.append(b"v", partition=1, once="key")
+            yield b"v"
+
+        topic.append_stream(chunks(), partition=0, once="key", digest=xxh64_intdigest(b"v"))
+        assert [topic.partition(number).next_offset for number in range(2)] == [1, 0]

@@ -301,3 +301,13 @@ def test_what_cannot_be_is_one_clear_error(orders: Path, tmp_path: Path) -> None
         with pytest.raises(NotALog):
             audit_keys(tmp_path / place)
     assert not list((orders / "readers").iterdir())
+
+
+def test_an_audit_whose_log_is_truncated_between_two_rounds_starts_again(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "log") as log:
+        log.append(b"v", key=b"k")
+        sweep = KeySweep(log, 1 << 20)
+        sweep._check(3)
+        sweep._check(3)
+        with pytest.raises(seglog.LogTruncated, match="repeat the audit"):
+            sweep._check(2)

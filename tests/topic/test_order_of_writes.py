@@ -8,6 +8,7 @@ import pytest
 
 import seglog
 from seglog import Broker, MemoryStorage
+from seglog.log.appends.group import Draft
 from seglog.storage import Subdirectory
 from seglog.testing.faulty import WRITING, FaultyStorage
 from seglog.topic import transaction
@@ -128,3 +129,17 @@ def test_a_broker_that_only_reads_refuses_every_change(calls: Calls) -> None:
                 change()
         assert calls.take() == []
         assert reader.topics() == ["orders"]
+
+
+def test_what_a_partitions_writer_appended_is_synced_where_it_is_stored(calls: Calls) -> None:
+    with Broker(calls.storage) as broker:
+        topic = broker.create_topic("two", partitions=2)
+        first, second = topic.writer(0), topic.writer(1)
+        assert second.append(Draft(b"v"), "key") == (1, 0)
+        calls.take()
+        assert first.append(Draft(b"v"), "key", durable=True) == (1, 0), "a repetition, which is stored there"
+        assert calls.take() == [f"datasync {store('two/1')}"]
+        first.append(Draft(b"w"))
+        calls.take()
+        first.sync()
+        assert calls.take() == [f"datasync {store('two/0')}"]
