@@ -16,6 +16,7 @@ import seglog
 from seglog import LogConfig, MemoryStorage, Retention
 from seglog.errors import LogPoisoned, PlanStale, ReentrantCall
 from seglog.log.compaction import is_current
+from seglog.log.copied import CopyWriter
 from seglog.log.durability import Durability
 from seglog.log.history import Trace
 from seglog.storage import LocalStorage
@@ -229,3 +230,12 @@ def test_a_chunk_generator_that_uses_the_key_of_its_append_is_refused() -> None:
 
         topic.append_stream(chunks(), partition=0, once="key", digest=xxh64_intdigest(b"v"))
         assert [topic.partition(number).next_offset for number in range(2)] == [1, 0]
+
+
+def test_what_a_mirror_has_appended_is_on_the_disk_once_it_synced(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "log") as opened:
+        log: Any = opened
+        log.append(b"v")
+        assert log.durable_offset == 0
+        CopyWriter(log).sync()
+        assert log.durable_offset == 1
