@@ -161,3 +161,11 @@ def test_a_log_that_was_closed_is_opened_without_a_write_but_the_name_of_its_man
     scene.fill([b"one", b"two"])
     seglog.open(writes.storage)
     assert writes.take(lookups=True) == ["make", "try_lock LOCK", "sync_directory"]
+
+
+def test_a_fence_syncs_what_was_appended_before_it_is_installed(writes: Writes) -> None:
+    log = seglog.open(writes.storage)
+    log.append(b"x")
+    writes.take()
+    log.fence(1)
+    assert writes.take() == [f"datasync {FIRST}", *MANIFEST]
