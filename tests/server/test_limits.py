@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import selectors
 import socket
@@ -291,20 +290,6 @@ def test_more_appends_than_may_wait_for_a_partition_are_refused(tmp_path):
 
     with Topic.create(tmp_path / "t", partitions=1) as topic:
         asyncio.run(story(topic.writer(0)))
-
-
-def test_the_queue_of_a_topic_that_is_gone_is_not_kept(tmp_path):
-    async def story(topic):
-        await appends.append(Append(topic.writer(0), Draft(b"v"), None, durable=True), 1)
-
-    appends = Appends(Limits(), Waiting())
-    with Topic.create(tmp_path / "t", partitions=1) as topic:
-        asyncio.run(story(topic))
-        assert len(appends._lines) == 1
-    del topic
-    gc.collect()
-    assert len(appends._lines) == 0
-    appends.close()
 
 
 def test_more_answers_than_there_is_memory_for_are_429(serve_with):
