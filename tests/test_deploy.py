@@ -86,6 +86,7 @@ def test_the_images_command_serves_with_a_read_only_file_system(tmp_path: Path) 
             assert httpx.get(f"{url}/health", timeout=30).status_code == 200
         finally:
             process.terminate()
+            process.communicate(timeout=60)  # it writes more when it stops, which must find a reader
     assert process.returncode == 0
 
 
