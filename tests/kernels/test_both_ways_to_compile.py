@@ -26,7 +26,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def library() -> None:
-    """Skip a test if the package has no library for this processor."""
+    """Skip a test if the package has no library for this processor, or if numba is to compile instead of it."""
+    if os.environ.get("SEGLOG_KERNELS") == "jit":
+        tools.forbidden("linker", "SEGLOG_KERNELS=jit asks for what numba compiles")
     if native.find() is None:
         tools.missing("linker", "`python -m seglog.kernels.aot` has not compiled the kernels")
 
