@@ -19,7 +19,7 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from seglog.config import Expose
+from seglog.config import Expose, LogConfig
 from seglog.errors import InvalidType, LogClosed, LogLocked, StreamOverflow
 from seglog.log.appends.group import Appended, Draft
 from seglog.log.locks.wait import Patience
@@ -27,13 +27,11 @@ from seglog.log.log import Log
 from seglog.log.opening import Mode, open_log
 from seglog.log.tail import FIRST_WAIT, LONGEST_WAIT
 from seglog.record import Header, Record, checked_bytes, checked_offset
+from seglog.storage import Storage
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from seglog.config import LogConfig
-    from seglog.storage import Storage
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

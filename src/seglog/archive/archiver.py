@@ -8,14 +8,18 @@ on an archive (`history`).
 from __future__ import annotations
 
 import errno
+import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
 from seglog.archive import lineage, segments
 from seglog.archive.arguments import checked_seconds
 from seglog.archive.background import INTERVAL_SECONDS, BackgroundArchiver
+from seglog.archive.commit import ArchivedLog, Commit
 from seglog.archive.garbage import Garbage
 from seglog.archive.history import Writer, new_owner
 from seglog.archive.lineage import Lineage
@@ -33,24 +37,15 @@ from seglog.errors import (
     SeglogError,
     StorageError,
 )
+from seglog.format.manifest import SegmentEntry
+from seglog.log.log import Log
 from seglog.log.opening import open_log, storage_at
-from seglog.storage import Subdirectory
+from seglog.log.view import View
+from seglog.storage import Lock, Storage, Subdirectory
 from seglog.topic.backup import consistent_views
 from seglog.topic.layout import description
 from seglog.topic.layout.root import OFFSETS
-from seglog.topic.repair.discover import site_at
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable
-    from types import TracebackType
-
-    from seglog.archive.commit import ArchivedLog, Commit
-    from seglog.format.manifest import SegmentEntry
-    from seglog.log.log import Log
-    from seglog.log.view import View
-    from seglog.storage import Lock, Storage
-    from seglog.topic.repair.discover import Site
+from seglog.topic.repair.discover import Site, site_at
 
 LOCK = ".archive.lock"
 PUTS_AT_ONCE = 8

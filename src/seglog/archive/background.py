@@ -8,14 +8,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from time import monotonic
+from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from seglog.archive.arguments import checked_seconds
 from seglog.errors import LogClosed, StorageError
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from seglog.archive.report import ArchiveReport
 
 INTERVAL_SECONDS = 1.0

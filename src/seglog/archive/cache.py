@@ -10,15 +10,13 @@ import os
 import tempfile
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from seglog.storage.mapping import map_file
 from seglog.storage.system_calls import close_descriptor, errors_naming, pwrite_rest
 from seglog.uncopied import Uncopied
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 BLOCK_BYTES = 256 * 1024
 AHEAD_BYTES = 8 * 1024 * 1024

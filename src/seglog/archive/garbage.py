@@ -10,6 +10,7 @@ reference. No later writer references them again, so deleting them late does no 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -19,8 +20,6 @@ from seglog.errors import StorageError
 from seglog.format.foreign import UNREADABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
     from seglog.archive.objects import ObjectStore
     from seglog.clock import Clock
 

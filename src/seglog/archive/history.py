@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import secrets
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,6 @@ from seglog.archive.layout import COMMITS, commit_key, number_of
 from seglog.errors import ArchiveFenced, ArchiveMismatch, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from seglog.archive.objects import ObjectStore
     from seglog.clock import Clock
 

@@ -9,20 +9,17 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Protocol, Self
+from types import TracebackType
+from typing import Protocol, Self
 
 from seglog.archive.history import create_numbered, last_number
 from seglog.archive.layout import lease_key, lease_prefix
+from seglog.archive.objects import ObjectStore
 from seglog.archive.urls import object_store
 from seglog.errors import ArchiveFenced, LogLocked
 from seglog.format.foreign import UNREADABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
-
-    from seglog.archive.objects import ObjectStore
 
 TTL_SECONDS = 15.0
 KEPT = 8

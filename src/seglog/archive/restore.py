@@ -9,16 +9,20 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from xxhash import xxh64_hexdigest
 
+from seglog.archive.commit import ArchivedLog
 from seglog.archive.lineage import FILE_NAME as LINEAGE
 from seglog.archive.lineage import Lineage
+from seglog.archive.objects import ObjectStore
+from seglog.archive.segments import ArchivedSegments
 from seglog.archive.storage import ArchiveStorage
 from seglog.archive.urls import object_store
 from seglog.archive.verifying import check_sealed, sealed_tail
@@ -40,17 +44,9 @@ from seglog.log.opening import open_log
 from seglog.record import checked_offset, checked_timestamp
 from seglog.segment.active import create_segment
 from seglog.segment.sealed import write_lookups
-from seglog.storage import LocalStorage, Subdirectory, must_sync
+from seglog.storage import LocalStorage, Storage, Subdirectory, must_sync
 from seglog.storage.local import checked_directory
 from seglog.topic.layout import description
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from seglog.archive.commit import ArchivedLog
-    from seglog.archive.objects import ObjectStore
-    from seglog.archive.segments import ArchivedSegments
-    from seglog.storage import Storage
 
 READ_BYTES = 8 * 1024 * 1024
 AT_ONCE = 4

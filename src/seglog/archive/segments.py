@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from xxhash import xxh64_hexdigest
 
@@ -16,11 +17,7 @@ from seglog.archive.layout import segment_key
 from seglog.errors import CorruptLog
 from seglog.format import filename, manifest
 from seglog.format.foreign import UNREADABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from seglog.format.manifest import Manifest, SegmentEntry
+from seglog.format.manifest import Manifest, SegmentEntry
 
 
 class Placed(NamedTuple):

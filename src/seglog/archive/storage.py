@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 from weakref import WeakValueDictionary
 
 from seglog.archive import segments
@@ -20,16 +20,13 @@ from seglog.archive.commit import ArchivedLog, Commit, Piece
 from seglog.archive.history import newest, read_commit
 from seglog.archive.layout import COMMITS
 from seglog.archive.objects import ObjectStore
+from seglog.archive.segments import ArchivedSegments
 from seglog.archive.urls import store_at
 from seglog.errors import LogNotFound, LogReadOnly, NotALog, StorageError
 from seglog.format import filename
-from seglog.storage import Subdirectory
+from seglog.storage import File, Lock, Storage, Subdirectory
+from seglog.storage.base import Buffer
 from seglog.topic.layout import description
-
-if TYPE_CHECKING:
-    from seglog.archive.segments import ArchivedSegments
-    from seglog.storage import File, Lock, Storage
-    from seglog.storage.base import Buffer
 
 LOOK_SECONDS = 1.0
 LIST_SECONDS = 60.0

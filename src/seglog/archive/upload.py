@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -21,18 +22,14 @@ from seglog.archive.segments import ArchivedSegments, Placed
 from seglog.archive.verifying import check_sealed, sealed_tail
 from seglog.errors import ArchiveMismatch, StorageError
 from seglog.format import filename
-from seglog.format.manifest import SegmentEntry
+from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES
-from seglog.storage import LocalStorage
+from seglog.storage import File, LocalStorage, Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from seglog.archive.objects import ObjectStore
     from seglog.clock import Clock
-    from seglog.format.manifest import Manifest
     from seglog.log.view import View
-    from seglog.storage import File, Storage
 
 PIECE_BYTES = 8 * 1024 * 1024
 """Pieces of an active segment are joined up to this size."""

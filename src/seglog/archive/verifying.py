@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from xxhash import xxh64
 
 from seglog.errors import CorruptRecord
 from seglog.format.index import MarkBuilder
+from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.segment.sealed import rules_of
 from seglog.segment.stats import Tally, survey
-
-if TYPE_CHECKING:
-    from seglog.format.manifest import SegmentEntry
-    from seglog.storage import File
+from seglog.storage import File
 
 NO_MARKS = 2**31
 

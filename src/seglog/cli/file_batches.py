@@ -12,8 +12,9 @@ import io
 import os
 import zlib
 from argparse import ArgumentTypeError
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
@@ -21,13 +22,8 @@ from seglog.cli.json_rows import Fields, decoder
 from seglog.cli.source import BATCH_BYTES, BATCH_RECORDS
 from seglog.cli.tables import HEADERS
 from seglog.errors import InvalidArgument
-from seglog.format.lines import decode_line, split
+from seglog.format.lines import Entry, decode_line, split
 from seglog.terminal.units import parse_time
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from seglog.format.lines import Entry
 
 JSON_KINDS = ("ndjson", "json", "kcat", "connect")
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"

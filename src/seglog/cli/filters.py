@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from seglog.cli.frame import Args, option
@@ -11,8 +12,6 @@ from seglog.errors import InvalidArgument
 from seglog.format.foreign import UNREADABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from seglog.record import Record
 
     Test = Callable[[Record], bool]

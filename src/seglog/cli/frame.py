@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -24,8 +25,6 @@ from seglog.errors import InvalidArgument
 from seglog.terminal.exits import Exit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from click.shell_completion import CompletionItem
 
 Args = SimpleNamespace

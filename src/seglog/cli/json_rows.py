@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentTypeError
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from seglog.errors import InvalidArgument
 from seglog.format.foreign import UNREADABLE
 from seglog.format.lines import Entry, decode_record
 from seglog.record import MAX_TIMESTAMP, MIN_TIMESTAMP
 from seglog.terminal.units import parse_time
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _MISSING = object()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from seglog.cli.frame import option
 from seglog.errors import LogLocked
 from seglog.log.locks import wait
 from seglog.terminal import output
 from seglog.terminal.units import parse_duration, typed_duration
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 T = TypeVar("T")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ from seglog.errors import LogLocked
 from seglog.terminal import output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from seglog.topic.broker import Broker
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 from argparse import ArgumentTypeError
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import seglog
 from seglog.cli.frame import Args, File, Option, argument, flag, option, refuse_together
 from seglog.cli.location import LocalPath
-from seglog.config import LogConfig
+from seglog.config import Expose, LogConfig
 from seglog.errors import LogNotFound
 from seglog.terminal.units import (
     parse_count,
@@ -23,11 +24,6 @@ from seglog.terminal.units import (
     typed_duration,
     typed_size,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from seglog.config import Expose
 
 
 def parse_share(text: str) -> float:

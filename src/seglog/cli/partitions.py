@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
+from seglog.cli.frame import Args
 from seglog.cli.location import Local, Remote
 from seglog.cli.lock_wait import patiently
 from seglog.cli.open_log import opened
@@ -12,9 +14,6 @@ from seglog.cli.sink import open_topic
 from seglog.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from seglog.cli.frame import Args
     from seglog.log.log import Log
 
 

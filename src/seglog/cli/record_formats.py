@@ -16,19 +16,18 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, BinaryIO
 
 from seglog.cli.frame import Args, Option, Parsed, option
 from seglog.cli.options import delimiter_from
 from seglog.errors import InvalidArgument
 from seglog.format.lines import encode_bytes, encode_record
+from seglog.record import Record
 from seglog.terminal.units import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from seglog.cli.source import Row
-    from seglog.record import Record
 
 NAMES = ("raw", "ndjson", "table", "csv")
 LONG = 4 * 1024 * 1024  # a value of at least this many bytes is encoded in pieces

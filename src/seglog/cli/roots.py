@@ -6,23 +6,22 @@ holds is read and changed through the server.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from seglog.cli.frame import Args
 from seglog.cli.location import client_at, is_url
 from seglog.cli.open_broker import changing, looking
+from seglog.config import LogConfig, Retention
 from seglog.errors import GroupConflict, InvalidArgument, SeglogError
 from seglog.terminal.exits import message_of
 from seglog.terminal.units import format_count
 from seglog.topic.figures import figures_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from seglog.cli.frame import Args
     from seglog.client.client import Client
     from seglog.client.models import TopicInfo
-    from seglog.config import LogConfig, Retention
     from seglog.topic.broker import Broker
     from seglog.topic.groups import GroupState
 

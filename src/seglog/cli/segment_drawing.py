@@ -7,14 +7,13 @@ drawn in ASCII.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seglog.terminal.units import format_size, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from seglog.log.info import SegmentInfo
 
 BAR_MIN, BAR_MAX = 10, 40

@@ -5,6 +5,7 @@ Knows a source's partitions, but no formats or files.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -16,8 +17,6 @@ from seglog.errors import InvalidArgument, OffsetOutOfRange
 from seglog.terminal.units import parse_count, parse_moment, parse_position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from seglog.record import Record
 
 _GROUP = "Which records (default: all)"

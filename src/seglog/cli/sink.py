@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from seglog.cli.frame import Args
 from seglog.cli.location import Remote, check_may_create, client_for, locate
 from seglog.cli.lock_wait import patiently
 from seglog.cli.open_log import opened
@@ -13,12 +16,8 @@ from seglog.errors import InvalidArgument, LogLocked
 from seglog.terminal.units import format_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
     import pyarrow as pa
 
-    from seglog.cli.frame import Args
     from seglog.client.topic import RemoteTopic
     from seglog.log.log import Log
     from seglog.topic import Topic

@@ -6,22 +6,21 @@ A standalone log is partition 0 of a source that is not `partitioned`. Opening c
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from heapq import merge
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from seglog.cli.frame import Args
 from seglog.cli.location import Remote, client_for, locate
 from seglog.cli.open_log import opened
 from seglog.cli.options import expose_from
 from seglog.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     import pyarrow as pa
 
-    from seglog.cli.frame import Args
     from seglog.client.topic import RemoteTopic
     from seglog.log.info import SegmentInfo
     from seglog.log.log import Log

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import io
-from typing import TYPE_CHECKING, Any, BinaryIO
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from seglog.cli.selection import Selection, ranges
+from seglog.cli.source import Source
 from seglog.record import Record
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from seglog.cli.source import Source
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TIMESTAMP = pa.timestamp("us", tz="UTC")

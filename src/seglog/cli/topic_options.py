@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import click
 
 from seglog.cli.frame import File, argument
-
-if TYPE_CHECKING:
-    import click
 
 ROOT = argument(
     "root",

@@ -6,7 +6,7 @@ Columns are those of `Log.append_batch` and `Log.batches`; fetched batches have 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +14,8 @@ import pyarrow as pa
 from seglog.arrow.convert import partitions_of, record_schema
 from seglog.arrow.stream import whole
 from seglog.errors import ServerError
-from seglog.record import Headers, Record, TopicRecord
+from seglog.record import Header, Headers, Record, TopicRecord
 from seglog.topic.groups.consumer import TopicBatch
-
-if TYPE_CHECKING:
-    from seglog.record import Header
 
 RECORDS = record_schema("binary")
 PLACE = ("topic", "partition")

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import httpx
 
 from seglog.client import flows
 from seglog.client.consumer import RemoteConsumer
 from seglog.client.driver import Driver
 from seglog.client.endpoint import Origin, Verify
+from seglog.client.models import Ack, TopicInfo
 from seglog.client.producer import Producer
 from seglog.client.requests import group_calls, topic_calls
+from seglog.client.requests.call import Call
 from seglog.client.retrying import Retries, once_keys, retrying
 from seglog.client.topic import RemoteTopic
+from seglog.config import Expose, LogConfig, Retention
+from seglog.topic.groups import GroupState
+from seglog.topic.groups.position import Start
+from seglog.topic.positions import Positions
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    import httpx
-
-    from seglog.client.models import Ack, TopicInfo
-    from seglog.client.requests.call import Call
-    from seglog.config import Expose, LogConfig, Retention
-    from seglog.topic.groups import GroupState
     from seglog.topic.groups.consumer import TopicBatch
-    from seglog.topic.groups.position import Start
-    from seglog.topic.positions import Positions
 
 T = TypeVar("T")
 

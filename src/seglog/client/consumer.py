@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from seglog.client.consuming import MAX_BYTES, MAX_RECORDS, Reading
+from seglog.client.retrying import Retries
+from seglog.config import Expose
 from seglog.errors import SeglogError
+from seglog.record import TopicRecord
+from seglog.topic.groups.position import Start
+from seglog.topic.layout.places import Partition
+from seglog.topic.positions import Positions
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from seglog.client.driver import Driver
-    from seglog.client.retrying import Retries
-    from seglog.config import Expose
-    from seglog.record import TopicRecord
     from seglog.topic.groups.consumer import TopicBatch
-    from seglog.topic.groups.position import Start
-    from seglog.topic.layout.places import Partition
-    from seglog.topic.positions import Positions
 
 
 class RemoteConsumer(Uncopied):

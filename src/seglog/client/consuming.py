@@ -13,26 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 from seglog.client import full_values
 from seglog.client.flows import taken
+from seglog.client.models import Ack, Bounds
 from seglog.client.requests import group_calls, topic_calls
 from seglog.client.requests.call import Flow, Pause
 from seglog.client.retrying import Retries, retrying
+from seglog.config import Expose
 from seglog.errors import GroupNotFound, InvalidArgument, LogClosed, OffsetOutOfRange, UnknownMember
 from seglog.record import checked_offset, checked_timestamp
 from seglog.topic.groups.arguments import checked_timeout, checked_topics, checked_wait
 from seglog.topic.groups.assignment import checked_share, shared
-from seglog.topic.groups.position import Cursor
+from seglog.topic.groups.position import Cursor, Standing, Start
+from seglog.topic.groups.state import Membership
 from seglog.topic.layout.names import checked_name
-from seglog.topic.positions import flat
+from seglog.topic.layout.places import Partition
+from seglog.topic.positions import Positions, flat
 from seglog.topic.read_trace import tell_how_to_go_on
 
 if TYPE_CHECKING:
-    from seglog.client.models import Ack, Bounds
-    from seglog.config import Expose
     from seglog.topic.groups.consumer import TopicBatch
-    from seglog.topic.groups.position import Standing, Start
-    from seglog.topic.groups.state import Membership
-    from seglog.topic.layout.places import Partition
-    from seglog.topic.positions import Positions
 
 MAX_RECORDS = 500
 MAX_BYTES = 1024 * 1024

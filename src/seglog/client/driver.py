@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator
+from typing import Any, TypeVar
 
 import httpx
 
-from seglog.client.endpoint import limits, tls
-from seglog.client.requests.call import Answer, Call, Emit, Pause, advance
+from seglog.client.endpoint import Origin, Verify, limits, tls
+from seglog.client.requests.call import Answer, Call, Emit, Flow, Pause, Step, advance
 from seglog.client.transport.sockets import SocketTransport
 from seglog.errors import LogClosed, SeglogError
 from seglog.record import checked_kind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from seglog.client.endpoint import Origin, Verify
-    from seglog.client.requests.call import Flow, Step
 
 T = TypeVar("T")
 Outcome = Answer | SeglogError | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx
@@ -12,8 +13,6 @@ from seglog.errors import Busy, ConnectionFailed, InvalidArgument
 from seglog.record import checked_text
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
     from seglog.client.requests.call import Call
 
 Verify = bool | str | ssl.SSLContext

@@ -6,19 +6,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from seglog.client import full_values
+from seglog.client.models import Ack, Bounds, Fetched
 from seglog.client.requests import append_calls, topic_calls
 from seglog.client.requests.call import Emit, Flow
-from seglog.client.retrying import retrying
+from seglog.client.retrying import Retries, retrying
+from seglog.config import Expose
 from seglog.errors import InvalidArgument, LogTruncated, SeglogError
 from seglog.record import checked_offset
 from seglog.topic.groups.position import Cursor
+from seglog.topic.layout.places import Partition
 
 if TYPE_CHECKING:
-    from seglog.client.models import Ack, Bounds, Fetched
-    from seglog.client.retrying import Retries
-    from seglog.config import Expose
     from seglog.topic.groups.consumer import TopicBatch
-    from seglog.topic.layout.places import Partition
 
 PAGE_RECORDS = 65_536
 PAGE_BYTES = 8 * 1024 * 1024

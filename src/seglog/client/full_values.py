@@ -6,19 +6,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from seglog.client.models import Fetched, Page
 from seglog.client.requests import topic_calls
-from seglog.client.retrying import retrying
+from seglog.client.requests.call import Call, Flow
+from seglog.client.retrying import Retries, retrying
+from seglog.config import Expose
 from seglog.errors import RecordTooLarge
-from seglog.record import Cut
-
-if TYPE_CHECKING:
-    from seglog.client.models import Fetched, Page
-    from seglog.client.requests.call import Call, Flow
-    from seglog.client.retrying import Retries
-    from seglog.config import Expose
-    from seglog.record import Record
+from seglog.record import Cut, Record
 
 
 def read(topic: str, partition: int, offset: int, retries: Retries, expose: Expose = "appended") -> Flow[Record]:

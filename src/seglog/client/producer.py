@@ -7,19 +7,18 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from seglog.client.models import Ack
 from seglog.client.producing import Deliverer, Entry, Outbox, Outcome, Tally, checked_linger, ended, entry
 from seglog.client.retrying import Retries
 from seglog.errors import LogClosed, SeglogError
+from seglog.record import Header
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from seglog.client.driver import Driver
-    from seglog.client.models import Ack
-    from seglog.record import Header
 
 
 class Producer(Uncopied):

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from seglog.client.models import Ack
 from seglog.client.requests import append_calls, topic_calls
 from seglog.client.requests.call import Flow
 from seglog.client.retrying import Retries, retrying
@@ -24,9 +25,6 @@ from seglog.errors import (
     TopicNotFound,
 )
 from seglog.record import Header, checked_bytes, checked_headers, checked_key, checked_offset, checked_timestamp
-
-if TYPE_CHECKING:
-    from seglog.client.models import Ack
 
 _RECORD_BYTES = 32
 _ABOUT_CONTENT = (InvalidArgument, KeyRequired, RecordTooLarge, StreamOverflow)

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seglog.client import flows, full_values
+from seglog.client.models import Ack, Bounds, Page, PartitionInfo, PartitionState, TopicInfo
 from seglog.client.requests import append_calls, topic_calls
+from seglog.client.requests.call import Call
 from seglog.client.retrying import Retries, retrying
 from seglog.client.upload import upload
+from seglog.config import Expose
+from seglog.record import Header, Record, TopicRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from seglog.client.driver import Driver
-    from seglog.client.models import Ack, Bounds, Page, PartitionInfo, PartitionState, TopicInfo
-    from seglog.client.requests.call import Call
-    from seglog.config import Expose
-    from seglog.record import Header, Record, TopicRecord
 
 T = TypeVar("T")
 

@@ -6,12 +6,10 @@ figure takes plain values; none knows of logs or Spark. Each mark has a title, w
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 HOT_MINUTES = 40  # the heat map's scale ends here: single hours far beyond would hide the differences
 FEW_DEPARTURES = 20  # below this a mean means little, so its cell is drawn faint

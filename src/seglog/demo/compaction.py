@@ -4,11 +4,10 @@ are the same.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from seglog.log.info import CompactionReport, SegmentInfo
     from seglog.topic import Topic
 

@@ -10,13 +10,11 @@ import csv
 import io
 import zipfile
 from collections import defaultdict
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from pathlib import Path
+from typing import NamedTuple
 
 LATE_MINUTES = 15
 _MISSING = ("NA", "")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
 
 from seglog.config import LogConfig, Retention
 from seglog.errors import CorruptLog
@@ -10,12 +13,6 @@ from seglog.log.opening import open_log
 from seglog.storage import MemoryStorage
 from seglog.topic import Topic
 from seglog.topic.partition_split import split_by_partition
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    import pyarrow as pa
 
 PARTITIONS = 4
 BATCH_ROWS = 4_000

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from seglog.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MARKER = ".seglog-demo"
 TOPIC, TABLE, CHECKPOINT = "flights", "events.parquet", "checkpoint"

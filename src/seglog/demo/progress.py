@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tqdm import tqdm
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @dataclass

@@ -6,17 +6,14 @@ They know the events' fields, but not the CSV. `stream` creates the table.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from seglog.demo.expected import LATE_MINUTES, AircraftState, DelayStatistics
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 K = TypeVar("K")
 V = TypeVar("V")

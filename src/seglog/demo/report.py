@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from html import escape
 from importlib import resources
@@ -9,14 +10,11 @@ from string import Template
 from typing import TYPE_CHECKING, NamedTuple
 
 from seglog.demo import charts
-from seglog.demo.expected import LATE_MINUTES
+from seglog.demo.expected import LATE_MINUTES, AircraftState, DelayStatistics
 from seglog.demo.flights import ZONE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from seglog.demo.compaction import Holdings
-    from seglog.demo.expected import AircraftState, DelayStatistics
     from seglog.demo.stream import Streamed
     from seglog.log.info import SegmentInfo
 

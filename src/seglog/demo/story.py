@@ -6,24 +6,21 @@ import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
 
 import seglog
 from seglog.demo import compaction, flights, ingest, output, queries, stream
 from seglog.demo.compaction import Holdings
 from seglog.demo.compare import compare
-from seglog.demo.expected import compute
+from seglog.demo.expected import AircraftState, DelayStatistics, compute
 from seglog.demo.progress import Steps
 from seglog.demo.report import Run, render, size
+from seglog.demo.stream import Streamed
 from seglog.spark.session import borrowed_session
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import SparkSession
-
-    from seglog.demo.expected import AircraftState, DelayStatistics
-    from seglog.demo.stream import Streamed
-    from seglog.topic import Topic
+from seglog.topic import Topic
 
 STEPS = 12
 _APPEND = f"Append them to a topic of {ingest.PARTITIONS} partitions, sync"

@@ -6,14 +6,14 @@ results from the table with the CSV, and so check that the restart lost and repe
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql import SparkSession
 
 from seglog.demo.queries import in_columns
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
     from seglog.topic import Topic

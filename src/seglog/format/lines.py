@@ -10,16 +10,12 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from collections.abc import Iterator
+from typing import Any, BinaryIO, NamedTuple
 
 from seglog.errors import InvalidArgument, InvalidType
 from seglog.format.foreign import UNREADABLE
-from seglog.record import checked_timestamp
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from seglog.record import Headers, Record
+from seglog.record import Headers, Record, checked_timestamp
 
 NAMES_SHOWN, NAME_CHARACTERS = 5, 80  # of unknown fields, in an error
 CHUNK_BYTES = 1024 * 1024

@@ -9,27 +9,22 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from seglog.errors import CorruptLog, InvalidArgument, InvalidType, LogLocked, NotALog, StorageError
 from seglog.format import filename
+from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.log.catalog import read_manifest, write_manifest
 from seglog.log.locks import holder
 from seglog.log.locks.write_lock import holder_of, is_written_around
-from seglog.storage import LocalStorage, must_sync
+from seglog.log.view import View
+from seglog.storage import File, LocalStorage, Lock, Storage, must_sync
 from seglog.storage.copies import share_file
 from seglog.storage.local import checked_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from seglog.format.manifest import Manifest, SegmentEntry
-    from seglog.log.view import View
-    from seglog.storage import File, Lock, Storage
 
 COPY_BYTES = 1024 * 1024
 LOOKUPS = tuple(kind for kind in filename.KINDS if kind != filename.STORE)

@@ -27,6 +27,7 @@ from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.log.info import CompactionReport
 from seglog.log.pins import read_pins
 from seglog.log.staging import StagedSegment, compaction_batch, remove_stages, stage_directory
+from seglog.log.view import View
 from seglog.log.writer_state import OPEN, WriterState, change
 from seglog.record import checked_callable, checked_text
 from seglog.storage import Storage, Subdirectory
@@ -34,7 +35,6 @@ from seglog.storage import Storage, Subdirectory
 if TYPE_CHECKING:
     from seglog.compaction.rate_limit import Progress
     from seglog.compaction.rewrite import Outcome
-    from seglog.log.view import View
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from seglog.compaction.copying import Room
+from seglog.compaction.output import Survivors
 from seglog.compaction.window_reader import WINDOW_BYTES, Window
+from seglog.config import Retention
 from seglog.errors import CorruptRecord
 from seglog.format.codec import HEAD_BYTES, NATIVE, InvalidRecord
-from seglog.format.manifest import SegmentEntry
+from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.kernels.layout import BEYOND, OK, REASONS, SHORT, MarksState
 from seglog.kernels.scan import as_bytes
 from seglog.kernels.survivors import Target, place_survivors
@@ -27,9 +29,6 @@ from seglog.log.writer_state import change
 from seglog.segment.stats import Block
 
 if TYPE_CHECKING:
-    from seglog.compaction.output import Survivors
-    from seglog.config import Retention
-    from seglog.format.manifest import Manifest
     from seglog.log.live_segments import LiveSegments
     from seglog.log.writer import LogWriter
 

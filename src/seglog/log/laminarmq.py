@@ -17,7 +17,7 @@ import errno
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,9 +37,7 @@ from seglog.format.laminarmq import (
 from seglog.log.opening import storage_at
 from seglog.record import checked_offset
 from seglog.segment.recovery_report import RecoveryEvent, RecoveryReport
-
-if TYPE_CHECKING:
-    from seglog.storage import Storage
+from seglog.storage import Storage
 
 READ_BYTES = 8 * 1024 * 1024
 ADVICE = "laminarmq's files are unchanged; the records before it are readable"

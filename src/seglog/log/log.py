@@ -6,31 +6,29 @@ reading, rejects them with LogReadOnly.
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from seglog.errors import OffsetOutOfRange
+from seglog.config import Retention
+from seglog.errors import LogPoisoned, OffsetOutOfRange
+from seglog.log.info import CompactionReport
 from seglog.log.locks.wait import patiently
 from seglog.log.pins import drop_pin, read_pins, set_pin
 from seglog.log.reading import ReadableLog
+from seglog.log.staging import StagedSegment
 from seglog.record import Header, Record, checked_bytes, checked_offset, checked_text
 
 if TYPE_CHECKING:
-    import os
-
     from seglog.compaction.plan import CompactionPlan
     from seglog.compaction.rewrite import Outcome
     from seglog.compaction.schedule import Standing
-    from seglog.config import Retention
-    from seglog.errors import LogPoisoned
     from seglog.log.appends.group import Appended, Draft
     from seglog.log.backup import BackupReport
     from seglog.log.explain.explain import Explainer, Explanation
-    from seglog.log.info import CompactionReport
     from seglog.log.repair.repair import RepairReport
     from seglog.log.repair.verify import Progress
-    from seglog.log.staging import StagedSegment
 
 
 class Log(ReadableLog):

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from seglog.errors import SeglogError
-from seglog.log.writer_state import change
+from seglog.log.writer_state import WriterState, change
 from seglog.storage.descriptors import OPEN_LOGS
-
-if TYPE_CHECKING:
-    from seglog.log.writer_state import WriterState
 
 
 class OpenFiles:

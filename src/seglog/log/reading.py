@@ -23,9 +23,11 @@ from seglog.errors import (
 )
 from seglog.log.info import SegmentInfo
 from seglog.log.tail import Tail
+from seglog.log.view import View
 from seglog.record import Record, checked_offset, checked_timestamp
 from seglog.segment.reader import OnCorrupt, SegmentReader
 from seglog.segment.recovery_report import RecoveryReport
+from seglog.storage import Storage
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
 
     from seglog.log.repair.reports import VerifyReport
     from seglog.log.repair.verify import Progress
-    from seglog.log.view import View
-    from seglog.storage import Storage
 
 
 class ReadableLog(ABC, Uncopied):

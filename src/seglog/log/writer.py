@@ -7,18 +7,31 @@ be fast.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from seglog.config import MAX_OFFSET
-from seglog.errors import InvalidArgument, InvalidType, OffsetConflict, OffsetOutOfRange, ReentrantCall, StorageError
+from seglog.clock import Clock
+from seglog.compaction.plan import CompactionPlan
+from seglog.compaction.schedule import Standing
+from seglog.config import MAX_OFFSET, Retention
+from seglog.errors import (
+    InvalidArgument,
+    InvalidType,
+    LogPoisoned,
+    OffsetConflict,
+    OffsetOutOfRange,
+    ReentrantCall,
+    StorageError,
+)
 from seglog.format.codec import HEAD_BYTES, encode_headers, record_length
 from seglog.log.appends.batch import append_batches, prepared
 from seglog.log.appends.group import Appended, Draft, Group, Wanted, checked_row, checked_rows
 from seglog.log.appends.stream import Stream, append_stream, checked_stream
 from seglog.log.compaction import Compactor
+from seglog.log.info import CompactionReport, SegmentInfo
+from seglog.log.live_segments import LiveSegments
 from seglog.log.log import Log
 from seglog.log.open_files import OpenFiles
 from seglog.log.staging import (
@@ -30,6 +43,7 @@ from seglog.log.staging import (
     refuse_rebuilt,
 )
 from seglog.log.syncer import Syncer
+from seglog.log.view import View
 from seglog.log.writer_state import OPEN, Phase, WriterState, change
 from seglog.record import (
     Header,
@@ -41,26 +55,15 @@ from seglog.record import (
     checked_offset,
     checked_timestamp,
 )
+from seglog.segment.recovery_report import RecoveryReport
 from seglog.segment.write_buffer import Row
-from seglog.storage import must_sync
+from seglog.storage import Lock, Storage, must_sync
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from seglog.arrow.to_rows import ArrowBatch
-    from seglog.clock import Clock
-    from seglog.compaction.plan import CompactionPlan
     from seglog.compaction.rewrite import Outcome
-    from seglog.compaction.schedule import Standing
-    from seglog.config import Retention
-    from seglog.errors import LogPoisoned
-    from seglog.log.info import CompactionReport, SegmentInfo
-    from seglog.log.live_segments import LiveSegments
     from seglog.log.repair.repair import RepairReport
     from seglog.log.repair.verify import Progress
-    from seglog.log.view import View
-    from seglog.segment.recovery_report import RecoveryReport
-    from seglog.storage import Lock, Storage
 
 
 MAX_TERM = 2**63 - 1

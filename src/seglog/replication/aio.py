@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from seglog.replication.mirror import Mirror
+from seglog.storage import Storage
+from seglog.topic.layout.places import Partition
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable
-    from types import TracebackType
-
     from seglog.replication.log_mirror import Lag
-    from seglog.storage import Storage
-    from seglog.topic.layout.places import Partition
 
 T = TypeVar("T")
 

@@ -6,25 +6,23 @@ Committed offsets are fetched before the topics and appended after them, so they
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
+from seglog.clock import Clock
 from seglog.errors import CopyDiverged, LogNotFound, LogReplaced, SeglogError, TopicNotFound
 from seglog.replication.log_mirror import LogMirror
 from seglog.replication.topic_mirror import TopicMirror, check_is_copy
-from seglog.storage import Subdirectory
+from seglog.storage import Storage, Subdirectory
 from seglog.topic.layout import deletion
 from seglog.topic.layout import description as topic_json
+from seglog.topic.layout.description import Description
+from seglog.topic.layout.places import Partition
 from seglog.topic.layout.root import OFFSETS, lock_to_write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from seglog.clock import Clock
     from seglog.replication.places import SourcePlace
-    from seglog.storage import Storage
-    from seglog.topic.layout.description import Description
-    from seglog.topic.layout.places import Partition
 
 LOOK_SECONDS = 0.5  # between two looks at the names of topics
 GROUPS = (OFFSETS, 0)

@@ -10,24 +10,22 @@ Offsets order the records, so equal offsets are an equal order.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from seglog.log.log import Log
 from seglog.log.opening import open_log
 from seglog.replication.places import LocalPlace
-from seglog.storage import Subdirectory
+from seglog.storage import Storage, Subdirectory
 from seglog.topic.layout.root import OFFSETS
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator
-
     import pyarrow as pa
 
-    from seglog.log.log import Log
     from seglog.replication.places import SourcePlace
-    from seglog.storage import Storage
 
 WINDOW = 65_536  # offsets compared at a time
 SHOWN = 100  # differences listed; all are counted

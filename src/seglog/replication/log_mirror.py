@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING
 
 from seglog.clock import Clock, system_clock
 from seglog.errors import CopyExpired, CopyStopped, OffsetOutOfRange, SeglogError
-from seglog.format.manifest import Role
+from seglog.format.manifest import Manifest, Role
 from seglog.log.copied import CopyWriter
-from seglog.log.opening import Seed, open_copy
+from seglog.log.log import Log
+from seglog.log.opening import Home, Seed, open_copy
 from seglog.replication.lineage import Lineage, continue_at, history_of, shared_offset
+from seglog.storage import Storage
 
 if TYPE_CHECKING:
-    from seglog.format.manifest import Manifest
-    from seglog.log.log import Log
-    from seglog.log.opening import Home
     from seglog.replication.source import Fetched, LogSource
-    from seglog.storage import Storage
 
 ROUND_BYTES = 64 * 1024 * 1024  # copied between two syncs
 PIN_SECONDS = 1.0  # a pin costs the source two syncs

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack, closing
+from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from seglog.clock import Clock, checked_clock, system_clock
 from seglog.errors import CopyStopped, SeglogError
+from seglog.log.log import Log
 from seglog.log.opening import storage_at
 from seglog.replication.broker_mirror import BrokerMirror
 from seglog.replication.log_mirror import Lag, LogMirror
 from seglog.replication.places import LocalPlace
 from seglog.replication.topic_mirror import TopicMirror
+from seglog.storage import Storage
 from seglog.topic.cleaning import Cleaner
+from seglog.topic.layout.places import Partition
 from seglog.topic.layout.root import OFFSETS
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
-    from types import TracebackType
 
-    from seglog.log.log import Log
     from seglog.replication.places import SourcePlace
-    from seglog.storage import Storage
-    from seglog.topic.layout.places import Partition
 
 POLL_SECONDS = 0.005
 WAIT_SECONDS = 0.5

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from seglog.clock import Clock, system_clock
 from seglog.errors import SeglogError
 from seglog.log.opening import storage_at
 from seglog.replication.source import LocalSource
-from seglog.storage import Subdirectory
+from seglog.storage import Storage, Subdirectory
 from seglog.topic.layout import description
 from seglog.topic.layout.creation import partition_of
-from seglog.topic.layout.places import is_log
+from seglog.topic.layout.description import Description
+from seglog.topic.layout.places import Partition, is_log
 from seglog.topic.layout.root import OFFSETS
 from seglog.topic.repair.discover import site_at
 
 if TYPE_CHECKING:
-    import os
-
     from seglog.replication.source import LogSource
-    from seglog.storage import Storage
-    from seglog.topic.layout.description import Description
-    from seglog.topic.layout.places import Partition
 
 Kind = Literal["log", "topic", "broker"]
 

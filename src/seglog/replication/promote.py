@@ -8,30 +8,23 @@ Without a lease that both sides check, nothing stops an old leader that cannot b
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from seglog.clock import system_clock
 from seglog.errors import InvalidArgument
-from seglog.format.manifest import Role
+from seglog.format.manifest import Manifest, Role
 from seglog.log.catalog import read_manifest
 from seglog.log.copied import CopyWriter
-from seglog.log.opening import Seed, open_copy, open_log, storage_at
+from seglog.log.locks.write_lock import TreeLock
+from seglog.log.opening import Home, Seed, open_copy, open_log, storage_at
 from seglog.replication.lineage import promoted_epoch
-from seglog.storage import Subdirectory
+from seglog.storage import Storage, Subdirectory
 from seglog.topic.layout import creation
 from seglog.topic.layout import description as topic_json
 from seglog.topic.layout.root import OFFSETS, lock_to_write
 from seglog.topic.repair.discover import site_at
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator
-
-    from seglog.format.manifest import Manifest
-    from seglog.log.locks.write_lock import TreeLock
-    from seglog.log.opening import Home
-    from seglog.storage import Storage
 
 
 def promote(target: str | os.PathLike[str] | Storage) -> int:

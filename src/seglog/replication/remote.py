@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING, TypeVar
 from seglog.client import Client
 from seglog.client.endpoint import Verify
 from seglog.client.requests import copy_calls
+from seglog.client.requests.call import Call
 from seglog.errors import GroupNotFound, OffsetError, TopicNotFound
 from seglog.format.codec import HEAD_BYTES, NATIVE, InvalidRecord
+from seglog.log.copied import EncodedRecords
 from seglog.replication import wire
-from seglog.replication.source import FETCH_BYTES
+from seglog.replication.places import Kind
+from seglog.replication.source import FETCH_BYTES, Fetched, LogSource
 from seglog.topic.layout.description import Description
+from seglog.topic.layout.places import Partition
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from seglog.client.requests.call import Call
-    from seglog.log.copied import EncodedRecords
-    from seglog.replication.places import Kind
-    from seglog.replication.source import Fetched, LogSource
-    from seglog.topic.layout.places import Partition
 
 T = TypeVar("T")
 

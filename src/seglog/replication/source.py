@@ -5,24 +5,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+import os
+from typing import NamedTuple, Protocol
 
-from seglog.clock import system_clock
+from seglog.clock import Clock, system_clock
+from seglog.config import LogConfig
 from seglog.errors import CorruptRecord
 from seglog.format.codec import HEAD_BYTES, NATIVE, InvalidRecord
 from seglog.log.copied import EncodedRecords
+from seglog.log.log import Log
 from seglog.log.opening import open_log
+from seglog.log.view import View
 from seglog.replication.lineage import Lineage
-
-if TYPE_CHECKING:
-    import os
-
-    from seglog.clock import Clock
-    from seglog.config import LogConfig
-    from seglog.log.log import Log
-    from seglog.log.view import View
-    from seglog.segment.reader import SegmentReader
-    from seglog.storage import Storage
+from seglog.segment.reader import SegmentReader
+from seglog.storage import Storage
 
 FETCH_BYTES = 8 * 1024 * 1024
 

@@ -8,18 +8,17 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from seglog.clock import Clock
 from seglog.errors import CopyDiverged
 from seglog.log.catalog import read_manifest
 from seglog.replication.log_mirror import LogMirror
-from seglog.storage import Subdirectory
+from seglog.storage import Storage, Subdirectory
 from seglog.topic.layout import creation
 from seglog.topic.layout import description as topic_json
+from seglog.topic.layout.description import Description
 
 if TYPE_CHECKING:
-    from seglog.clock import Clock
     from seglog.replication.places import SourcePlace
-    from seglog.storage import Storage
-    from seglog.topic.layout.description import Description
 
 
 class TopicMirror:

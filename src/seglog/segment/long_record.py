@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 from xxhash import xxh64
 
-from seglog.format.codec import HEAD_BYTES, Framed, Head, InvalidRecord, decode_head
+from seglog.format.codec import HEAD_BYTES, Framed, Head, InvalidRecord, Rules, decode_head
 from seglog.record import Cut
 
 if TYPE_CHECKING:
-    from seglog.format.codec import Rules
     from seglog.storage import File
 
 LONG_BYTES = 1024 * 1024

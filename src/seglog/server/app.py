@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,8 +30,6 @@ from seglog.topic.cleaning import Cleaner
 from seglog.topic.layout.root import OFFSETS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from seglog.archive.background import BackgroundArchiver

@@ -21,14 +21,14 @@ from seglog.server.http.handshakes import Handshakes
 from seglog.server.http.protocol import bounded
 from seglog.server.http.refusals import Refusals
 from seglog.server.runtime.allocator import Allocator
+from seglog.server.services import Services
+from seglog.server.settings import Settings
 from seglog.terminal.pandas_import import skip_pandas
 from seglog.topic.broker import Broker
 from seglog.topic.warm import warm_batches
 
 if TYPE_CHECKING:
     from seglog.server.runtime.following import Following
-    from seglog.server.services import Services
-    from seglog.server.settings import Settings
 
 ENDED_EARLY = "ASGI callable returned without completing response"
 BACKLOG = 2048

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from seglog.errors import InvalidArgument
 from seglog.format.foreign import UNREADABLE
 from seglog.storage.urls import is_storage_url
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 _DURATION = re.compile(r"(\d+) *(us|ms|s|m|min|h|d)?")
 TABLE_ADVICE = (

@@ -10,6 +10,7 @@ Pure: a progress report in, figures out.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,6 @@ from seglog.format.foreign import UNREADABLE
 from seglog.spark.read.offsets import decode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from seglog.topic.layout.places import Partition
 
 

@@ -6,7 +6,7 @@ in Kafka's source. `batches` creates Arrow batches with these columns.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from pyspark.sql.types import (
     ArrayType,
@@ -20,9 +20,6 @@ from pyspark.sql.types import (
 )
 
 from seglog.spark.read.options import all_columns
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _TYPES = {

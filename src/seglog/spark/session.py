@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,8 +12,6 @@ from seglog.spark.interpreter import use_this_python
 from seglog.spark.java import use_java
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from pyspark.sql import SparkSession
 
 _LOGGING = (Path(__file__).parent / "log4j2.properties").as_uri()

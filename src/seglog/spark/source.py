@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -17,19 +17,13 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
     DataSourceWriter,
 )
+from pyspark.sql.types import StructType
 
 from seglog.errors import InvalidArgument
 from seglog.spark import table
-from seglog.spark.read.options import ReadOptions
+from seglog.spark.read.options import Mode, ReadOptions
 from seglog.spark.schema import spark_schema
 from seglog.spark.write.options import CREATE_NAMES, WriteOptions, check_columns
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql.types import StructType
-
-    from seglog.spark.read.options import Mode
 
 
 class SeglogDataSource(DataSource):

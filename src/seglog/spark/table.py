@@ -14,8 +14,8 @@ Pure: options and schemas in, options and schemas out.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -24,9 +24,6 @@ from seglog.spark.option_values import canonical, local_path
 from seglog.spark.read.options import NAMES as READ_NAMES
 from seglog.spark.write.options import CREATE_NAMES
 from seglog.spark.write.options import TABLE_NAMES as WRITE_NAMES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 KEY = "seglog.options"
 _CREATED = "provider"  # Spark's own properties of a new table: provider, owner, location, comment, ...

@@ -6,12 +6,11 @@ first use. Such a module has a function `storage_at_url(url) -> Storage`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from seglog.storage.base import Storage
 
 _ARCHIVE = "seglog.archive.storage"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Iterator
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +16,6 @@ from seglog import errors
 from seglog.terminal.units import format_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from seglog.log.log import Log
 
 

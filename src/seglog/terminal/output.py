@@ -11,13 +11,11 @@ import json
 import os
 import secrets
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from seglog.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 STANDARD = "-"
 

@@ -5,13 +5,15 @@ Knows logs by number; `topic` knows directories, `once` what is remembered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from xxhash import xxh64
 
 from seglog.errors import InvalidArgument, InvalidType
-from seglog.record import checked_bytes, checked_key, checked_offset
+from seglog.log.appends.group import Draft
+from seglog.log.log import Log
+from seglog.record import Header, Headers, checked_bytes, checked_key, checked_offset
 from seglog.topic.idempotency.marks import (
     Share,
     agreeing,
@@ -26,13 +28,7 @@ from seglog.topic.idempotency.memory import OnceMemory, OnceWindow
 from seglog.topic.partitioner import partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     import pyarrow as pa
-
-    from seglog.log.appends.group import Draft
-    from seglog.log.log import Log
-    from seglog.record import Header, Headers
 
 Part = TypeVar("Part")
 APPENDED = "already appended: "  # in notes on errors: followed by the offsets that stay

@@ -7,26 +7,21 @@ committed group offsets are copied before the topics, so they never exceed them.
 from __future__ import annotations
 
 import errno
+import os
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from seglog.errors import InvalidArgument, LogLocked
 from seglog.log.backup import BackupReport, Destination, LogBackup
 from seglog.log.locks.wait import patiently
+from seglog.log.log import Log
 from seglog.log.opening import open_log, open_partition, storage_at
-from seglog.storage import Subdirectory
+from seglog.log.view import View
+from seglog.storage import Storage, Subdirectory
 from seglog.topic.layout import creation, description
 from seglog.topic.layout.root import OFFSETS
 from seglog.topic.repair.discover import site_at
 from seglog.topic.transaction import DIRECTORY
-
-if TYPE_CHECKING:
-    import os
-
-    from seglog.log.log import Log
-    from seglog.log.view import View
-    from seglog.storage import Storage
 
 WAIT_SECONDS = 10.0
 LOOK_AGAIN_SECONDS = 0.02

@@ -16,13 +16,16 @@ from __future__ import annotations
 
 import errno
 import functools
+import os
 import threading
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from seglog.clock import Clock, system_clock
-from seglog.config import Expose
+from seglog.config import Expose, LogConfig, Retention
 from seglog.errors import (
     LogClosed,
     LogPoisoned,
@@ -32,10 +35,13 @@ from seglog.errors import (
     TopicNotFound,
 )
 from seglog.forks import Inheritable
+from seglog.format.cuts import Cuts
 from seglog.log.locks.wait import patiently
+from seglog.log.locks.write_lock import TreeLock
+from seglog.log.log import Log
 from seglog.log.opening import check_expose, storage_at
 from seglog.record import checked_text
-from seglog.storage import Subdirectory
+from seglog.storage import Storage, Subdirectory
 from seglog.topic.groups import Groups
 from seglog.topic.layout import creation, deletion, description
 from seglog.topic.layout.names import checked_name, is_name, refuse_reserved
@@ -44,15 +50,6 @@ from seglog.topic.topic import Topic
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable
-    from types import TracebackType
-
-    from seglog.config import LogConfig, Retention
-    from seglog.format.cuts import Cuts
-    from seglog.log.locks.write_lock import TreeLock
-    from seglog.log.log import Log
-    from seglog.storage import Storage
     from seglog.topic.groups.consumer import Consumer
     from seglog.topic.groups.position import Start
 

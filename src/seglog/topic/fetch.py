@@ -10,14 +10,13 @@ Knows no topics and no consumers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from seglog.errors import CorruptRecord, InvalidArgument
 from seglog.record import HEADER_COST, Record, checked_offset, value_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pyarrow as pa
 
     from seglog.log.log import Log

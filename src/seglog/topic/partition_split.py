@@ -5,7 +5,8 @@ Needs pyarrow and numba, so `topic` imports it with the first batch. Knows no lo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +16,6 @@ from seglog.arrow.convert import partitions_of
 from seglog.arrow.stream import whole
 from seglog.arrow.to_rows import IGNORED
 from seglog.errors import InvalidArgument, InvalidType
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PARTITION = "partition"
 

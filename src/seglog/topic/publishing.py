@@ -7,19 +7,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from seglog.clock import Clock
 from seglog.errors import InvalidArgument, InvalidType
 from seglog.forks import Inheritable
+from seglog.log.log import Log
 from seglog.log.staging import StagedSegment, age_out, checked_batch, checked_name
 from seglog.record import checked_all, checked_offset
-from seglog.storage import Subdirectory
+from seglog.storage import Storage, Subdirectory
 from seglog.topic.transaction import Transaction, commit, finish, unfinished
-
-if TYPE_CHECKING:
-    from seglog.clock import Clock
-    from seglog.log.log import Log
-    from seglog.storage import Storage
 
 
 class Publishing(Inheritable):

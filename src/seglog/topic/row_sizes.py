@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from seglog.arrow.columns import chunk_rows
 from seglog.record import HEADER_COST
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Array = np.ndarray[Any, Any]
 

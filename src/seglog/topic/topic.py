@@ -8,41 +8,36 @@ segments, consumers or brokers.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from seglog.clock import system_clock
-from seglog.config import Expose
+from seglog.clock import Clock, system_clock
+from seglog.config import Expose, LogConfig, Retention
 from seglog.errors import InvalidArgument, SeglogError
 from seglog.log.appends.group import Draft
 from seglog.log.locks.wait import patiently
+from seglog.log.log import Log
 from seglog.log.opening import open_partition, storage_at
-from seglog.record import checked_offset, checked_text
+from seglog.log.staging import StagedSegment
+from seglog.record import Header, checked_offset, checked_text
 from seglog.storage import Storage
 from seglog.topic.appending import Appending
 from seglog.topic.idempotency.marks import checked_once
 from seglog.topic.idempotency.memory import WINDOW, OnceWindow
 from seglog.topic.layout import creation
 from seglog.topic.layout import description as topic_json
+from seglog.topic.layout.description import Description
 from seglog.topic.layout.names import refuse_reserved
 from seglog.topic.partition_writer import PartitionWriter
 from seglog.topic.publishing import Publishing
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from types import TracebackType
-
     import pyarrow as pa
-
-    from seglog.clock import Clock
-    from seglog.config import LogConfig, Retention
-    from seglog.log.log import Log
-    from seglog.log.staging import StagedSegment
-    from seglog.record import Header
-    from seglog.topic.layout.description import Description
 
 Mode = Literal["a", "r"]
 

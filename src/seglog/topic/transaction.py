@@ -18,11 +18,10 @@ from xxhash import xxh64_hexdigest
 from seglog.errors import CorruptLog, FormatVersionError, SeglogError
 from seglog.format.foreign import UNREADABLE
 from seglog.log.staging import StagedSegment, checked_batch, checked_name
-from seglog.storage import must_sync
+from seglog.storage import Storage, must_sync
 
 if TYPE_CHECKING:
     from seglog.log.log import Log
-    from seglog.storage import Storage
 
 VERSION = 1
 DIRECTORY = "txn"

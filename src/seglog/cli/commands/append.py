@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from seglog.cli.frame import Args, Command, argument, flag, option
 from seglog.cli.location import SERVER
@@ -15,9 +16,6 @@ from seglog.errors import InvalidArgument
 from seglog.format.lines import CHUNK_BYTES, decode_line, split
 from seglog.terminal import output
 from seglog.terminal.units import parse_delimiter, parse_header, parse_moment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def _append(args: Args) -> int:

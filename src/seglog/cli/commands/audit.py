@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,6 @@ from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, parse_count, parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from seglog.topic.audit import KeyAudit
     from seglog.topic.layout.places import Place
     from seglog.topic.positions import Positions

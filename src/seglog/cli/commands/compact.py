@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -23,8 +24,6 @@ from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, format_size, format_time, parse_offset, parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from seglog.compaction.plan import Measured
     from seglog.compaction.schedule import Standing
     from seglog.log.explain.explain import Explanation

@@ -7,6 +7,7 @@ records again and loses none. A directory of topics is opened exclusively; on a 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -21,17 +22,14 @@ from seglog.cli.open_broker import looking
 from seglog.cli.options import EXPOSE, delimiter_from, delimiter_options, expose_from
 from seglog.cli.record_formats import format_of, format_option, printer
 from seglog.errors import InvalidArgument, LogLocked, NotALog
-from seglog.record import Record
+from seglog.record import Record, TopicRecord
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from seglog.terminal.units import parse_count, parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from seglog.cli.source import Row
     from seglog.client.consumer import RemoteConsumer
-    from seglog.record import TopicRecord
     from seglog.topic.groups.consumer import Consumer
 
 POLL_RECORDS = 500

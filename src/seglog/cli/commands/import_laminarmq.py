@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
+from collections.abc import Iterator
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,19 +22,14 @@ from seglog.cli.open_log import opened
 from seglog.cli.options import config_from
 from seglog.cli.progress import progress
 from seglog.cli.tables import HEADERS
+from seglog.config import LogConfig
 from seglog.errors import CorruptLog, InvalidArgument, LogNotFound
-from seglog.log.laminarmq import open_laminarmq
+from seglog.log.laminarmq import LaminarmqLog, Run, open_laminarmq
+from seglog.log.log import Log
 from seglog.record import Record
 from seglog.terminal import output
 from seglog.terminal.exits import saying_what_went_in
 from seglog.terminal.units import format_count
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from seglog.config import LogConfig
-    from seglog.log.laminarmq import LaminarmqLog, Run
-    from seglog.log.log import Log
 
 METADATA_HEADER = "laminarmq-metadata"
 _SCHEMA = pa.schema({"offset": pa.int64(), "value": pa.large_binary(), "headers": HEADERS})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import seglog
@@ -15,8 +16,6 @@ from seglog.terminal import output
 from seglog.terminal.units import format_count, format_size, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from seglog.log.info import SegmentInfo
     from seglog.log.log import Log
 

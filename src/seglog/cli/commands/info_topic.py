@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import seglog
 from seglog.cli import segment_drawing
+from seglog.cli.frame import Args
 from seglog.cli.location import Local, Remote, client_for
 from seglog.cli.options import changed_options, expose_from
 from seglog.cli.topic_options import table
+from seglog.config import LogConfig
 from seglog.errors import InvalidArgument
 from seglog.log.info import SegmentInfo
 from seglog.terminal import output
 from seglog.terminal.units import format_count, format_size
 
 if TYPE_CHECKING:
-    from seglog.cli.frame import Args
     from seglog.client.models import SegmentState
-    from seglog.config import LogConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from seglog.cli.filters import FILTERS, filter_from
 from seglog.cli.frame import Args, Command, File, argument, flag, option
@@ -11,17 +12,12 @@ from seglog.cli.location import SERVER
 from seglog.cli.options import EXPOSE, FORCE, PLACE, delimiter_from, delimiter_options
 from seglog.cli.record_formats import format_of, format_option, printer
 from seglog.cli.selection import SELECTION, Selection, last_records, records, selection_from
-from seglog.cli.source import Source, reading
+from seglog.cli.source import Row, Source, reading
 from seglog.errors import InvalidArgument, OffsetOutOfRange
+from seglog.record import Record
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from seglog.terminal.units import parse_count, parse_position
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from seglog.cli.source import Row
-    from seglog.record import Record
 
 TABLES = ("arrow", "parquet")
 

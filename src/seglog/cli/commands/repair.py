@@ -6,6 +6,7 @@ to do next. `seglog.topic.repair` does the work; this module turns its results i
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from seglog.cli.frame import Args, Command, argument, flag
@@ -13,14 +14,12 @@ from seglog.cli.location import LocalPath
 from seglog.cli.lock_wait import WAIT, patiently
 from seglog.cli.options import QUIET, YES
 from seglog.cli.progress import progress
+from seglog.errors import SeglogError
 from seglog.terminal import output
 from seglog.terminal.exits import Exit, exit_of, message_of
 from seglog.terminal.units import format_count, format_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from seglog.errors import SeglogError
     from seglog.log.repair.repair import RepairAction
     from seglog.log.repair.reports import Gap, Problem, VerifyReport
     from seglog.topic.repair import LogTold, Told, TopicTold

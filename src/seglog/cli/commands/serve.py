@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import click
@@ -18,9 +20,6 @@ from seglog.terminal import output
 from seglog.terminal.units import parse_count, parse_duration, parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import ModuleType
-
     from seglog.server.settings import Settings
 
 # option, name in Limits, parser, metavar, help

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -27,14 +28,12 @@ from seglog.cli.selection import SELECTION, Selection, ranges, records, selectio
 from seglog.cli.sink import Sink, saying_what_went_in, writing
 from seglog.cli.source import Source, reading
 from seglog.errors import InvalidArgument
+from seglog.record import Record
 from seglog.terminal import output
 from seglog.terminal.units import format_count, parse_delimiter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from seglog.cli.file_batches import Input
-    from seglog.record import Record
 
 _SUFFIXES = {
     ".ndjson": "ndjson",

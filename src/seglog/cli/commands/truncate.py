@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from seglog.cli.frame import Args, Command, argument, flag
@@ -17,8 +18,6 @@ from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, format_size, parse_offset
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from seglog.log.info import SegmentInfo
     from seglog.log.log import Log
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import httpx
 
 from seglog.client import flows
 from seglog.client.aio.consumer import AsyncRemoteConsumer
@@ -11,22 +14,18 @@ from seglog.client.aio.driver import AsyncDriver
 from seglog.client.aio.producer import AsyncProducer
 from seglog.client.aio.topic import AsyncRemoteTopic
 from seglog.client.endpoint import Origin, Verify
+from seglog.client.models import Ack, TopicInfo
 from seglog.client.requests import group_calls, topic_calls
+from seglog.client.requests.call import Call
 from seglog.client.retrying import Retries, once_keys, retrying
+from seglog.config import Expose, LogConfig, Retention
+from seglog.topic.groups import GroupState
+from seglog.topic.groups.position import Start
+from seglog.topic.positions import Positions
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    import httpx
-
-    from seglog.client.models import Ack, TopicInfo
-    from seglog.client.requests.call import Call
-    from seglog.config import Expose, LogConfig, Retention
-    from seglog.topic.groups import GroupState
     from seglog.topic.groups.consumer import TopicBatch
-    from seglog.topic.groups.position import Start
-    from seglog.topic.positions import Positions
 
 T = TypeVar("T")
 

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import AsyncIterator
+from typing import Any, TypeVar
 
 import httpx
 
 from seglog.client.driver import Outcome, closed
-from seglog.client.endpoint import limits, tls
-from seglog.client.requests.call import Answer, Call, Emit, Pause, advance
+from seglog.client.endpoint import Origin, Verify, limits, tls
+from seglog.client.requests.call import Answer, Call, Emit, Flow, Pause, Step, advance
 from seglog.client.transport.async_sockets import AsyncSocketTransport
 from seglog.errors import SeglogError
 from seglog.record import checked_kind
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from seglog.client.endpoint import Origin, Verify
-    from seglog.client.requests.call import Flow, Step
 
 T = TypeVar("T")
 

@@ -6,19 +6,18 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable
+from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from seglog.client.models import Ack
 from seglog.client.producing import Deliverer, Entry, Outbox, Outcome, Tally, checked_linger, ended, entry
 from seglog.client.retrying import Retries
 from seglog.errors import LogClosed, SeglogError
+from seglog.record import Header
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from seglog.client.aio.driver import AsyncDriver
-    from seglog.client.models import Ack
-    from seglog.record import Header
 
 
 class AsyncProducer(Uncopied):

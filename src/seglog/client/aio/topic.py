@@ -6,19 +6,19 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seglog.client import flows, full_values
+from seglog.client.models import Ack, Bounds, Page, PartitionInfo, PartitionState, TopicInfo
 from seglog.client.requests import append_calls, topic_calls
+from seglog.client.requests.call import Call
 from seglog.client.retrying import Retries, retrying
 from seglog.client.topic import BATCH_BYTES
 from seglog.client.upload import upload
+from seglog.config import Expose
+from seglog.record import Header, Record, TopicRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from seglog.client.aio.driver import AsyncDriver
-    from seglog.client.models import Ack, Bounds, Page, PartitionInfo, PartitionState, TopicInfo
-    from seglog.client.requests.call import Call
-    from seglog.config import Expose
-    from seglog.record import Header, Record, TopicRecord
 
 T = TypeVar("T")
 

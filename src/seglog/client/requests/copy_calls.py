@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from seglog.client.requests.call import Answer, Call
 from seglog.client.requests.topic_calls import nothing, posted, target, topic_path
-
-if TYPE_CHECKING:
-    from seglog.topic.layout.places import Partition
+from seglog.topic.layout.places import Partition
 
 
 def _path(partition: Partition | None) -> str:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from seglog.client.models import Ack
 from seglog.client.requests.call import Answer, Call
 from seglog.client.requests.topic_calls import body_of, checked_ack, exposed, nothing, posted
+from seglog.config import Expose
 from seglog.errors import InvalidArgument
 from seglog.topic.groups.arguments import checked_offsets, checked_timeout, checked_topics
 from seglog.topic.groups.state import GroupState, Membership, MemberState
 from seglog.topic.layout.names import checked_name
-from seglog.topic.positions import flat, from_values, nested
-
-if TYPE_CHECKING:
-    from seglog.client.models import Ack
-    from seglog.config import Expose
-    from seglog.topic.positions import Positions
+from seglog.topic.positions import Positions, flat, from_values, nested
 
 
 def group_path(group: str, rest: str = "") -> str:

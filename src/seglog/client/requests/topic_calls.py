@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
-from seglog.client.models import Bounds, Fetched, Page, PartitionInfo, PartitionState, SegmentState, TopicInfo
+from seglog.client.models import Ack, Bounds, Fetched, Page, PartitionInfo, PartitionState, SegmentState, TopicInfo
 from seglog.client.requests.call import Answer, Call, Fields
-from seglog.config import LogConfig, Retention
+from seglog.config import Expose, LogConfig, Retention
 from seglog.errors import InvalidArgument, InvalidType
 from seglog.format.lines import decode_bytes
 from seglog.record import Cut, Record, checked_bytes, checked_kind, checked_offset, checked_timestamp
@@ -21,10 +21,6 @@ from seglog.topic import read_trace
 from seglog.topic.groups.arguments import checked_offsets, checked_wait
 from seglog.topic.layout.names import checked_name
 from seglog.topic.positions import from_values, nested
-
-if TYPE_CHECKING:
-    from seglog.client.models import Ack
-    from seglog.config import Expose
 
 T = TypeVar("T")
 

@@ -5,20 +5,15 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import httpx
 
-from seglog.client.endpoint import MOST, MOST_WAITING
+from seglog.client.endpoint import MOST, MOST_WAITING, Asked
+from seglog.client.requests.call import Answer
 from seglog.client.transport.http1 import LAST_CHUNK, AnswerReader, Malformed, framed, request_head
 from seglog.client.transport.sockets import KEPT, RECEIVE_BYTES, SMALL_BYTES, said
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator
-
-    from seglog.client.endpoint import Asked
-    from seglog.client.requests.call import Answer
 
 
 class AsyncSocketTransport:

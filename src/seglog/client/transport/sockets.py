@@ -11,6 +11,7 @@ import os
 import select
 import socket
 from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import httpx
@@ -19,8 +20,6 @@ from seglog.client.requests.call import Answer
 from seglog.client.transport.http1 import LAST_CHUNK, AnswerReader, Malformed, framed, request_head
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from seglog.client.endpoint import Asked
 
 RECEIVE_BYTES = 256 * 1024

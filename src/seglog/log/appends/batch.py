@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from seglog.config import MAX_OFFSET
 from seglog.errors import LogPoisoned, StorageError
 from seglog.log.batch_layout import check_widest, fill
-from seglog.log.writer_state import OPEN
+from seglog.log.writer_state import OPEN, WriterState
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from seglog.arrow.to_rows import ArrowBatch
     from seglog.clock import Clock
     from seglog.log.live_segments import LiveSegments
-    from seglog.log.writer_state import WriterState
 
 
 def prepared(live: LiveSegments, data: Any, *, needs_keys: bool, clock: Clock) -> Iterator[ArrowBatch]:

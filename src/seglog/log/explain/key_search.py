@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from seglog.errors import CorruptRecord, InvalidArgument
 from seglog.log.view import View
-
-if TYPE_CHECKING:
-    from seglog.segment.reader import SegmentReader
+from seglog.segment.reader import SegmentReader
 
 
 class Occurrences(NamedTuple):

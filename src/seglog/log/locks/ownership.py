@@ -8,6 +8,7 @@ Before an install, MANIFEST must be the one that this writer installed last.
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ from seglog.errors import CorruptLog, FormatVersionError, LogPoisoned, StorageEr
 from seglog.format import filename
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from seglog.format.manifest import Manifest
     from seglog.storage import Lock, Storage
 

@@ -14,11 +14,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from seglog.errors import Busy, Forbidden, GroupNotFound, SeglogError
-from seglog.server.rights.access import EVERY
+from seglog.server.rights.access import EVERY, Right
 
 if TYPE_CHECKING:
     from seglog.server.api.operations import Call
-    from seglog.server.rights.access import Right
     from seglog.topic.groups import GroupState
 
 

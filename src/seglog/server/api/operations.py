@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
@@ -31,8 +31,6 @@ from seglog.server.runtime.spool import Body
 from seglog.topic.layout.root import OFFSETS
 
 if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
-
     from starlette.types import Receive, Scope, Send
 
     from seglog.server.runtime.workers import Workers

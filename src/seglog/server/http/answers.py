@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from seglog.errors import SeglogError
 
 if TYPE_CHECKING:
-    from starlette.responses import Response
     from starlette.types import Send
 
     from seglog.server.runtime.memory import Claim

@@ -13,14 +13,13 @@ import pyarrow as pa
 from seglog.arrow.convert import record_schema
 from seglog.errors import InvalidArgument, SeglogError
 from seglog.format.lines import encode_bytes
-from seglog.record import value_size
+from seglog.record import Record, value_size
 from seglog.server.http.arrow_checks import check_heads, check_schema, checked_table
 from seglog.server.http.compressed_arrow import waste_of
 from seglog.server.http.json_lines import SHORTEST_LINE, table_of_lines
 from seglog.server.problems import HttpProblem
 
 if TYPE_CHECKING:
-    from seglog.record import Record
     from seglog.server.runtime.spool import Body
     from seglog.server.settings import Limits
     from seglog.topic.layout.places import Partition

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.responses import Response
 
 from seglog.errors import InvalidArgument
 from seglog.log.appends.group import Draft
+from seglog.log.log import Log
 from seglog.server.api.operations import ANYTHING, Call, Operation, json_answer
 from seglog.server.api.parameters import choice, data, integer
 from seglog.server.api.schemas import BINARY, BOOLEAN, COUNT, by_number, object_of
@@ -19,11 +20,8 @@ from seglog.server.problems import HttpProblem
 from seglog.server.routes.common import ACK, ONCE, PARTITION, TOPIC, json_of, partition_log, topic_of
 from seglog.server.runtime.appends import Append
 from seglog.server.runtime.memory import Claim
-
-if TYPE_CHECKING:
-    from seglog.log.log import Log
-    from seglog.server.runtime.spool import Body
-    from seglog.topic.topic import Topic
+from seglog.server.runtime.spool import Body
+from seglog.topic.topic import Topic
 
 KEY = data("key", "The record's key, any bytes, percent-encoded.")
 TIMESTAMP = integer("timestamp", "Microseconds since the epoch, UTC; default: the server's time.")

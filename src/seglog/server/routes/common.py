@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
+from seglog.log.log import Log
 from seglog.server.api.models import NAME
-from seglog.server.api.operations import Answer
+from seglog.server.api.operations import Answer, Call
 from seglog.server.api.parameters import choice, integer, text
 from seglog.server.api.schemas import Schema, object_of
 from seglog.server.problems import HttpProblem
-
-if TYPE_CHECKING:
-    from seglog.log.log import Log
-    from seglog.server.api.operations import Call
-    from seglog.topic.topic import Topic
+from seglog.topic.topic import Topic
 
 TOPIC = text("topic", "A topic's name.", pattern=NAME)
 PARTITION = integer("partition", "A partition's number.", least=0, most=9999)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
+from seglog.log.log import Log
 from seglog.replication import wire
 from seglog.replication.source import fetch_from, pin_name
 from seglog.server.api.models import Fence
@@ -15,11 +16,6 @@ from seglog.server.api.operations import Answer, Call, Operation
 from seglog.server.api.parameters import integer, text
 from seglog.server.api.schemas import BINARY
 from seglog.server.routes.common import EMPTY, MAX_BYTES, PARTITION, TOPIC, log_of
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from seglog.log.log import Log
 
 ID = "[0-9a-f]{16}"
 COPY = text("copy", "Id of the copy; the answer reports whether it has a pin.", pattern=ID, where="query")

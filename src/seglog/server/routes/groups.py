@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from starlette.responses import Response
 
-from seglog.errors import GroupNotFound
+from seglog.errors import GroupNotFound, SeglogError
 from seglog.server.api import group_rights, schemas
 from seglog.server.api.expose import records_from
 from seglog.server.api.models import NAME, Commit, Heartbeat, Join, Lag
 from seglog.server.api.operations import Call, Operation, json_answer
 from seglog.server.api.parameters import text
+from seglog.server.rights.access import Right
 from seglog.server.routes.common import EMPTY, json_of, partition_log, topic_of
-from seglog.topic.groups import Groups
+from seglog.topic.groups import Groups, Membership
 from seglog.topic.groups.groups import not_a_member
 from seglog.topic.positions import from_values, nested
-
-if TYPE_CHECKING:
-    from seglog.errors import SeglogError
-    from seglog.server.rights.access import Right
-    from seglog.topic.groups import Membership
 
 Answered = TypeVar("Answered")
 

@@ -5,11 +5,10 @@ They act on partition 0 of the topic "default", so that a client written for tha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from starlette.responses import Response
 
 from seglog.log.appends.group import Draft
+from seglog.log.log import Log
 from seglog.server.api.expose import EXPOSE
 from seglog.server.api.models import TruncateIndex
 from seglog.server.api.operations import ANYTHING, Answer, Call, Operation, json_answer
@@ -21,9 +20,6 @@ from seglog.server.routes.common import ACK, ONCE, json_of, topic_of
 from seglog.server.routes.record import whole_record
 from seglog.server.routes.topics import truncate
 from seglog.server.services import DEFAULT_TOPIC
-
-if TYPE_CHECKING:
-    from seglog.log.log import Log
 
 INDEX = integer("index", "A record's index in the log.", least=0).in_path()
 

@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from itertools import islice
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
 from seglog.errors import CorruptRecord, OffsetOutOfRange, RecordTooLarge
-from seglog.record import value_size
+from seglog.log.log import Log
+from seglog.log.view import View
+from seglog.record import Record, value_size
 from seglog.server.api.expose import EXPOSE, end_of
 from seglog.server.api.models import Fetch
 from seglog.server.api.operations import Answer, Call, Operation
@@ -31,16 +33,11 @@ from seglog.server.routes.common import (
 )
 from seglog.server.runtime.waiting import woken
 from seglog.topic.fetch import fetch_batches, fetch_records
+from seglog.topic.layout.places import Partition
 from seglog.topic.positions import from_values, nested
 from seglog.topic.positions import to_json as positions_to_json
 from seglog.topic.read_trace import passage_of
 from seglog.topic.read_trace import to_json as passages_to_json
-
-if TYPE_CHECKING:
-    from seglog.log.log import Log
-    from seglog.log.view import View
-    from seglog.record import Record
-    from seglog.topic.layout.places import Partition
 
 START = integer("start", "The first offset to read; default: the lowest.", least=0)
 STOP = integer("stop", "The offset to end before; default: the log's end.", least=0)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from starlette.responses import Response
 
 from seglog.errors import OffsetCompacted
-from seglog.record import value_size
+from seglog.log.log import Log
+from seglog.record import Record, value_size
 from seglog.server.api.expose import EXPOSE, end_of
 from seglog.server.api.operations import Answer, Call, Operation, json_answer
 from seglog.server.api.parameters import data, integer
@@ -27,10 +27,6 @@ from seglog.server.routes.common import (
 )
 from seglog.server.routes.record import KEY_ABOUT, shown_answer, value_answer, whole_record
 from seglog.topic.partitioner import partition_of
-
-if TYPE_CHECKING:
-    from seglog.log.log import Log
-    from seglog.record import Record
 
 OFFSET = integer("offset", "A record's offset.", least=0).in_path()
 RECORD_COST = 128  # bytes that a record counts beside those of its key and value: a million empty ones are large too

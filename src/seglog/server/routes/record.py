@@ -13,14 +13,13 @@ from urllib.parse import quote_from_bytes
 
 from starlette.responses import Response
 
-from seglog.record import value_size
+from seglog.record import Record, value_size
 from seglog.server.api.expose import check_exposed
 from seglog.server.http.answers import NeedsRoom, Pieces
 from seglog.server.http.bodies import IN_JSON, OCTETS, line_of
 
 if TYPE_CHECKING:
     from seglog.log.log import Log
-    from seglog.record import Record
     from seglog.server.api.operations import Call
 
 SMALL = 1024 * 1024  # a record that is read at once, without asking whether there is room

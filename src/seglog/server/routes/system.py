@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
@@ -16,9 +16,7 @@ from seglog.server.api.schemas import COUNT, FAILURE, STRING, list_of
 from seglog.server.problems import HttpProblem
 from seglog.server.rights.access import NOBODY, Caller
 from seglog.server.routes.common import json_of
-
-if TYPE_CHECKING:
-    from seglog.server.services import Services
+from seglog.server.services import Services
 
 FILE = text("file", "A file of the console.", pattern=r"[a-z0-9_-]+\.[a-z0-9]+", longest=80)
 POLICY = (

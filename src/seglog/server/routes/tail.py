@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response, StreamingResponse
 from xxhash import xxh64_intdigest
 
+from seglog.config import Expose
 from seglog.errors import Busy, LogTruncated, SeglogError
+from seglog.log.log import Log
+from seglog.log.tail import Tail
+from seglog.log.view import View
+from seglog.record import Record
 from seglog.server.api.expose import EXPOSE, end_of
 from seglog.server.api.operations import Answer, Call, Operation, true_cause
 from seglog.server.api.parameters import choice, text
@@ -25,18 +30,12 @@ from seglog.server.problems import problem
 from seglog.server.routes.common import PARTITION, TOPIC, partition_log, topic_of
 from seglog.server.runtime.memory import Claim
 from seglog.server.runtime.waiting import woken
+from seglog.server.services import Services
+from seglog.server.settings import Limits
+from seglog.topic.topic import Topic
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
-
-    from seglog.config import Expose
-    from seglog.log.log import Log
-    from seglog.log.tail import Tail
-    from seglog.log.view import View
-    from seglog.record import Record
-    from seglog.server.services import Services
-    from seglog.server.settings import Limits
-    from seglog.topic.topic import Topic
 
 EVENTS = "text/event-stream"
 KEEP_ALIVE_SECONDS = 15.0

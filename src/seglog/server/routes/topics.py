@@ -5,25 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.responses import Response
 
 from seglog.errors import GroupNotFound, InvalidArgument, SeglogError, TopicNotFound
+from seglog.log.info import CompactionReport, SegmentInfo
+from seglog.log.log import Log
+from seglog.log.view import View
 from seglog.server.api import group_rights, schemas
 from seglog.server.api.models import AlterTopic, CreateTopic, Truncate
 from seglog.server.api.operations import Call, Operation, json_answer
 from seglog.server.routes.common import EMPTY, PARTITION, TOPIC, json_of, log_of, partition_log, topic_of
 from seglog.topic.figures import figures_of
-
-if TYPE_CHECKING:
-    from seglog.log.info import CompactionReport, SegmentInfo
-    from seglog.log.log import Log
-    from seglog.log.view import View
-    from seglog.topic.groups import Groups
-    from seglog.topic.layout.places import Partition
-    from seglog.topic.topic import Topic
-
+from seglog.topic.groups import Groups
+from seglog.topic.layout.places import Partition
+from seglog.topic.topic import Topic
 
 # --- what is shown ----------------------------------------------------------------------------------------------------
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import threading
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from seglog.errors import SeglogError
 from seglog.replication import Mirror
+from seglog.replication.log_mirror import Lag
+from seglog.topic.layout.places import Partition
 
 if TYPE_CHECKING:
-    import asyncio
-    import os
-    from collections.abc import Callable
-
-    from seglog.replication.log_mirror import Lag
     from seglog.server.runtime.waiting import Waiting
-    from seglog.topic.layout.places import Partition
 
 
 class Following:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from seglog.errors import InvalidArgument
-from seglog.spark.audit import IDENTITY_HEADER, audit, read_checkpoint
+from seglog.spark.audit import IDENTITY_HEADER, AuditReport, LogAudit, audit, read_checkpoint
+from seglog.spark.audit.delivered import Delivered
 from seglog.spark.jobs import command
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
+from seglog.terminal.parser import Parser
 from seglog.terminal.units import format_count, format_size
 from seglog.topic.delivered import delivered_from_json
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from seglog.spark.audit import AuditReport, LogAudit
-    from seglog.spark.audit.delivered import Delivered
-    from seglog.terminal.parser import Parser
 
 
 def build_parser() -> Parser:

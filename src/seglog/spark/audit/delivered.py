@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
 from seglog.errors import InvalidType
 from seglog.topic import delivered as said
+from seglog.topic.delivered import Cuts
+from seglog.topic.layout.places import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame
-
-    from seglog.topic.delivered import Cuts
-    from seglog.topic.layout.places import Place
 
 Delivered = Union[said.Delivered, "DataFrame", None]
 

@@ -6,6 +6,7 @@ whose segments have gaps themselves, removes whole segments.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 from seglog.topic.audit.figures import LogKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from seglog.spark.audit.segments import SegmentReport
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,15 +22,11 @@ from seglog.format.manifest import SegmentEntry
 from seglog.log.opening import storage_at
 from seglog.log.repair.verify import SegmentCheck
 from seglog.segment.follower import ActiveFollower
+from seglog.segment.reader import SegmentReader
 from seglog.segment.resync import find_record
 from seglog.segment.sealed import open_sealed
 from seglog.spark.audit.keys import Stretch, identities, key_summaries, report_row
 from seglog.spark.read.batches import SparkColumns
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from seglog.segment.reader import SegmentReader
 
 STRETCH_ROWS = 131_072
 INTERVAL = 4096  # bytes between entries of lookups that must be rebuilt in memory

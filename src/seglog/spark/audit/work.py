@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from seglog.clock import system_clock
 from seglog.errors import SeglogError
+from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.log.leases import Lease
 from seglog.log.opening import storage_at
 from seglog.log.repair.rebuild_manifest import read_or_rebuild
@@ -18,16 +21,11 @@ from seglog.spark.audit.segments import SegmentReport, SegmentShare, audit_segme
 from seglog.spark.jobs.tasks import spread
 from seglog.spark.read.plan import TASK_BYTES, TASKS
 from seglog.topic.audit.figures import GroupFigures
+from seglog.topic.delivered import Cuts
+from seglog.topic.layout.places import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from contextlib import ExitStack
-
     from pyspark.sql import DataFrame, Row, SparkSession
-
-    from seglog.format.manifest import Manifest, SegmentEntry
-    from seglog.topic.delivered import Cuts
-    from seglog.topic.layout.places import Place
 
 FINDINGS = (
     "kind string, topic string, partition int, start bigint, stop bigint, records bigint, path string, "

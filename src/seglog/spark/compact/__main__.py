@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from seglog.spark.compact import compact
+from seglog.spark.compact import CompactedLog, compact
 from seglog.spark.jobs import command
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
+from seglog.terminal.parser import Parser
 from seglog.terminal.units import format_count, format_size, parse_size
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
     from pyspark.sql import SparkSession
-
-    from seglog.spark.compact import CompactedLog
-    from seglog.terminal.parser import Parser
 
 
 def build_parser() -> Parser:

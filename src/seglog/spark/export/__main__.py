@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from seglog.spark.export import MODES, export
 from seglog.spark.jobs import command
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
+from seglog.terminal.parser import Parser
 from seglog.terminal.units import format_size
 from seglog.topic.positions import to_json
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
     from pyspark.sql import SparkSession
-
-    from seglog.terminal.parser import Parser
 
 
 def build_parser() -> Parser:

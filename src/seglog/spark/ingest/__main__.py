@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from seglog.errors import InvalidArgument
@@ -11,15 +13,11 @@ from seglog.spark.ingest import EVERYTHING, FORMATS, create_topic, ingest, read_
 from seglog.spark.jobs import command
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
+from seglog.terminal.parser import Parser
 from seglog.terminal.units import format_count, parse_count
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
     from pyspark.sql import SparkSession
-
-    from seglog.terminal.parser import Parser
 
 
 def build_parser() -> Parser:

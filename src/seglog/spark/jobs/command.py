@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 import traceback
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from seglog.spark import register, require_pyspark
 from seglog.spark.interpreter import use_this_python
 from seglog.spark.java import use_java
 from seglog.spark.jobs.failures import behind
-from seglog.spark.jobs.pins import refuse_overlap
+from seglog.spark.jobs.pins import Moment, refuse_overlap
 from seglog.spark.session import local_session
 from seglog.terminal import output
 from seglog.terminal.exits import Exit, exit_of, json_of, message_of
@@ -27,11 +28,7 @@ from seglog.terminal.units import EPOCH, parse_time
 from seglog.topic.positions import from_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from seglog.spark.jobs.pins import Moment
 
     Run = Callable[[SparkSession, argparse.Namespace], int]
 

@@ -7,28 +7,22 @@ nothing of Spark.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from seglog.errors import InvalidArgument, InvalidType, NotALog, OffsetCompacted, OffsetOutOfRange
-from seglog.format.manifest import ANYTHING
+from seglog.format.manifest import ANYTHING, Manifest
 from seglog.log.opening import open_log
 from seglog.spark.option_values import local_path
 from seglog.spark.read.data_loss import position_at
+from seglog.spark.read.extents import LogSnapshot
 from seglog.spark.read.local_logs import Logs, look_at_all, places
 from seglog.spark.read.options import EARLIEST, LATEST, Selection
 from seglog.spark.read.plan import OffsetRange
+from seglog.topic.layout.places import Place
 from seglog.topic.positions import Positions
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from seglog.format.manifest import Manifest
-    from seglog.spark.read.extents import LogSnapshot
-    from seglog.topic.layout.places import Place
 
 Moment = int | datetime | Positions | None
 """A position in every log: an offset (for one log), a time, offsets by topic and partition, or the default."""

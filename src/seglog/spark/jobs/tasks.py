@@ -6,22 +6,20 @@ With `spread` no row passes through the JVM on its way in: a task runs the engin
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from seglog.spark import register
-from seglog.spark.jobs.pins import positions
+from seglog.spark.jobs.pins import Pin, positions
+from seglog.spark.read.plan import OffsetRange
 from seglog.topic.positions import to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from seglog.spark.jobs.pins import Pin
-    from seglog.spark.read.plan import OffsetRange
     from seglog.spark.read.scan import RangeScan
 
 T = TypeVar("T")

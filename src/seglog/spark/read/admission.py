@@ -7,10 +7,7 @@ limit is smaller than their number.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
 
 
 def shares(waiting: Sequence[int], limit: int, turn: int) -> list[int]:

@@ -7,20 +7,16 @@ no option.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from seglog.spark.read.options import all_columns
-from seglog.spark.read.pushdown import ALL, EVERYTHING
+from seglog.spark.read.pushdown import ALL, EVERYTHING, Intervals, Restriction
 from seglog.topic.columns import plain_binary
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from seglog.spark.read.pushdown import Intervals, Restriction
 
 # About the size that the JVM reads fastest: larger batches only cost it memory.
 BATCH_ROWS = 10_000

@@ -7,20 +7,16 @@ its place. Knows no Spark.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+
+import pyarrow as pa
 
 from seglog.arrow.convert import decode_batches
+from seglog.arrow.from_store import BatchDecoder
 from seglog.errors import CorruptRecord
 from seglog.format.codec import HEAD_BYTES, InvalidRecord
+from seglog.segment.reader import SegmentReader
 from seglog.spark.read.batches import BATCH_BYTES, BATCH_ROWS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pyarrow as pa
-
-    from seglog.arrow.from_store import BatchDecoder
-    from seglog.segment.reader import SegmentReader
 
 LEAST_BYTES = 64 * 1024
 

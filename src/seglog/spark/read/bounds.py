@@ -6,17 +6,11 @@ Pure, except for one question, the offset of a timestamp, which the caller answe
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from seglog.errors import InvalidArgument
 from seglog.spark.read.extents import LogSnapshot
-from seglog.spark.read.options import EARLIEST, LATEST
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from seglog.spark.read.options import Bound, ReadOptions
+from seglog.spark.read.options import EARLIEST, LATEST, Bound, ReadOptions
 
 FirstAt = Callable[[LogSnapshot, int], int | None]
 """Returns the first offset of a log at or after a timestamp (us), None if all records are older."""

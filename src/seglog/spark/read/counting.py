@@ -6,13 +6,12 @@ of a segment with gaps is the log read, and the counts are cached.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pyarrow as pa
 
     from seglog.spark.read.extents import Extent, LogSnapshot

@@ -7,6 +7,8 @@ Python data sources cannot show metrics on Spark's pages; these figures are also
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seglog.errors import InvalidArgument
@@ -16,9 +18,6 @@ from seglog.spark.read.plan import ReadPlan
 from seglog.spark.read.pushdown import push
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from pyspark.sql.datasource import Filter
 
 

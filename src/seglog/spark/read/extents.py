@@ -5,14 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from seglog.format.cuts import Cuts
 from seglog.log.history import KNOWN, Trace
-from seglog.topic.layout.places import Place
-
-if TYPE_CHECKING:
-    from seglog.topic.layout.places import Partition
+from seglog.topic.layout.places import Partition, Place
 
 
 @dataclass(frozen=True, slots=True)

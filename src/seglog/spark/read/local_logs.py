@@ -6,27 +6,26 @@ The access of planning and tasks to the file system. Decides nothing except by o
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from seglog.config import Expose
 from seglog.errors import InvalidArgument, LogNotFound, LogReplaced, NotALog
+from seglog.format.manifest import SegmentEntry
+from seglog.log.log import Log
 from seglog.log.opening import open_log, storage_at
+from seglog.log.view import View
 from seglog.spark.option_values import is_archive
 from seglog.spark.read.extents import Extent, LogSnapshot
 from seglog.topic.layout import description
 from seglog.topic.layout.places import Place, is_log, topics_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from types import TracebackType
-
     import pyarrow as pa
 
-    from seglog.config import Expose
-    from seglog.format.manifest import SegmentEntry
-    from seglog.log.log import Log
-    from seglog.log.view import View
     from seglog.spark.read.options import Selection
 
 OPEN_LOGS = 200  # a follower holds three files; beyond this number logs are reopened for every look

@@ -6,19 +6,18 @@ a range. `place` knows directories, `remote` knows servers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from seglog.spark.read.extents import LogSnapshot
 from seglog.spark.read.local_logs import LocalSite
+from seglog.topic.layout.places import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from types import TracebackType
-
     import pyarrow as pa
 
-    from seglog.spark.read.extents import LogSnapshot
     from seglog.spark.read.options import ReadOptions, Selection
-    from seglog.topic.layout.places import Place
 
 
 class Held(Protocol):

@@ -11,6 +11,7 @@ Pure. Equal offsets have equal text: topics and partitions are sorted.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,6 @@ from seglog.format.foreign import UNREADABLE
 from seglog.spark.read.data_loss import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from seglog.topic.layout.places import Partition
 
 Json = dict[str, dict[str, dict[str, Any]]]

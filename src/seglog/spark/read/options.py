@@ -40,8 +40,9 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from seglog.errors import InvalidArgument
 from seglog.spark.option_values import (
@@ -59,9 +60,6 @@ from seglog.spark.option_values import (
     token,
     word_list,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 EARLIEST = -2
 LATEST = -1

@@ -9,19 +9,17 @@ Pure: what to read in, ranges out. Rules, in this order:
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from seglog.spark.read.data_loss import Position
-from seglog.spark.read.pushdown import EVERYTHING
+from seglog.spark.read.pushdown import EVERYTHING, Restriction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from seglog.spark.read.extents import Extent, LogSnapshot
     from seglog.spark.read.options import ReadOptions
-    from seglog.spark.read.pushdown import Restriction
 
 TASK_BYTES = 128 * 1024 * 1024  # as for Spark's own files: large enough to hide a task's fixed cost
 # A Python task costs Spark about 60 ms of a core before it reads a byte (84 empty ones: 2.6 s on two cores), so small

@@ -11,13 +11,12 @@ filters the others row by row.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from seglog.spark.read.extents import Extent
 
 Intervals = tuple[tuple[int, int], ...]

@@ -11,25 +11,21 @@ give both the same endingOffsets.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from seglog.spark.read import bounds
 from seglog.spark.read.data_loss import position_at
-from seglog.spark.read.log_access import site_of
+from seglog.spark.read.log_access import Site, site_of
+from seglog.spark.read.options import ReadOptions
 from seglog.spark.read.plan import OffsetRange, ReadPlan, Share, plan_read
 from seglog.spark.read.pushdown import EVERYTHING, LOWEST, Restriction, push
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pyarrow as pa
-    from pyspark.sql.datasource import Filter
-
-    from seglog.spark.read.log_access import Site
-    from seglog.spark.read.options import ReadOptions
 
 _LOG = logging.getLogger("seglog.spark")
 

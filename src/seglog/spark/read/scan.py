@@ -6,24 +6,23 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from seglog.errors import LogNotFound, LogTruncated, OffsetOutOfRange
 from seglog.spark.read.batches import SparkColumns
 from seglog.spark.read.data_loss import Loss, lost_below, report
+from seglog.spark.read.extents import LogSnapshot
 from seglog.spark.read.local_logs import LocalSite
+from seglog.spark.read.pushdown import Restriction
 from seglog.spark.worker_process import keep_loaded
 from seglog.topic.layout.places import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import pyarrow as pa
-
-    from seglog.spark.read.extents import LogSnapshot
     from seglog.spark.read.log_access import Held, Site
     from seglog.spark.read.plan import OffsetRange
-    from seglog.spark.read.pushdown import Restriction
 
 _LOG = logging.getLogger("seglog.spark")
 LOOKS = 10  # without a record in between; more would mean that looks and reads contradict each other

@@ -10,26 +10,24 @@ and epoch; if they differ from the snapshot's, the log must be looked at again.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from types import TracebackType
 from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
 
 from seglog.client import Client
 from seglog.errors import CorruptLog, InvalidArgument, LogNotFound, LogTruncated, TopicNotFound
 from seglog.spark.read.batches import BATCH_ROWS
 from seglog.spark.read.extents import Extent, LogSnapshot
 from seglog.spark.read.local_logs import selected
-from seglog.topic.layout.places import Place
+from seglog.spark.read.options import Selection
+from seglog.topic.layout.places import Partition, Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from types import TracebackType
-
-    import pyarrow as pa
-
     from seglog.client.models import Page, PartitionInfo, PartitionState, SegmentState
     from seglog.client.topic import RemoteTopic
-    from seglog.spark.read.options import Selection
-    from seglog.topic.layout.places import Partition
 
 RETRIES = 8  # about 10 s in total: a restarted server is back by then
 # Spark asks a hundred times a second whether there is anything new; ask a server ten times.

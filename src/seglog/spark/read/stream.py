@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,20 +36,16 @@ from seglog.spark.read import bounds
 from seglog.spark.read.admission import shares
 from seglog.spark.read.counting import Counter
 from seglog.spark.read.data_loss import ADVICE, Loss, lost_below, position_at, report
+from seglog.spark.read.extents import LogSnapshot
 from seglog.spark.read.log_access import site_of
-from seglog.spark.read.offsets import Progress, decode, encode
+from seglog.spark.read.offsets import Json, Progress, decode, encode
+from seglog.spark.read.options import ReadOptions
 from seglog.spark.read.plan import Share, plan_read
 from seglog.spark.read.reader import RangePartition, read_range
+from seglog.topic.layout.places import Partition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pyarrow as pa
-
-    from seglog.spark.read.extents import LogSnapshot
-    from seglog.spark.read.offsets import Json
-    from seglog.spark.read.options import ReadOptions
-    from seglog.topic.layout.places import Partition
 
 _LOG = logging.getLogger("seglog.spark")
 # A task costs more than reading this: a micro-batch of a few records is one task per partition.

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from seglog.spark.jobs import command
 from seglog.spark.replay import replay
 from seglog.spark.replay.machine import named_machine
 from seglog.terminal.exits import Exit
+from seglog.terminal.parser import Parser
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
     from pyspark.sql import SparkSession
-
-    from seglog.terminal.parser import Parser
 
 
 def build_parser() -> Parser:

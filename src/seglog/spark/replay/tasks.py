@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from seglog.errors import InvalidArgument, OffsetCompacted
 from seglog.record import Record
-from seglog.spark.jobs.pins import check_all
+from seglog.spark.jobs.pins import Pin, check_all
 from seglog.spark.jobs.tasks import MARK, records
+from seglog.spark.read.plan import OffsetRange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from seglog.spark.jobs.pins import Pin
-    from seglog.spark.read.plan import OffsetRange
     from seglog.spark.replay.machine import Machine
 
 ROWS = 10_000

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from seglog.spark.jobs import command
 from seglog.spark.snapshot import bootstrap
 from seglog.terminal.exits import Exit
+from seglog.terminal.parser import Parser
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
     from pyspark.sql import SparkSession
-
-    from seglog.terminal.parser import Parser
 
 
 def build_parser() -> Parser:

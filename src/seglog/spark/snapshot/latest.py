@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from seglog.errors import OffsetCompacted
-from seglog.spark.jobs.pins import check_latest
+from seglog.spark.jobs.pins import Pin, check_latest
 from seglog.spark.jobs.tasks import MARK, records
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from seglog.spark.jobs.pins import Pin
-    from seglog.spark.read.plan import OffsetRange
+from seglog.spark.read.plan import OffsetRange
 
 SKIP_OFFSETS = 100_000  # a shorter gap is read through: seeking costs more
 MERGE_ROWS = 1_000_000  # candidates collected before they are merged, which limits the memory

@@ -7,27 +7,23 @@ Spark.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from seglog.clock import system_clock
 from seglog.errors import InvalidArgument, LogLocked, LogNotFound, NotALog, TopicExists
 from seglog.format import filename
+from seglog.log.log import Log
 from seglog.log.opening import existing, open_log
-from seglog.log.staging import Stage, age_out, remove_stages
+from seglog.log.staging import Stage, StagedSegment, age_out, remove_stages
 from seglog.storage import LocalStorage, Storage
 from seglog.topic.layout import description
 from seglog.topic.layout.names import checked_name
 from seglog.topic.topic import Topic
 from seglog.topic.transaction import Transaction
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from seglog.log.log import Log
-    from seglog.log.staging import StagedSegment
 
 LOCK_PATIENCE = 60.0  # seconds; another query's publication takes a fraction of one
 _RETRY_EVERY = 0.02

@@ -17,9 +17,9 @@ which the source returns, are ignored: a log assigns its own offsets.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pyspark.sql.types import (
     ArrayType,
@@ -38,9 +38,6 @@ from pyspark.sql.types import (
 from seglog.errors import InvalidArgument
 from seglog.log.staging import JOB
 from seglog.spark.option_values import TABLE_ADVICE, boolean, canonical, count, local_path
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 TABLE_NAMES = ("path", "topic")  # the options of a table that apply to writing
 CREATE_NAMES = ("createTopic", "partitions")

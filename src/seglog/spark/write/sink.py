@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,8 +25,6 @@ from seglog.spark.worker_process import keep_loaded
 from seglog.spark.write.destination import Share, batch_name, everywhere, find, merged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import pyarrow as pa
 
     from seglog.spark.write.options import WriteOptions

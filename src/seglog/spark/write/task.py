@@ -7,19 +7,16 @@ would be small. Knows no Spark.
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Self
+from collections.abc import Iterator
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seglog.log.staging import Stage
 from seglog.spark.write.destination import Destination, Share, find
 from seglog.topic.idempotency.batches import without_marks
 from seglog.topic.partition_split import split_by_partition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from seglog.log.staging import Stage
 
 GATHER_BYTES = 32 * 1024 * 1024
 _TAKEN = ("value", "key", "headers", "timestamp", "partition")

@@ -7,20 +7,17 @@ Keys are compared themselves, not their hashes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from seglog.errors import LogTruncated
+from seglog.log.log import Log
 from seglog.topic.audit.rows import KeyRows, condensed, delivered_to, no_rows
 from seglog.topic.columns import plain_binary
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from seglog.log.log import Log
 
 Array = np.ndarray[Any, Any]
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from seglog.log.log import Log
 from seglog.topic.audit.figures import GroupFigures, LogKeys
 from seglog.topic.audit.key_rounds import KeySweep
 from seglog.topic.audit.rows import key_batches, undelivered_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    import pyarrow as pa
-
-    from seglog.log.log import Log
-    from seglog.topic.layout.places import Place
+from seglog.topic.layout.places import Place
 
 Array = np.ndarray[Any, Any]
 

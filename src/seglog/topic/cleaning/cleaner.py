@@ -19,24 +19,22 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from seglog.clock import Clock, system_clock
 from seglog.errors import InvalidArgument, InvalidType
 from seglog.forks import Inheritable
+from seglog.log.log import Log
 from seglog.topic.cleaning.log_cleaning import Care
 from seglog.topic.cleaning.reporting import Teller
 from seglog.topic.cleaning.roster import Roster
 from seglog.topic.cleaning.state import Event, LogState, words
 from seglog.topic.cleaning.timing import MICROSECONDS, Retry, dirtiest, is_over
+from seglog.topic.topic import Topic
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from seglog.log.log import Log
-    from seglog.topic.topic import Topic
-
     Logs = Mapping[str, Log]
 
 OVERLAID = frozenset({"idle", "waiting", "retrying"})  # shown as paused while everything is paused

@@ -10,17 +10,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from seglog.clock import Clock
+from seglog.compaction.schedule import Standing
 from seglog.errors import CompactionAborted, LogClosed, LogPoisoned, LogReadOnly, SeglogError
+from seglog.log.info import CompactionReport
+from seglog.log.log import Log
 from seglog.topic.cleaning.state import Event, LogState, What
 from seglog.topic.cleaning.timing import Retry, Trouble, is_over, next_look
-
-if TYPE_CHECKING:
-    from seglog.compaction.schedule import Standing
-    from seglog.log.info import CompactionReport
-    from seglog.log.log import Log
 
 Work = Literal["expiry", "compaction"]
 

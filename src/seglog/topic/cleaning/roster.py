@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from seglog.errors import InvalidType
+from seglog.log.log import Log
 from seglog.topic.cleaning.log_cleaning import Care
 
 if TYPE_CHECKING:
-    from seglog.log.log import Log
-
     Logs = Mapping[str, Log]
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from seglog.log.info import CompactionReport
 from seglog.topic.cleaning.timing import MICROSECONDS
-
-if TYPE_CHECKING:
-    from seglog.log.info import CompactionReport
 
 Doing = Literal["idle", "waiting", "expiring", "compacting", "retrying", "failed", "paused"]
 What = Literal["expired", "compacted", "stopped", "damaged", "failed", "refused", "forgotten"]

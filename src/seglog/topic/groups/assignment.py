@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from seglog.errors import InvalidArgument, InvalidType
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     from seglog.topic.layout.places import Partition
 
 Share = tuple[int, int]

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from seglog.clock import system_clock
@@ -20,28 +21,23 @@ from seglog.errors import (
     SeglogError,
     UnknownMember,
 )
+from seglog.log.log import Log
 from seglog.log.tail import FIRST_WAIT, LONGEST_WAIT
 from seglog.record import TopicRecord, checked_offset, checked_timestamp
 from seglog.topic.fetch import fetch_batches, fetch_records
 from seglog.topic.groups.arguments import checked_timeout, checked_topics, checked_wait
 from seglog.topic.groups.assignment import checked_share, shared
-from seglog.topic.groups.position import Cursor
+from seglog.topic.groups.groups import Groups
+from seglog.topic.groups.position import Cursor, Start
 from seglog.topic.layout.names import checked_name
+from seglog.topic.layout.places import Partition
+from seglog.topic.positions import Positions
 from seglog.topic.read_trace import passage_of, tell_how_to_go_on
+from seglog.topic.topic import Topic
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from types import TracebackType
-
     import pyarrow as pa
-
-    from seglog.log.log import Log
-    from seglog.topic.groups.groups import Groups
-    from seglog.topic.groups.position import Start
-    from seglog.topic.layout.places import Partition
-    from seglog.topic.positions import Positions
-    from seglog.topic.topic import Topic
 
 MAX_RECORDS = 500
 MAX_BYTES = 1024 * 1024

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
 
 from seglog.clock import Clock, system_clock
 from seglog.errors import (
@@ -23,23 +23,18 @@ from seglog.errors import (
     UnknownMember,
 )
 from seglog.forks import Inheritable
+from seglog.format.cuts import Cuts
 from seglog.log.follower import LogFollower
+from seglog.log.log import Log
 from seglog.record import checked_offset, checked_text
 from seglog.topic.groups.arguments import checked_offsets, checked_timeout, checked_topics
 from seglog.topic.groups.records import Entry, GroupRecord, OffsetRecord
 from seglog.topic.groups.registry import Book
 from seglog.topic.groups.state import Crew, Enrolled, GroupState, Membership, MemberState, Sessions
 from seglog.topic.layout.names import checked_name
-from seglog.topic.positions import nested
+from seglog.topic.layout.places import Partition
+from seglog.topic.positions import Positions, nested
 from seglog.uncopied import Uncopied
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from seglog.format.cuts import Cuts
-    from seglog.log.log import Log
-    from seglog.topic.layout.places import Partition
-    from seglog.topic.positions import Positions
 
 MAX_MEMBERS = 1000
 """The most members of one group: more than partitions are useless, and each change writes all of them."""

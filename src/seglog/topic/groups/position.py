@@ -14,19 +14,14 @@ Times are integer microseconds of any one clock; offsets are those of the next r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
 
 from seglog.errors import NotAssigned
 from seglog.log.history import Trace, was_cut
-from seglog.topic.positions import nested
-from seglog.topic.read_trace import log_was_cut
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from seglog.topic.layout.places import Partition
-    from seglog.topic.positions import Positions
-    from seglog.topic.read_trace import Passage
+from seglog.topic.layout.places import Partition
+from seglog.topic.positions import Positions, nested
+from seglog.topic.read_trace import Passage, log_was_cut
 
 Start = Literal["earliest", "latest"]
 """Where a consumer begins in a partition without a committed offset."""

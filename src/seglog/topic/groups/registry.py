@@ -5,17 +5,13 @@ Knows no clock and decides nothing; its owner holds a lock around every call.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from seglog.errors import CorruptLog
+from seglog.log.log import Log
 from seglog.topic.groups.records import Entry, GroupRecord, OffsetRecord, decode, encode
 from seglog.topic.groups.state import Crew
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from seglog.log.log import Log
-    from seglog.topic.layout.places import Partition
+from seglog.topic.layout.places import Partition
 
 
 class Book:

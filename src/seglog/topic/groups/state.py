@@ -13,16 +13,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from seglog.topic.groups.assignment import assign
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from seglog.topic.layout.places import Partition
+from seglog.topic.layout.places import Partition
 
 
 class Membership(NamedTuple):

@@ -5,7 +5,7 @@ Needs pyarrow and numba, so callers import it with the first such batch. `once` 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +16,8 @@ from seglog.arrow.from_store import HEADERS_TYPE
 from seglog.arrow.headers import drop_header
 from seglog.arrow.to_rows import ArrowBatch, timestamps_of
 from seglog.kernels.checksum import xxh64_rows
-from seglog.topic.idempotency.marks import HEADER
-
-if TYPE_CHECKING:
-    from seglog.log.log import Log
-    from seglog.topic.idempotency.marks import Share
+from seglog.log.log import Log
+from seglog.topic.idempotency.marks import HEADER, Share
 
 Array = np.ndarray[Any, Any]
 

@@ -23,17 +23,13 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from xxhash import xxh64_intdigest
 
 from seglog.errors import InvalidArgument, InvalidType, OnceConflict
-from seglog.record import checked_headers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from seglog.record import Header, Headers
+from seglog.record import Header, Headers, checked_headers
 
 HEADER = "seglog-once"
 MAX_KEY = 200

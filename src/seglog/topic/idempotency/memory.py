@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from seglog.errors import InvalidArgument, ReentrantCall, SeglogError
 from seglog.forks import Inheritable
+from seglog.log.log import Log
 from seglog.record import checked_kind, checked_offset
 from seglog.topic.idempotency.marks import Share, digest_of, hash_of, read_mark
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from seglog.log.log import Log
 
 
 @dataclass(frozen=True, slots=True)

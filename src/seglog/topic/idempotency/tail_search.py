@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from seglog.errors import CorruptRecord, InvalidArgument
+from seglog.log.log import Log
+from seglog.log.view import View
+from seglog.segment.reader import SegmentReader
 from seglog.topic.idempotency.marks import HEADER
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from seglog.log.log import Log
-    from seglog.log.view import View
-    from seglog.segment.reader import SegmentReader
 
 Mark = tuple[int, bytes | None]
 """A record's offset, and the value of its header."""

@@ -9,20 +9,15 @@ from __future__ import annotations
 
 from contextlib import suppress
 from traceback import clear_frames
-from typing import TYPE_CHECKING
 
 from seglog.errors import CorruptLog, InvalidArgument, InvalidType, LogLocked, NotALog, SeglogError
 from seglog.format import filename
 from seglog.format.store import HEADER_BYTES
-from seglog.log.locks.write_lock import holder_of, try_lock_tree
+from seglog.log.locks.write_lock import Share, TreeLock, holder_of, try_lock_tree
 from seglog.log.opening import open_log
-from seglog.storage import Subdirectory, is_directory, is_doomed
+from seglog.storage import Storage, Subdirectory, is_directory, is_doomed
 from seglog.topic.layout import description as topic_json
 from seglog.topic.layout.names import is_name, is_reserved
-
-if TYPE_CHECKING:
-    from seglog.log.locks.write_lock import Share, TreeLock
-    from seglog.storage import Storage
 
 
 def check_partitions(partitions: object) -> None:

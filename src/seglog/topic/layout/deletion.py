@@ -6,14 +6,10 @@ A directory being deleted is called `.deleted-<id>`, which is not a valid topic 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from seglog.errors import SeglogError, StorageError
-from seglog.storage import Subdirectory
+from seglog.storage import Storage, Subdirectory
 from seglog.topic.layout import description
-
-if TYPE_CHECKING:
-    from seglog.storage import Storage
 
 PREFIX = ".deleted-"
 

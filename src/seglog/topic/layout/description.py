@@ -11,21 +11,17 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import uuid
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xxhash import xxh64_hexdigest
 
 from seglog.errors import CorruptLog, FormatVersionError, LogNotFound, NotALog, StorageError
 from seglog.format.foreign import UNREADABLE
 from seglog.log.opening import storage_at
-from seglog.storage import is_directory
-
-if TYPE_CHECKING:
-    import os
-
-    from seglog.storage import Storage
+from seglog.storage import Storage, is_directory
 
 FORMAT_VERSION = 1
 FILE_NAME = "topic.json"

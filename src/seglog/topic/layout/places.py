@@ -6,19 +6,14 @@ A standalone log is partition 0 of a topic with its directory's name, also where
 from __future__ import annotations
 
 import errno
+import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from seglog.errors import LogNotFound, NotALog
 from seglog.format import filename
 from seglog.log.opening import storage_at
-from seglog.storage import Subdirectory, is_directory
+from seglog.storage import Storage, Subdirectory, is_directory
 from seglog.topic.layout import description
-
-if TYPE_CHECKING:
-    import os
-
-    from seglog.storage import Storage
 
 Partition = tuple[str, int]
 """A topic's name and a partition's number."""

@@ -6,21 +6,16 @@ Knows topics only to refuse them, and nothing of what is in the log.
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
 
+from seglog.clock import Clock
 from seglog.config import LogConfig, Retention
 from seglog.errors import InvalidArgument, LogLocked, LogNotFound, NotALog
-from seglog.log.locks.write_lock import holder_of, try_lock_tree
+from seglog.log.locks.write_lock import Share, TreeLock, holder_of, try_lock_tree
+from seglog.log.log import Log
 from seglog.log.opening import open_log
-from seglog.storage import MemoryStorage, Subdirectory
+from seglog.storage import MemoryStorage, Storage, Subdirectory
 from seglog.topic.layout import description
 from seglog.topic.layout.places import is_log
-
-if TYPE_CHECKING:
-    from seglog.clock import Clock
-    from seglog.log.locks.write_lock import Share, TreeLock
-    from seglog.log.log import Log
-    from seglog.storage import Storage
 
 OFFSETS = ".groups"
 OFFSETS_CONFIG = LogConfig(segment_bytes=16 * 1024 * 1024, retention=Retention(compact=True))

@@ -7,10 +7,11 @@ invented: the report describes what to do manually. A broker is repaired as a wh
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from seglog.clock import Clock, system_clock
 from seglog.errors import CorruptLog, LogLocked, SeglogError
@@ -19,7 +20,9 @@ from seglog.log.locks.write_lock import holder_of, is_written, try_lock_log
 from seglog.log.opening import storage_at
 from seglog.log.quarantine import link_aside
 from seglog.log.repair.repair import RepairAction, RepairReport, accept_home, repair_storage
-from seglog.storage import Subdirectory, must_sync
+from seglog.log.repair.reports import Problem
+from seglog.log.repair.verify import Progress
+from seglog.storage import Lock, Storage, Subdirectory, must_sync
 from seglog.topic.layout import description
 from seglog.topic.layout.description import FILE_NAME, Description
 from seglog.topic.layout.root import OFFSETS
@@ -39,13 +42,6 @@ from seglog.topic.repair.verify import (
     text_of,
 )
 from seglog.topic.transaction import DIRECTORY, unfinished
-
-if TYPE_CHECKING:
-    import os
-
-    from seglog.log.repair.reports import Problem
-    from seglog.log.repair.verify import Progress
-    from seglog.storage import Lock, Storage
 
 
 def repair_place(

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from seglog.errors import CorruptLog, FormatVersionError, NotALog, SeglogError
+from seglog.format.manifest import Manifest
 from seglog.log.catalog import read_manifest
 from seglog.log.locks.write_lock import is_written
 from seglog.log.opening import foreign_partition, storage_at
 from seglog.log.repair.reports import Problem
-from seglog.log.repair.verify import verify_storage
-from seglog.storage import Subdirectory
+from seglog.log.repair.verify import Progress, verify_storage
+from seglog.storage import Storage, Subdirectory
 from seglog.topic.layout import description
+from seglog.topic.layout.description import Description
 from seglog.topic.layout.root import OFFSETS
 from seglog.topic.repair.discover import Site, is_there, logs_of, partition_numbers, site_at
 from seglog.topic.repair.reports import LogTold, Told, TopicTold
 from seglog.topic.repair.reserved_names import name_problems
 from seglog.topic.repair.topic_files import mended_description, told_partitions, turned_back
 from seglog.topic.transaction import DIRECTORY, Transaction
-
-if TYPE_CHECKING:
-    import os
-
-    from seglog.format.manifest import Manifest
-    from seglog.log.repair.verify import Progress
-    from seglog.storage import Storage
-    from seglog.topic.layout.description import Description
 
 
 def verify_place(place: str | os.PathLike[str] | Storage, progress: Progress | None = None) -> Told:
