@@ -41,6 +41,7 @@ ERRORS: dict[str, type[Exception]] = {
     "ReentrantCall": RuntimeError,
     "LogReadOnly": OSError,
     "LogFenced": OSError,
+    "MachineFailed": RuntimeError,
     "CopyStopped": RuntimeError,
     "CopyDiverged": RuntimeError,
     "CopyExpired": RuntimeError,

@@ -30,6 +30,7 @@ INTERNAL = {
     "SegmentEntry": "a line of the manifest, for the package itself",
     "SegmentCache": "for the package itself",
     "Lookup": "for the package itself",
+    "S": "a type variable: the state of a machine",
     "Description": "topic.json, for the package itself",
 }
 

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         LogReadOnly,
         LogReplaced,
         LogTruncated,
+        MachineFailed,
         MissingExtra,
         NotALog,
         NotAssigned,
@@ -82,6 +83,9 @@ if TYPE_CHECKING:
     from seglog.log.log import Log
     from seglog.log.offline import repair, verify
     from seglog.log.opening import open_log as open  # noqa: A004 - it reads as the standard library's other opens
+    from seglog.machines.per_key import PerKey
+    from seglog.machines.replay import replay
+    from seglog.machines.snapshots import Snapshots
     from seglog.record import Record, TopicRecord
     from seglog.replication import Mirror as Mirror
     from seglog.segment.recovery_report import RecoveryEvent, RecoveryReport
@@ -104,16 +108,19 @@ _HOME = {  # public name -> its place below seglog; every other name of `__all__
     "LogConfig": "config.LogConfig",
     "MemoryStorage": "storage.MemoryStorage",
     "Mirror": "replication.Mirror",
+    "PerKey": "machines.per_key.PerKey",
     "Record": "record.Record",
     "RecoveryEvent": "segment.recovery_report.RecoveryEvent",
     "RecoveryReport": "segment.recovery_report.RecoveryReport",
     "Retention": "config.Retention",
     "SegmentInfo": "log.info.SegmentInfo",
+    "Snapshots": "machines.snapshots.Snapshots",
     "Topic": "topic.Topic",
     "TopicRecord": "record.TopicRecord",
     "backup": "topic.backup.backup",
     "open": "log.opening.open_log",
     "repair": "log.offline.repair",
+    "replay": "machines.replay.replay",
     "restore": "archive.restore.restore",
     "verify": "log.offline.verify",
 }
@@ -169,6 +176,7 @@ __all__ = [
     "LogReadOnly",
     "LogReplaced",
     "LogTruncated",
+    "MachineFailed",
     "MemoryStorage",
     "Mirror",
     "MissingExtra",
@@ -180,6 +188,7 @@ __all__ = [
     "OffsetError",
     "OffsetOutOfRange",
     "OnceConflict",
+    "PerKey",
     "PlanStale",
     "Record",
     "RecordTooLarge",
@@ -190,6 +199,7 @@ __all__ = [
     "SeglogError",
     "SegmentInfo",
     "ServerError",
+    "Snapshots",
     "StorageError",
     "StreamOverflow",
     "Topic",
@@ -203,6 +213,7 @@ __all__ = [
     "errors",
     "open",
     "repair",
+    "replay",
     "restore",
     "verify",
 ]

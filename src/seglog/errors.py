@@ -23,6 +23,7 @@
     ├── LogClosed (ValueError)
     ├── ReentrantCall (RuntimeError)       a signal handler or callback changes the log that it interrupted
     ├── LogReadOnly (OSError)              LogFenced: another log was promoted in its place
+    ├── MachineFailed (RuntimeError)       a state machine raised an error for a record: offset
     ├── CopyStopped (RuntimeError)         a copy cannot follow its source: CopyDiverged, CopyExpired
     ├── StorageError (OSError)             an I/O error of the operating system; retriable
     ├── TopicNotFound (LookupError)
@@ -205,6 +206,18 @@ class LogTruncated(SeglogError, ValueError):
 
 class LogReplaced(LogTruncated):
     """A reader's log was removed, and another one was created at its path; open that one."""
+
+
+class MachineFailed(SeglogError, RuntimeError):
+    """A state machine raised an error for a record; `__cause__` is that error.
+
+    Attributes:
+        offset: Offset of the record.
+    """
+
+    def __init__(self, message: str, *, offset: int) -> None:
+        super().__init__(message)
+        self.offset = offset
 
 
 class CompactionAborted(SeglogError, RuntimeError):

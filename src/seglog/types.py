@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from seglog.log.staging import StagedSegment
     from seglog.log.tail import Tail
     from seglog.log.view import View
+    from seglog.machines.machine import Machine
+    from seglog.machines.per_key import KeyState
+    from seglog.machines.replay import Replayed, ReplayedLog
     from seglog.record import Header, Headers
     from seglog.replication.log_mirror import Lag
     from seglog.segment.reader import OnCorrupt
@@ -93,6 +96,8 @@ _HOME = {  # name -> where it is found below seglog
     "LocalLock": "storage.local.LocalLock",
     "Lock": "storage.Lock",
     "LogState": "topic.cleaning.state.LogState",
+    "KeyState": "machines.per_key.KeyState",
+    "Machine": "machines.machine.Machine",
     "Lag": "replication.log_mirror.Lag",
     "MemberState": "topic.groups.state.MemberState",
     "Membership": "topic.groups.state.Membership",
@@ -114,6 +119,8 @@ _HOME = {  # name -> where it is found below seglog
     "RemoteTopic": "client.topic.RemoteTopic",
     "RepairAction": "log.repair.repair.RepairAction",
     "RepairReport": "log.repair.repair.RepairReport",
+    "Replayed": "machines.replay.Replayed",
+    "ReplayedLog": "machines.replay.ReplayedLog",
     "RewriteOutcome": "compaction.rewrite.Outcome",
     "SegmentPlace": "log.explain.explain.SegmentPlace",
     "SegmentStanding": "compaction.schedule.SegmentStanding",
@@ -157,11 +164,13 @@ __all__ = [
     "Groups",
     "Header",
     "Headers",
+    "KeyState",
     "Lag",
     "LocalFile",
     "LocalLock",
     "Lock",
     "LogState",
+    "Machine",
     "MemberState",
     "Membership",
     "MemoryFile",
@@ -183,6 +192,8 @@ __all__ = [
     "RemoteTopic",
     "RepairAction",
     "RepairReport",
+    "Replayed",
+    "ReplayedLog",
     "RestoreReport",
     "RewriteOutcome",
     "SegmentPlace",

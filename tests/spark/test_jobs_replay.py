@@ -15,12 +15,12 @@ import pytest
 
 import seglog
 from seglog.errors import InvalidArgument
+from seglog.machines.machine import named_machine
 from seglog.record import Record
 from seglog.spark.java import use_java
 from seglog.spark.replay import __main__ as program
 from seglog.spark.replay import replay
 from seglog.spark.replay.classroom import Classroom
-from seglog.spark.replay.machine import named_machine
 from seglog.topic import Topic
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote, urlsplit, urlunsplit
 
 import click
 
@@ -79,22 +78,14 @@ class Remote(NamedTuple):
 def locate(args: Args) -> Local | Remote:
     """Return what LOG, with --url, names. Raises InvalidArgument if it names nothing valid."""
     place: str = args.log
+    from seglog.topic.layout.locations import parse_location, topic_and_partition
+
     if args.url is not None:
         if is_url(place):
             raise InvalidArgument(f"{place} is a URL: omit --url")
-        return Remote(args.url, *_topic_and_partition(place, place))
+        return Remote(args.url, *topic_and_partition(place, place))
     if is_url(place):
-        try:
-            parts = urlsplit(place)
-        except ValueError as error:
-            raise InvalidArgument(f"{place!r} is not a URL: {error}") from None
-        before, _, words = parts.path.strip("/").rpartition("/")
-        if words.isdecimal() and before:
-            before, _, topic = before.rpartition("/")
-            words = f"{topic}/{words}"
-        return Remote(
-            urlunsplit((parts.scheme, parts.netloc, before, "", "")), *_topic_and_partition(unquote(words), place)
-        )
+        return Remote(*parse_location(place))
     return _local(place)
 
 
@@ -106,13 +97,6 @@ def local(args: Args) -> Local:
 def is_url(place: str) -> bool:
     """Whether a LOG is a location on a server."""
     return place.startswith(("http://", "https://"))
-
-
-def _topic_and_partition(words: str, place: str) -> tuple[str, int | None]:
-    topic, slash, partition = words.strip("/").partition("/")
-    if not topic or (slash and not (partition.isascii() and partition.isdecimal())):
-        raise InvalidArgument(f"{place!r} names no topic; write TOPIC or TOPIC/PARTITION, such as orders or orders/0")
-    return topic, int(partition) if slash else None
 
 
 def _local(place: str) -> Local:

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from seglog.arrow.convert import partitions_of, record_schema
 from seglog.arrow.stream import whole
+from seglog.arrow.to_records import fields_of, records_of
 from seglog.errors import ServerError
-from seglog.record import Header, Headers, Record, TopicRecord
+from seglog.record import Header, Record, TopicRecord
 from seglog.topic.groups.consumer import TopicBatch
 
 RECORDS = record_schema("binary")
@@ -156,27 +157,12 @@ def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
 
 def records(batch: pa.RecordBatch) -> list[Record]:
     """Return the rows of a batch as records."""
-    return [Record(*fields) for fields in _rows(batch)]
+    return records_of(batch)
 
 
 def topic_records(batch: TopicBatch) -> list[TopicRecord]:
     """Return the rows of a batch as records of their topic."""
-    return [TopicRecord(batch.topic, batch.partition, *fields) for fields in _rows(batch.batch)]
-
-
-def _rows(batch: pa.RecordBatch) -> Iterator[tuple[int, int, bytes | None, bytes | None, Headers]]:
-    headers = batch.column("headers")
-    plain: list[Headers] = [()] * batch.num_rows
-    if len(headers.flatten()):  # most records have none, and checking each would dominate the cost
-        plain = [tuple((one["key"], one["value"]) for one in row or ()) for row in headers.to_pylist()]
-    return zip(
-        batch.column("offset").to_pylist(),
-        batch.column("timestamp").cast(pa.int64()).to_pylist(),
-        batch.column("key").to_pylist(),
-        batch.column("value").to_pylist(),
-        plain,
-        strict=True,
-    )
+    return [TopicRecord(batch.topic, batch.partition, *fields) for fields in fields_of(batch.batch)]
 
 
 def joined(batches: list[pa.RecordBatch]) -> pa.Table:

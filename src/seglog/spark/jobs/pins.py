@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 from seglog.errors import InvalidArgument, InvalidType, NotALog, OffsetCompacted, OffsetOutOfRange
 from seglog.format.manifest import ANYTHING, Manifest
 from seglog.log.opening import open_log
+from seglog.machines.moments import microseconds
 from seglog.spark.option_values import local_path
 from seglog.spark.read.data_loss import position_at
 from seglog.spark.read.extents import LogSnapshot
@@ -28,7 +29,6 @@ Moment = int | datetime | Positions | None
 """A position in every log: an offset (for one log), a time, offsets by topic and partition, or the default."""
 
 EVERY_TOPIC = "(?s).*"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def _offset(logs: Logs, snapshot: LogSnapshot, moment: int | datetime | None, na
     if moment is None:
         return lowest if name == "start" else end
     if isinstance(moment, datetime):
-        found = logs.get(snapshot.path).offset_at(_microseconds(moment))
+        found = logs.get(snapshot.path).offset_at(microseconds(moment))
         return end if found is None else min(max(found, lowest), end)
     offset = {EARLIEST: lowest, LATEST: end}.get(moment, moment)
     if not lowest <= offset <= end:
@@ -111,11 +111,6 @@ def _offset(logs: Logs, snapshot: LogSnapshot, moment: int | datetime | None, na
         error.add_note(f"{name} of {snapshot}; {end}, the end, is allowed too")
         raise error
     return offset
-
-
-def _microseconds(moment: datetime) -> int:
-    """Return a time as int microseconds since the epoch; without a zone it is UTC."""
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
 
 
 def _pinned(snapshot: LogSnapshot, manifest: Manifest, start: int, stop: int) -> Pin:

@@ -17,9 +17,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from seglog.errors import InvalidArgument
+from seglog.machines.machine import Machine, checked_machine
 from seglog.spark.jobs.pins import pin
 from seglog.spark.jobs.tasks import read, spread, with_marks
-from seglog.spark.replay.machine import Machine, checked_machine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from seglog.machines.machine import named_machine
 from seglog.spark.jobs import command
 from seglog.spark.replay import replay
-from seglog.spark.replay.machine import named_machine
 from seglog.terminal.exits import Exit
 from seglog.terminal.parser import Parser
 

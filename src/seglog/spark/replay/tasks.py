@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from seglog.errors import InvalidArgument, OffsetCompacted
+from seglog.machines.machine import Machine
 from seglog.record import Record
 from seglog.spark.jobs.pins import Pin, check_all
 from seglog.spark.jobs.tasks import MARK, records
 from seglog.spark.read.plan import OffsetRange
-
-if TYPE_CHECKING:
-    from seglog.spark.replay.machine import Machine
 
 ROWS = 10_000
 STATES_BYTES = 8 * 1024 * 1024  # of one batch of states
