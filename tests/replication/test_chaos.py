@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import random
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -17,6 +15,7 @@ import seglog
 from seglog import LogConfig, Mirror
 from seglog.replication.diff import diff
 from tests.replication.conftest import fill
+from tests.replication.proxy import CuttingProxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,57 +47,6 @@ class Mirroring:
         if self.process.returncode is None:
             self.process.kill()
             self.process.communicate()
-
-
-class CuttingProxy:
-    """Passes bytes to a port; `cut` ends all connections in the middle of whatever they carry."""
-
-    def __init__(self, port: int) -> None:
-        self._target = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self._pairs: list[socket.socket] = []
-        self.cuts = 0
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            try:
-                server = socket.create_connection(("127.0.0.1", self._target))
-            except OSError:
-                client.close()
-                continue
-            self._pairs += [client, server]
-            for one, other in ((client, server), (server, client)):
-                threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
-
-    @staticmethod
-    def _pass(one: socket.socket, other: socket.socket) -> None:
-        try:
-            while data := one.recv(65536):
-                other.sendall(data)
-        except OSError:
-            pass
-        finally:
-            for end in (one, other):
-                end.close()
-
-    def cut(self) -> None:
-        self.cuts += 1
-        pairs, self._pairs = self._pairs, []
-        for end in pairs:
-            try:
-                end.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                end.close()
-
-    def close(self) -> None:
-        self._listener.close()
-        self.cut()
 
 
 @pytest.fixture

@@ -37,7 +37,8 @@ from seglog.errors import (
     StorageError,
 )
 from seglog.format import filename
-from seglog.format.manifest import SegmentEntry
+from seglog.format.cuts import first_epoch
+from seglog.format.manifest import Role, SegmentEntry
 from seglog.format.store import HEADER_BYTES
 from seglog.log.catalog import write_manifest
 from seglog.log.opening import open_log
@@ -324,9 +325,10 @@ class _LogRestore:
         return entry
 
     def _install(self, sealed: tuple[SegmentEntry, ...]) -> None:
-        """Create an active segment after the others and install the manifest: a new epoch begins at the end.
+        """Create an active segment after the others and install the manifest, of a leader with a higher term.
 
-        Records after that are others than those that the archived log may have received since.
+        An epoch that no other leader uses begins at the end: records after that are others than those that the archived
+        log, and its followers, may have received since.
         """
         archived = self._archived.manifest
         end = (
@@ -335,6 +337,8 @@ class _LogRestore:
             else max((sealed[-1].next_offset or 0) if sealed else 0, self._end)
         )
         file = max((archived.next_file, *(entry.file + 1 for entry in archived.segments)))
+        term = max(archived.role.term, archived.role.fenced) + 1
+        epoch = first_epoch(term)
         active = SegmentEntry(base_offset=end, file=file, salt=secrets.randbits(64), created=system_clock())
         create_segment(self._target, active, archived.log_id)
         must_sync(self._target.sync_directory)
@@ -344,7 +348,9 @@ class _LogRestore:
             next_file=file + 1,
             segments=(*sealed, active),
             backup=False,
-            **archived.after_cut(end),
+            role=Role(term=term),
+            epoch=epoch,
+            cuts=archived.cuts.with_cut(epoch, end),
         )
         write_manifest(self._target, manifest)
         if self._end is not None:

@@ -7,6 +7,7 @@ exactly if the offset had the same epoch for both.
 
 from __future__ import annotations
 
+import secrets
 from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,6 +15,17 @@ from typing import Any
 
 MOST = 64
 """Maximum number of cuts in a manifest. A cut replaces those at or after its offset, so few logs have many."""
+TERM_BITS = 32
+COUNTED_BITS = 16  # cuts of one leader before its epochs may meet those of another leader of the same term
+
+
+def first_epoch(term: int) -> int:
+    """Return an epoch for a leader of a term to begin with: no other leader begins with it.
+
+    Epochs must never be given twice. One leader counts them up; a promoted copy, or a log that was restored, begins at
+    a number with its term in the high bits, then random bits.
+    """
+    return (term << TERM_BITS) | (secrets.randbits(TERM_BITS - COUNTED_BITS) << COUNTED_BITS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,11 @@ If an offset has the same epoch in two logs, they hold the same records before i
 differently. So the last common point is the greatest offset that has the same epoch in both, as in Kafka
 (OffsetForLeaderEpoch) and Raft.
 
-That needs epochs that are never given twice. One leader counts them up. A promoted copy begins at a number that no
-other leader uses: its term in the high bits, then random bits.
+That needs epochs that are never given twice: see `format.cuts.first_epoch`.
 """
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +19,6 @@ from seglog.format.manifest import Manifest, Role
 
 if TYPE_CHECKING:
     from seglog.log.view import View
-
-TERM_BITS = 32
-COUNTED_BITS = 16  # cuts of one leader before its epochs may meet those of another leader of the same term
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +144,3 @@ def _objection(copy: Lineage, source: Lineage, target: str, path: str) -> str | 
 def history_of(source: Lineage, role: Role) -> dict[str, Any]:
     """Return the fields of a copy's manifest that follow from the source's history. role: the copy's."""
     return {"epoch": source.epoch, "cuts": source.cuts, "role": role}
-
-
-def promoted_epoch(term: int) -> int:
-    """Return the first epoch of a leader of a term, which no other leader begins with."""
-    return (term << TERM_BITS) | (secrets.randbits(TERM_BITS - COUNTED_BITS) << COUNTED_BITS)

@@ -14,12 +14,12 @@ from contextlib import ExitStack
 
 from seglog.clock import system_clock
 from seglog.errors import InvalidArgument
+from seglog.format.cuts import first_epoch
 from seglog.format.manifest import Manifest, Role
 from seglog.log.catalog import read_manifest
 from seglog.log.copied import CopyWriter
 from seglog.log.locks.write_lock import TreeLock
 from seglog.log.opening import Home, Seed, open_copy, open_log, storage_at
-from seglog.replication.lineage import promoted_epoch
 from seglog.storage import Storage, Subdirectory
 from seglog.topic.layout import creation
 from seglog.topic.layout import description as topic_json
@@ -61,7 +61,7 @@ def _promote(place: Storage, home: Home | None, manifest: Manifest, term: int) -
     seed = Seed(log_id=manifest.log_id, start=manifest.start, config=manifest.config, history={})
     with open_copy(place, seed, home, system_clock) as log:
         log.sync()
-        epoch = promoted_epoch(term)
+        epoch = first_epoch(term)
         cuts = log.view().manifest.cuts.with_cut(epoch, log.next_offset)
         CopyWriter(log).take(epoch=epoch, cuts=cuts, role=Role(term=term))
 
