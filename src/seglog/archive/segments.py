@@ -1,6 +1,6 @@
 """The list of a log's segments in an archive: the log's manifest, and which objects hold each segment. Pure.
 
-{"log": "...", "placed": {"<file number>": [<term>, ["index", 4112], ["times", 88]]}}
+{"log": "...", "placed": {"<name of the store>": [<term>, ["index", 4112], ["times", 88]]}}
 <the bytes of a MANIFEST>
 """
 
@@ -29,20 +29,23 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True)
 class ArchivedSegments:
-    """A log's structure in an archive. manifest: without retired files; placed: by file number, sealed ones only."""
+    """A log's structure in an archive. manifest: without retired files; placed: by name of the store, sealed ones only.
+
+    File numbers are unique in a log, but not here: a copy that was promoted continues with its own.
+    """
 
     manifest: Manifest
-    placed: dict[int, Placed]
+    placed: dict[str, Placed]
 
     def keys_of(self, entry: SegmentEntry) -> dict[str, str]:
         """Return kind -> key of a sealed segment's objects."""
-        term, lookups = self.placed[entry.file]
+        term, lookups = self.placed[entry.name()]
         kinds = (filename.STORE, *[kind for kind, _ in lookups])
         return {kind: segment_key(self.manifest.log_id, entry, term, kind) for kind in kinds}
 
     def sizes_of(self, entry: SegmentEntry) -> dict[str, int]:
         """Return kind -> bytes of a sealed segment's objects."""
-        return {filename.STORE: entry.bytes or 0, **dict(self.placed[entry.file].lookups)}
+        return {filename.STORE: entry.bytes or 0, **dict(self.placed[entry.name()].lookups)}
 
     def keys(self) -> Iterator[str]:
         """Yield the keys of all sealed segments' objects."""
@@ -51,7 +54,7 @@ class ArchivedSegments:
 
     def encode(self) -> bytes:
         """Return the object's bytes."""
-        placed = {str(number): [one.term, *one.lookups] for number, one in self.placed.items()}
+        placed = {name: [one.term, *one.lookups] for name, one in self.placed.items()}
         head = {"log": f"{self.manifest.log_id:016x}", "placed": placed}
         return json.dumps(head, separators=(",", ":")).encode() + b"\n" + self.manifest.encode()
 
@@ -69,12 +72,12 @@ def decode(data: bytes, check: str, path: str, like: Manifest | None = None) -> 
     known = manifest.decode(rest, path, like)
     try:
         placed = {
-            int(number): Placed(term, tuple((kind, size) for kind, size in lookups))
-            for number, (term, *lookups) in json.loads(head)["placed"].items()
+            name: Placed(term, tuple((kind, size) for kind, size in lookups))
+            for name, (term, *lookups) in json.loads(head)["placed"].items()
         }
-        missing = [entry.file for entry in known.segments[:-1] if entry.file not in placed]
+        missing = [entry.name() for entry in known.segments[:-1] if entry.name() not in placed]
     except UNREADABLE as error:
         raise CorruptLog(f"{path}: the list of segments cannot be read ({error})") from error
     if missing:
-        raise CorruptLog(f"{path}: the list of segments names no object for file {missing[0]}")
+        raise CorruptLog(f"{path}: the list of segments names no object for {missing[0]}")
     return ArchivedSegments(known, placed)

@@ -8,7 +8,6 @@ before it is uploaded, and the active one is synced: the archive never holds wha
 from __future__ import annotations
 
 import secrets
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -16,15 +15,15 @@ from typing import TYPE_CHECKING
 from xxhash import xxh64, xxh64_hexdigest
 
 from seglog.archive import segments
+from seglog.archive.adopting import remainder, sealed_part
 from seglog.archive.commit import ArchivedLog, Piece
 from seglog.archive.layout import segment_key, segments_key, tail_key
 from seglog.archive.segments import ArchivedSegments, Placed
-from seglog.archive.verifying import check_sealed, sealed_tail
+from seglog.archive.verifying import check_sealed
 from seglog.errors import ArchiveMismatch, StorageError
 from seglog.format import filename
 from seglog.format.manifest import Manifest, SegmentEntry
-from seglog.format.store import HEADER_BYTES
-from seglog.storage import File, LocalStorage, Storage
+from seglog.storage import File, Storage
 
 if TYPE_CHECKING:
     from seglog.archive.objects import ObjectStore
@@ -52,9 +51,10 @@ class ArchivedState:
 
 
 def continues(state: ArchivedState, present: Manifest) -> bool:
-    """Whether a log may be a later state of an archived one."""
+    """Whether a log may be a later state of an archived one. A leader of a higher term counts versions anew."""
     archived = state.segments.manifest
-    return archived.log_id == present.log_id and archived.version <= present.version and archived.epoch <= present.epoch
+    later = archived.version <= present.version or archived.role.term < present.role.term
+    return archived.log_id == present.log_id and later and archived.epoch <= present.epoch
 
 
 def check_continues(state: ArchivedState, present: Manifest, path: str) -> None:
@@ -103,7 +103,7 @@ class LogUpload:
         self.figures = figures_of(view)
         self._earlier = earlier
         self._pending = pending
-        self._placed: dict[int, Placed] = {}
+        self._placed: dict[str, Placed] = {}
         self._adopted: list[SegmentEntry] = []
         self._term = term
         self._number = number
@@ -117,12 +117,12 @@ class LogUpload:
         """Upload the sealed segments that the archive lacks; yield after each the number of segments up to it."""
         known = self._known()
         sealed = self._manifest.segments[:-1]
-        self._placed = {entry.file: known[_identity(entry)] for entry in sealed if _identity(entry) in known}
+        self._placed = {entry.name(): known[_identity(entry)] for entry in sealed if _identity(entry) in known}
         for count, entry in enumerate(sealed, 1):
-            if entry.file not in self._placed:
-                self._placed[entry.file] = self._upload(entry)
+            if entry.name() not in self._placed:
+                self._placed[entry.name()] = self._upload(entry)
                 yield count
-        self._adopted = self._adopt_tail()
+        self._adopted = self._adopt()
 
     @property
     def gap(self) -> tuple[int, int] | None:
@@ -134,36 +134,27 @@ class LogUpload:
     def _known(self) -> dict[tuple[object, ...], Placed]:
         """Return what the archive has, by the identity of the segment."""
         return {
-            _identity(entry): state.segments.placed[entry.file]
+            _identity(entry): state.segments.placed[entry.name()]
             for state in (self._earlier, self._pending)
             if state is not None
             for entry in state.segments.manifest.segments[:-1]
         }
 
-    def _adopt_tail(self) -> list[SegmentEntry]:
-        """Seal the archived part of a segment that was active then, and which the log has deleted since."""
-        earlier = self._earlier
-        if earlier is None or not earlier.log.tail or earlier.log.tail[-1].stop <= HEADER_BYTES:
+    def _adopt(self) -> list[SegmentEntry]:
+        """Upload the part that the log no longer has of the archived segment in which the log begins."""
+        if self._earlier is None:
             return []
-        archived = earlier.segments.manifest
-        if earlier.log.next_offset > self._manifest.segments[0].base_offset or archived.active.file in self._placed:
+        log, archived = self._earlier.log, self._earlier.segments
+        first = self._manifest.segments[0].base_offset
+        entry = remainder(log, archived, first)
+        if entry is None:
             return []
-        with tempfile.TemporaryDirectory(prefix="seglog-archive-") as directory:
-            file = LocalStorage(directory).create("tail")
-            for piece in earlier.log.tail:
-                file.pwrite(self._store.read(piece.key), piece.start)
-            entry = sealed_tail(
-                file,
-                archived.active,
-                end=earlier.log.tail[-1].stop,
-                next_offset=earlier.log.next_offset,
-                interval=archived.config.index_interval_bytes,
-                now=self._clock(),
-            )
-            key = segment_key(archived.log_id, entry, self._term, filename.STORE)
-            self._put(key, file, 0, entry.bytes or 0)
-        self._placed[entry.file] = Placed(self._term)
-        return [entry]
+        with sealed_part(self._store, log, archived, entry, first, self._clock()) as (file, part):
+            if not part.records:
+                return []
+            self._put(segment_key(archived.manifest.log_id, part, self._term, filename.STORE), file, 0, part.bytes or 0)
+        self._placed[part.name()] = Placed(self._term)
+        return [part]
 
     def _upload(self, entry: SegmentEntry) -> Placed:
         store = self._source.open(entry.name())
@@ -202,7 +193,7 @@ class LogUpload:
         active = SegmentEntry(
             base_offset=following.base_offset, file=following.file, salt=following.salt, created=following.created
         )
-        sealed = tuple(entry for entry in self._manifest.segments[:count] if entry.file in self._placed)
+        sealed = tuple(entry for entry in self._manifest.segments[:count] if entry.name() in self._placed)
         return self._state(sealed, active, (), "", following.base_offset)
 
     def whole(self) -> ArchivedState | None:
@@ -216,9 +207,9 @@ class LogUpload:
         self, sealed: tuple[SegmentEntry, ...], active: SegmentEntry, tail: tuple[Piece, ...], tail_id: str, end: int
     ) -> ArchivedState:
         kept = self._kept()
-        placed = {entry.file: self._placed[entry.file] for entry in sealed}
         before = {} if self._earlier is None else self._earlier.segments.placed
-        placed |= {entry.file: before.get(entry.file) or self._placed[entry.file] for entry in kept}
+        placed = {entry.name(): self._placed[entry.name()] for entry in sealed}
+        placed |= {entry.name(): self._placed.get(entry.name()) or before[entry.name()] for entry in kept}
         manifest = self._archived_manifest(kept, (*sealed, active))
         found = ArchivedSegments(manifest, placed)
         earlier = self._earlier

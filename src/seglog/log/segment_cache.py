@@ -20,7 +20,7 @@ from seglog.storage.descriptors import OPEN_SEGMENTS
 
 
 class SegmentCache:
-    """Readers of sealed segments by file number."""
+    """Readers of sealed segments by their salts, which are unique; file numbers are not in an archive."""
 
     def __init__(self, storage: Storage, *, limit: int, interval: int, heal: bool) -> None:
         self._storage = storage
@@ -31,15 +31,15 @@ class SegmentCache:
 
     def get(self, entry: SegmentEntry) -> SegmentReader:
         """Return the reader of a sealed segment; open it if needed."""
-        reader = self._open.get(entry.file)
+        reader = self._open.get(entry.salt)
         if reader is None or reader.size != entry.bytes:
             reader = open_sealed(self._storage, entry, interval=self._interval, heal=self._heal)
-            self._open[entry.file] = reader
+            self._open[entry.salt] = reader
             if len(self._open) > self._limit:
                 self._forget_oldest()
             OPEN_SEGMENTS.add(self._forget_oldest)
         with suppress(KeyError):  # another thread may have removed it meanwhile
-            self._open.move_to_end(entry.file)
+            self._open.move_to_end(entry.salt)
         return reader
 
     def _forget_oldest(self) -> bool:
@@ -54,7 +54,7 @@ class SegmentCache:
     def drop(self, entries: Iterable[SegmentEntry]) -> None:
         """Evict segments that are no longer part of the log."""
         for entry in entries:
-            self._open.pop(entry.file, None)
+            self._open.pop(entry.salt, None)
 
     def clear(self) -> None:
         """Evict all."""
