@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from seglog.archive.verifying import sealed_tail
 from seglog.format import filename
 from seglog.format.store import HEADER_BYTES
-from seglog.segment.sealed import open_sealed
+from seglog.segment.sealed import open_sealed, write_lookups
 from seglog.storage import LocalStorage
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from seglog.archive.objects import ObjectStore
     from seglog.archive.segments import ArchivedSegments
     from seglog.format.manifest import SegmentEntry
-    from seglog.storage import File
+    from seglog.storage import File, Storage
 
 READ_BYTES = 8 * 1024 * 1024
 
@@ -44,26 +44,29 @@ def _end(entry: SegmentEntry, log: ArchivedLog) -> int:
 @contextmanager
 def sealed_part(
     store: ObjectStore, log: ArchivedLog, archived: ArchivedSegments, entry: SegmentEntry, stop: int, now: int
-) -> Iterator[tuple[File, SegmentEntry]]:
-    """Yield a store with the records of an archived segment before `stop`, and its entry. Raises CorruptRecord.
+) -> Iterator[tuple[Storage, SegmentEntry]]:
+    """Yield the files of a segment with the records of an archived one before `stop`, and its entry.
+
+    Raises CorruptRecord if the archived one is damaged.
 
     now: us, when it is sealed if it is not yet.
     """
     interval = archived.manifest.config.index_interval_bytes
     with tempfile.TemporaryDirectory(prefix="seglog-archive-") as directory:
         storage = LocalStorage(directory)
+        storage.make(filename.DIRECTORIES)
         file = storage.create(entry.name())
         end = _download(store, log, archived, entry, file)
         whole = sealed_tail(file, entry, end=end, next_offset=_end(entry, log), interval=interval, now=now)
         if stop < _end(entry, log):
             end = open_sealed(storage, whole, interval=interval, heal=False).seek(stop)[0]
             whole = sealed_tail(file, entry, end=end, next_offset=stop, interval=interval, now=now)
-        yield file, replace(whole, sealed_at=entry.sealed_at or now)
+        part = replace(whole, sealed_at=entry.sealed_at or now)
+        write_lookups(storage, part, interval=interval)
+        yield storage, part
 
 
-def _download(
-    store: ObjectStore, log: ArchivedLog, archived: ArchivedSegments, entry: SegmentEntry, file: File
-) -> int:
+def _download(store: ObjectStore, log: ArchivedLog, archived: ArchivedSegments, entry: SegmentEntry, file: File) -> int:
     """Write an archived store to a file; return its size."""
     if not entry.sealed:
         for piece in log.tail:

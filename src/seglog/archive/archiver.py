@@ -16,12 +16,13 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from seglog.archive import lineage, segments
+from seglog.archive import segments
 from seglog.archive.arguments import checked_seconds
 from seglog.archive.background import INTERVAL_SECONDS, BackgroundArchiver
+from seglog.archive.claiming import claim
 from seglog.archive.commit import ArchivedLog, Commit
 from seglog.archive.garbage import Garbage
-from seglog.archive.history import Writer, new_owner
+from seglog.archive.history import Writer
 from seglog.archive.lineage import Lineage
 from seglog.archive.objects import ObjectStore
 from seglog.archive.report import ArchiveReport
@@ -115,17 +116,11 @@ class Archiver:
         return lock
 
     def _claim(self, kind: str, *, take_over: bool) -> Writer:
-        known, owner = lineage.read(self._root, self._store.url), new_owner()
-
-        def may_follow(newest: Commit | None) -> None:
+        def may_follow(newest: Commit | None, known: Lineage) -> None:
             if not take_over:
                 known.check(newest)
-            followed = {} if newest is None else {newest.owner: known.owners.get(newest.owner)}
-            Lineage(self._store.url, {**followed, owner: None}).write(self._root)
 
-        writer = Writer.claim(self._store, self._clock, kind=kind, owner=owner, may_follow=may_follow)
-        Lineage(self._store.url, {owner: None}).write(self._root)
-        return writer
+        return claim(self._root, self._store, self._clock, kind=kind, may_follow=may_follow)
 
     def _load_states(self) -> None:
         self._states = {name: self._state_of(log) for name, log in self._writer.current.logs.items()}

@@ -120,7 +120,7 @@ class LogUpload:
         self._placed = {entry.name(): known[_identity(entry)] for entry in sealed if _identity(entry) in known}
         for count, entry in enumerate(sealed, 1):
             if entry.name() not in self._placed:
-                self._placed[entry.name()] = self._upload(entry)
+                self._placed[entry.name()] = self._upload(entry, self._source)
                 yield count
         self._adopted = self._adopt()
 
@@ -149,20 +149,19 @@ class LogUpload:
         entry = remainder(log, archived, first)
         if entry is None:
             return []
-        with sealed_part(self._store, log, archived, entry, first, self._clock()) as (file, part):
+        with sealed_part(self._store, log, archived, entry, first, self._clock()) as (storage, part):
             if not part.records:
                 return []
-            self._put(segment_key(archived.manifest.log_id, part, self._term, filename.STORE), file, 0, part.bytes or 0)
-        self._placed[part.name()] = Placed(self._term)
+            self._placed[part.name()] = self._upload(part, storage)
         return [part]
 
-    def _upload(self, entry: SegmentEntry) -> Placed:
-        store = self._source.open(entry.name())
+    def _upload(self, entry: SegmentEntry, source: Storage) -> Placed:
+        store = source.open(entry.name())
         check_sealed(store, entry)
         lookups = []
         for kind in LOOKUPS:  # derived files: reading works without them, but slower
-            if self._source.identity(entry.name(kind)) is not None:
-                file = self._source.open(entry.name(kind))
+            if source.identity(entry.name(kind)) is not None:
+                file = source.open(entry.name(kind))
                 self._put(segment_key(self._manifest.log_id, entry, self._term, kind), file, 0, file.size())
                 lookups.append((kind, file.size()))
         key = segment_key(self._manifest.log_id, entry, self._term, filename.STORE)

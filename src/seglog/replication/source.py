@@ -109,9 +109,10 @@ class LocalSource:
         self._log.close()
 
 
-def fetch_from(log: Log, offset: int | None, most: int, *, skip: int | None = None) -> Fetched:
+def fetch_from(log: Log, offset: int | None, most: int, *, skip: int | None = None, stop: int | None = None) -> Fetched:
     """Return the history of an open log and records from `offset` on, of one view.
 
+    stop: the first offset not to return; complete then means: all records before it. None: the log's end.
     skip: bytes of the first record to omit; then, and with 0, that record may be incomplete. None: it is complete.
     """
     view = log.view()
@@ -119,7 +120,7 @@ def fetch_from(log: Log, offset: int | None, most: int, *, skip: int | None = No
     records: list[EncodedRecords] = []
     complete, compacted, counted, left = False, False, 0, 0
     if offset is not None and lineage.start <= offset <= lineage.end:
-        complete = _read(view, offset, most, records, skip)
+        complete = _read(view, offset, most, records, skip, stop)
         counted = view.records_from(offset)
         compacted = any(not entry.dense and (entry.next_offset or 0) > offset for entry in view.manifest.segments)
         left = _bytes_from(view, offset)
@@ -141,15 +142,18 @@ def _bytes_from(view: View, offset: int) -> int:
     return total
 
 
-def _read(view: View, offset: int, most: int, records: list[EncodedRecords], skip: int | None) -> bool:
-    """Add records to the list; return whether they include the last one of the view."""
+def _read(
+    view: View, offset: int, most: int, records: list[EncodedRecords], skip: int | None, stop: int | None
+) -> bool:
+    """Add records to the list; return whether they include the last one of the view, or before `stop`."""
     end = view.next_offset  # before the active segment's size, which is published first: its records are included
+    end = end if stop is None else min(end, stop)
     for reader in view.readers(offset, end):
         first = max(offset, reader.base_offset)
         if first >= reader.next_offset and reader is not view.active:
             continue
         until = min(reader.next_offset, end)
-        size = reader.size
+        size = reader.size if stop is None or stop >= reader.next_offset else reader.seek(stop)[0]
         position, found = reader.seek(first)
         if position < size:
             if first > reader.base_offset:

@@ -1,0 +1,203 @@
+"""Make a copy the leader of an archived directory, so that nothing that was acknowledged as archived is lost.
+
+1. The copy takes from the archive what it lacks.
+2. It becomes the archive's writer, with one commit: from then on the old leader, paused or not, can commit nothing, and
+   gives no "archived" acknowledgement. Its server stops accepting records when it notices that.
+3. The copy takes what was archived in between.
+4. It is promoted as without an archive (replication/promote).
+
+It is repeated after a crash. After step 2 the directory notes that it continues the archive, see `lineage`.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from seglog.archive.claiming import claim
+from seglog.archive.history import newest
+from seglog.archive.storage import ArchiveStorage
+from seglog.archive.urls import object_store
+from seglog.clock import Clock, checked_clock, system_clock
+from seglog.errors import ArchiveMismatch, CopyDiverged, LogNotFound
+from seglog.log.catalog import read_manifest
+from seglog.log.opening import open_log, storage_at
+from seglog.replication.lineage import Lineage, common_offset
+from seglog.replication.log_mirror import LogMirror
+from seglog.replication.promote import promote
+from seglog.replication.source import FETCH_BYTES, Fetched, LocalSource, LogSource, fetch_from
+from seglog.storage import Subdirectory
+from seglog.topic.layout import creation
+from seglog.topic.layout import description as topic_json
+from seglog.topic.layout.root import OFFSETS, lock_to_write
+from seglog.topic.repair.discover import site_at
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+
+    from seglog.archive.commit import Commit
+    from seglog.archive.objects import ObjectStore
+    from seglog.log.log import Log
+    from seglog.log.opening import Home
+    from seglog.storage import Storage
+
+
+class Promotion(NamedTuple):
+    """term: of the new leader; copied: bytes that the copy took from the archive."""
+
+    term: int
+    copied: int
+
+
+def promote_from_archive(
+    target: str | os.PathLike[str] | Storage, url: str | ObjectStore, *, clock: Clock = system_clock
+) -> Promotion:
+    """Make a copy the leader, and the writer of the archive of the old one.
+
+    Args:
+        target: A path or a Storage: a copy that `seglog mirror` made.
+        url: The URL of the archive that the old leader wrote, or an object store.
+        clock: Microseconds since the epoch; decides nothing.
+
+    Raises:
+        InvalidArgument: If the target is no copy.
+        ArchiveMismatch: If the archive holds other logs than the copy.
+        CopyDiverged: If the copy and the archive have different histories.
+        ArchiveFenced: If another copy became the archive's writer at the same moment.
+    """
+    root, store = storage_at(target), object_store(url)
+    _check(root, newest(store), store.url)
+    copied = _catch_up(root, store, checked_clock(clock))
+    claim(root, store, clock, kind=site_at(root).kind, may_follow=lambda newest, _: _check(root, newest, store.url))
+    copied += _catch_up(root, store, clock)
+    return Promotion(promote(root), copied)
+
+
+def _check(root: Storage, commit: Commit | None, url: str) -> None:
+    """Raise ArchiveMismatch unless the archive may be that of the leader of these copies."""
+    kind = site_at(root).kind
+    if commit is None:
+        raise LogNotFound(2, "there is no archive here", url)
+    if commit.kind != kind:
+        raise ArchiveMismatch(f"{url} is the archive of a {commit.kind}, and {root.path} is a {kind}")
+    for name, place in _logs(root):
+        manifest, known = read_manifest(place), commit.logs.get(name)
+        if known is not None and manifest is not None and manifest.log_id != known.log_id:
+            raise ArchiveMismatch(
+                f"{place.path} (id {manifest.log_id:016x}) is no copy of the archived log {name or url} (id "
+                f"{known.log_id:016x})"
+            )
+
+
+def _logs(root: Storage) -> Iterator[tuple[str, Storage]]:
+    """Yield the logs of a directory with their names in an archive."""
+    site = site_at(root)
+    if site.kind == "log":
+        yield "", root
+        return
+    for directory, topic in site.topics.items():
+        for number in range(topic_json.read(topic).partitions):
+            yield f"{directory}/{number}".strip("/"), Subdirectory(topic, str(number))
+    if site.offsets is not None:
+        yield OFFSETS, site.offsets
+
+
+def _catch_up(root: Storage, store: ObjectStore, clock: Clock) -> int:
+    """Copy what the archive has and the copy lacks; return how many bytes."""
+    archive = ArchiveStorage(store, follow=False)
+    copied = 0
+    with ExitStack() as resources:
+        for name, place, home in _places(root, archive, resources):
+            copied += _fill(Subdirectory(archive, name) if name else archive, place, home, clock)
+    return copied
+
+
+def _places(root: Storage, archive: ArchiveStorage, resources: ExitStack) -> Iterator[tuple[str, Storage, Home | None]]:
+    """Yield every archived log with its place in the copy, locked."""
+    commit = archive.commit
+    if commit.kind == "log":
+        yield "", root, None
+        return
+    tree = None
+    if commit.kind != "topic":
+        share = lock_to_write(root)
+        resources.callback(share.release)
+        tree = share.tree
+        if OFFSETS in commit.logs:
+            yield OFFSETS, Subdirectory(root, OFFSETS, locked=tree), None
+    for directory, text in commit.topics.items():
+        topic = Subdirectory(root, directory, locked=tree) if directory else root
+        known = topic_json.parse(text.encode(), f"{archive.path}/{directory}")
+        topic.make([])
+        lock = creation.lock_topic(topic)
+        resources.callback(lock.release)
+        for number in range(known.partitions):
+            name = f"{directory}/{number}".strip("/")
+            if name in commit.logs:
+                yield name, creation.partition_of(topic, number, lock.tree), (known.id, number)
+        if not topic_json.is_topic(topic):
+            topic_json.write(topic, known)
+
+
+def _fill(source: Storage, target: Storage, home: Home | None, clock: Clock) -> int:
+    """Copy what an archived log has and its copy lacks; return how many bytes."""
+    with open_log(source, mode="r", clock=clock) as archived:
+        read: LogSource = LocalSource(source, clock=clock)
+        try:
+            known = _known(target, clock)
+            if known is not None and known.lineage.epoch >= Lineage.of(archived.view()).epoch:
+                stop = _shared(known.lineage, archived)
+                if stop <= known.lineage.end:
+                    return 0
+                read = _UpTo(read, archived, stop, known)
+            with closing(LogMirror(read, target, home=home, pin=False, clock=clock)) as mirror:
+                copied = 0
+                while size := mirror.step():
+                    copied += size
+                return copied
+        finally:
+            read.close()
+
+
+def _known(target: Storage, clock: Clock) -> Fetched | None:
+    """Return the copy's history and settings; None if there is no copy yet."""
+    if read_manifest(target) is None:
+        return None
+    with open_log(target, mode="r", clock=clock) as log:
+        return fetch_from(log, None, 0)
+
+
+def _shared(ours: Lineage, archived: Log) -> int:
+    """Return the offset up to which the archive has the records of a copy with a later history.
+
+    The copy has followed a cut of its leader that the archive does not have yet.
+    """
+    theirs = Lineage.of(archived.view())
+    common = common_offset(ours.cuts, theirs.cuts, theirs.end)
+    if common is None or (common < theirs.end and ours.term > theirs.term):
+        raise CopyDiverged(
+            f"{archived.path} holds records from offset {common or 0} up to {theirs.end} that another leader (term "
+            f"{theirs.term}) has archived, and that the leader of this copy (term {ours.term}) never had. Promote a "
+            "copy of that leader, or restore from the archive"
+        )
+    return common
+
+
+class _UpTo:
+    """The records of an archived log before an offset, with the history of the copy, which is later."""
+
+    def __init__(self, source: LogSource, archived: Log, stop: int, known: Fetched) -> None:
+        self.name = source.name
+        self.pin, self.pinned, self.unpin, self.close = source.pin, source.pinned, source.unpin, source.close
+        self._archived = archived
+        self._stop = stop
+        self._known = known
+
+    def fetch(self, offset: int | None, most: int = FETCH_BYTES) -> Fetched:
+        """Return history and records; see LogSource.fetch."""
+        found, known = fetch_from(self._archived, offset, most, stop=self._stop), self._known
+        start = min(found.lineage.start, known.lineage.start)
+        lineage = replace(known.lineage, start=start, end=self._stop)
+        return found._replace(lineage=lineage, config=known.config, published=known.published)
