@@ -1,7 +1,10 @@
-"""A copy takes over from a leader with an archive: nothing archived is lost, and the old leader commits nothing more."""
+"""A copy takes over from a leader with an archive: nothing archived is lost, the old leader commits nothing more."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,12 +16,14 @@ from seglog.replication.diff import diff
 from tests.archive.conftest import SMALL, filled
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from seglog import Log
+    from tests.conftest import Served
 
 
-def mirror(source: Path, target: Path) -> None:
+def mirror(source: Path | str, target: Path) -> None:
     with Mirror(source, target) as copying:
         while copying.step():
             pass
@@ -168,3 +173,43 @@ def test_a_copy_whose_leader_never_had_archived_records_is_refused(place: str, t
     mirror(tmp_path / "restored", tmp_path / "copy")
     with pytest.raises(seglog.CopyDiverged, match="never had"):
         promote_from_archive(tmp_path / "copy", place)
+
+
+def test_a_paused_leader_that_wakes_up_after_a_promotion_accepts_nothing_more(
+    serve: Callable[..., Served], tmp_path: Path
+) -> None:
+    url = f"file://{tmp_path}/archive"
+    old = serve("--archive", url, "--archive-interval", "1h", "--lease", "1s", root=tmp_path / "old")
+    with seglog.Client(old.url, retries=0) as client:
+        client.topic("default").append(b"by the old leader", ack="archived")
+        mirror(old.url, tmp_path / "copy")
+        command = [sys.executable, "-m", "seglog", "promote", str(tmp_path / "copy"), "--archive", url]
+        held = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert held.returncode == 4
+        assert "holds the lease" in held.stderr
+        old.process.send_signal(signal.SIGSTOP)
+        subprocess.run([*command, "--wait", "30s"], check=True, capture_output=True)
+        new = serve("--archive", url, "--lease", "1s", "--holder", "the new one", root=tmp_path / "copy")
+        with seglog.Client(new.url) as another:
+            assert another.topic("default").append(b"by the new leader", ack="archived") == (0, 1)
+        old.process.send_signal(signal.SIGCONT)
+        with pytest.raises(seglog.SeglogError, match="another"):
+            client.topic("default").append(b"not archived", ack="archived")
+        for refused in (
+            lambda: client.topic("default").append(b"lost"),
+            lambda: client.create_topic("orders"),
+            lambda: client.topic("default").truncate(0, 0),
+        ):
+            with pytest.raises(seglog.LogFenced):
+                refused()
+        assert client.topic("default").read(0, 0).value == b"by the old leader"
+    shown = subprocess.run([sys.executable, "-m", "seglog", "lease", url], capture_output=True, text=True, check=False)
+    assert shown.stdout.startswith("the new one, renewal ")
+    new.stop()
+    shown = subprocess.run([sys.executable, "-m", "seglog", "lease", url], capture_output=True, text=True, check=False)
+    assert (shown.returncode, shown.stdout) == (1, "released\n")
+    with seglog.Broker(url, mode="r") as archived:
+        assert [record.value for record in archived.topic("default").partition(0).scan()] == [
+            b"by the old leader",
+            b"by the new leader",
+        ]

@@ -13,6 +13,7 @@ import argparse
 import os
 import random
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -91,9 +92,9 @@ class Chaos:
         self._roots += 1
         return self._place / f"leader-{self._roots}"
 
-    def _follow(self) -> None:
-        self.by_path.follow(str(self.leader.root))
-        self.over_http.follow(self.network.url)
+    def _follow(self, *options: str) -> None:
+        self.by_path.follow(str(self.leader.root), *options)
+        self.over_http.follow(self.network.url, *options)
 
     @property
     def followers(self) -> tuple[Follower, Follower]:
@@ -154,7 +155,7 @@ class Chaos:
     # --- what happens ---------------------------------------------------------------------------------------------
 
     def run(self, seconds: float) -> None:
-        """Let things happen for some time."""
+        """Let things happen for some time, and each kind of change of the leader at least once."""
         events: list[tuple[int, Callable[[], None]]] = [
             (6, self.cut_network),
             (4, self.cut_store),
@@ -164,7 +165,11 @@ class Chaos:
             (6, self.truncate),
             (2, self.pause_leader),
             (1, self.lose_disk),
+            (1, self.promote),
         ]
+        for change in (self.lose_disk, self.promote):
+            self._stop.wait(1)
+            change()
         ends = time.monotonic() + seconds
         while time.monotonic() < ends and self._failure is None:
             happens = self.chance.choices([one for _, one in events], [weight for weight, _ in events])[0]
@@ -247,6 +252,47 @@ class Chaos:
         self._follow()
         shutil.rmtree(old)
 
+    def promote(self) -> None:
+        """The leader is killed, or paused and wakes up later: a copy takes over, with the archive."""
+        self.counts["promotions"] += 1
+        old, is_paused = self.leader, self.chance.random() < 0.5
+        old.pause() if is_paused else old.kill()
+        for one in self.followers:
+            one.stop()
+        copy = self.chance.choice(self.followers)
+        self._command("promote", str(copy.target), "--archive", self.archive, "--wait", "30s")
+        self._check_archived(copy.target)
+        root = self._new_root()
+        copy.target.rename(root)
+        self._started(lambda: self._lead(root))
+        if is_paused:
+            self._wake(old)
+            old.kill()
+        old.root.rename(copy.target)  # it becomes a copy
+        self._follow("--restart")
+
+    def _wake(self, old: Leader) -> None:
+        """Let an old leader go on, and check that it accepts nothing once it can know of the new one."""
+        old.go_on()
+        with self.client(old.url) as client:
+            topic = client.topic(TOPIC)
+            for number in range(PARTITIONS):
+                for ack in ("archived", "durable", "appended"):
+                    self.counts["sent to fenced leaders"] += 1
+                    try:
+                        topic.append(b"by a fenced leader", partition=number, ack=ack)
+                    except SeglogError:
+                        continue
+                    self.counts["accepted by fenced leaders"] += 1
+        assert not self.counts["accepted by fenced leaders"]
+
+    def _command(self, *words: str) -> None:
+        for left in reversed(range(10)):
+            done = subprocess.run([sys.executable, "-m", "seglog", *words], capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                return
+            assert left, done.stderr
+
     def _restore(self, root: Path) -> None:
         for _ in range(10):
             with suppress(seglog.StorageError):
@@ -304,6 +350,9 @@ class Chaos:
         named = {name.replace(" ", "_"): self.counts[name] for name in ("kills", "pauses", "cuts", "truncates")}
         return named | {
             "lost_disks": self.counts["lost disks"],
+            "promotions": self.counts["promotions"],
+            "sent_to_fenced_leaders": self.counts["sent to fenced leaders"],
+            "accepted_by_fenced_leaders": self.counts["accepted by fenced leaders"],
             "restarted_copies": sum(one.restarts for one in self.followers),
             "appended": self.counts["appended"],
             "archived": sum(ledger.acknowledged for ledger in self.archived),

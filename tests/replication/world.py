@@ -91,11 +91,11 @@ class Follower:
         self._process: subprocess.Popen[str] | None = None
         self._source = ""
 
-    def follow(self, source: str) -> None:
-        """Follow another source from now on."""
+    def follow(self, source: str, *options: str) -> None:
+        """Follow another source from now on. options: of its first process."""
         self.stop()
         self._source = source
-        self._start()
+        self._start(*options)
 
     def _start(self, *options: str) -> None:
         command = [sys.executable, "-m", "seglog", "mirror", self._source, str(self.target), "--wait", "10s", *options]

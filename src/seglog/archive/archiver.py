@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
+from time import monotonic
 from types import TracebackType
 from typing import Self
 
@@ -53,6 +54,7 @@ PUTS_AT_ONCE = 8
 GRACE_SECONDS = 3600.0
 COMMIT_BYTES = 64 * 1024 * 1024
 """A long upload is committed each time that this has been uploaded."""
+DELETE_AGAIN_SECONDS = 60.0
 MICROSECONDS = 1_000_000
 
 
@@ -95,6 +97,7 @@ class Archiver:
         self._pending: dict[str, ArchivedState] = {}
         self._archived_views: dict[str, tuple[int, int, int]] = {}  # what of each log is archived
         self._uploaded = 0
+        self._undeleted, self._delete_from = "", 0.0
         site = site_at(self._root)
         with ExitStack() as resources:
             lock = self._lock()
@@ -306,31 +309,46 @@ class Archiver:
 
     def _report(self, gaps: dict[str, tuple[int, int]], failed: dict[str, str]) -> ArchiveReport:
         records = sum(state.log.next_offset - state.segments.manifest.start for state in self._states.values())
+        deleted, undeleted = self._delete_garbage()
         return ArchiveReport(
             commit=self._writer.current.number,
             logs=len(self._states),
             records=records,
             uploaded=self._uploaded,
-            deleted=self._delete_garbage(),
+            deleted=deleted,
             gaps=gaps,
             failed=failed,
+            undeleted=undeleted,
         )
 
-    def _delete_garbage(self) -> int:
-        """Delete objects that left the archive longer than the grace period ago, and old commits."""
-        self._writer.delete_old()
-        return self._garbage.delete_due()
+    def _delete_garbage(self) -> tuple[int, str]:
+        """Delete objects that left the archive longer than the grace period ago, and old commits.
+
+        Return how many objects, and the error of a store that denies it; after one it is tried again later.
+        """
+        if monotonic() < self._delete_from:
+            return 0, self._undeleted
+        try:
+            self._writer.delete_old()
+            self._undeleted, deleted = "", self._garbage.delete_due()
+        except StorageError as error:
+            self._undeleted, deleted, self._delete_from = str(error), 0, monotonic() + DELETE_AGAIN_SECONDS
+        return deleted, self._undeleted
 
     # --- many rounds ----------------------------------------------------------------------------------------------
 
     def background(
-        self, interval: float = INTERVAL_SECONDS, said: Callable[[str], None] | None = None
+        self,
+        interval: float = INTERVAL_SECONDS,
+        said: Callable[[str], None] | None = None,
+        fenced: Callable[[], object] | None = None,
     ) -> BackgroundArchiver:
         """Archive every `interval` seconds in a thread from now on; the result's `wait` waits for the archive.
 
-        said: called with each new problem, as text. The thread uses this object from here on, and closes it.
+        said: called with each new problem, as text. fenced: called once another writer has the archive, to stop
+        accepting records. The thread uses this object from here on, and closes it.
         """
-        return BackgroundArchiver(self, interval, said)
+        return BackgroundArchiver(self, interval, said, fenced)
 
     def close(self) -> None:
         """Release the lock and the logs. A second call does nothing."""

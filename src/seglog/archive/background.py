@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from seglog.archive.arguments import checked_seconds
-from seglog.errors import LogClosed, StorageError
+from seglog.errors import ArchiveFenced, LogClosed, StorageError
 
 if TYPE_CHECKING:
     from seglog.archive.report import ArchiveReport
@@ -40,12 +40,21 @@ class BackgroundArchiver:
     """
 
     def __init__(
-        self, archiver: Rounds, interval: float = INTERVAL_SECONDS, said: Callable[[str], None] | None = None
+        self,
+        archiver: Rounds,
+        interval: float = INTERVAL_SECONDS,
+        said: Callable[[str], None] | None = None,
+        fenced: Callable[[], object] | None = None,
     ) -> None:
-        """Take over an archiver and start; `close` closes it. said: called with each new problem, as text."""
+        """Take over an archiver and start; `close` closes it.
+
+        said: called with each new problem, as text. fenced: called once another writer has the archive, before any
+        caller that waits gets the error.
+        """
         self._archiver = archiver
         self._interval = checked_seconds(interval, "interval")
         self._said = said or (lambda text: None)  # noqa: ARG005 - the signature
+        self._fenced = fenced
         self._guard = threading.Lock()
         self._waiting: list[Future[int]] = []
         self._wake = threading.Event()
@@ -133,6 +142,11 @@ class BackgroundArchiver:
         self._problem = problem
 
     def _fail(self, waiting: list[Future[int]], error: BaseException) -> None:
+        if isinstance(error, ArchiveFenced) and self._fenced is not None:
+            try:
+                self._fenced()
+            except Exception as problem:  # noqa: BLE001 - reported; the callers get the first error
+                self._said(f"archive: {problem}")
         with self._guard:
             self.failure = error
             waiting = [*waiting, *self._waiting]

@@ -45,8 +45,9 @@ class Garbage:
         self._since = {key: known.get(key, now) for key in found}
         if self._since:
             self.save()
-        for key in self._lists:
-            store.delete(key)
+        with suppress(StorageError):  # a store that denies deletes keeps all
+            for key in self._lists:
+                store.delete(key)
 
     def _saved(self) -> dict[str, int]:
         """Return what earlier writers saved; a damaged list only delays the deletion."""

@@ -6,19 +6,22 @@ protects an archive is that every commit checks for a successor (`history`).
 
 from __future__ import annotations
 
+import errno
 import json
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
+from seglog.archive.arguments import checked_seconds
 from seglog.archive.history import create_numbered, last_number
 from seglog.archive.layout import lease_key, lease_prefix
 from seglog.archive.objects import ObjectStore
 from seglog.archive.urls import object_store
-from seglog.errors import ArchiveFenced, LogLocked
+from seglog.errors import ArchiveFenced, LogLocked, StorageError
 from seglog.format.foreign import UNREADABLE
 
 TTL_SECONDS = 15.0
@@ -65,6 +68,21 @@ class _Entry:
         return json.dumps(asdict(self)).encode()
 
 
+@dataclass(frozen=True, kw_only=True)
+class LeaseState:
+    """What an object store has of a lease.
+
+    Attributes:
+        holder: The last holder; None if it was released, or never held.
+        ttl: Seconds after the last renewal at which it ends.
+        number: Number of renewals and changes so far; a lease whose number does not change for `ttl` has ended.
+    """
+
+    holder: str | None
+    ttl: float
+    number: int
+
+
 class ObjectLease:
     """A lease on an object store: numbered objects, each created if absent. A context manager that acquires it.
 
@@ -82,7 +100,10 @@ class ObjectLease:
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """place: the URL of an archive, or an object store. holder: for messages. ttl: seconds."""
+        """place: the URL of an archive, or an object store. holder: shown to others. ttl: seconds."""
+        ttl = checked_seconds(ttl, "ttl")
+        self.ttl = ttl
+        self.holder = holder
         self._store = object_store(place)
         self._prefix = lease_prefix(name)
         self._entry = _Entry(secrets.token_hex(12), holder, ttl)
@@ -103,7 +124,12 @@ class ObjectLease:
                 return self._number or 0
             if wait is not None and self._monotonic() - begun >= wait:
                 who = entry.holder if entry is not None and entry.holder else "another process"
-                raise LogLocked(11, f"{who} holds the lease", f"{self._store.url}/{self._prefix}")
+                raise LogLocked(
+                    errno.EWOULDBLOCK,
+                    f"{who} holds the lease, which ends {entry.ttl if entry is not None else self.ttl:g} s after its "
+                    "last renewal",
+                    f"{self._store.url}/{self._prefix}",
+                )
             self._sleep(self._entry.ttl / LOOKS_PER_TTL)
 
     def _read(self, number: int) -> _Entry:
@@ -123,7 +149,8 @@ class ObjectLease:
             return False
         self._number = number
         if number % KEPT == 0:
-            self._delete_before(number - KEPT)
+            with suppress(StorageError):  # a store that denies deletes keeps all
+                self._delete_before(number - KEPT)
         return True
 
     def _delete_before(self, number: int) -> None:
@@ -132,6 +159,14 @@ class ObjectLease:
             if key >= lease_key(self._prefix, number):
                 return
             self._store.delete(key)
+
+    def state(self) -> LeaseState:
+        """Return who holds the lease, without taking part."""
+        number = last_number(self._store, self._prefix)
+        entry = None if number is None else self._read(number)
+        if entry is None or entry.released:
+            return LeaseState(holder=None, ttl=self.ttl, number=number or 0)
+        return LeaseState(holder=entry.holder, ttl=entry.ttl, number=number or 0)
 
     def renew(self) -> None:
         """See Lease.renew."""

@@ -17,6 +17,7 @@ class ArchiveReport:
         deleted: Objects deleted in this round.
         gaps: Of each log, the offsets (start, stop) that it deleted since the last round before they were archived.
         failed: Path of each log that could not be archived, with the reason; its earlier state stays archived.
+        undeleted: Why objects that are no longer needed could not be deleted; "" if they could. Affects nothing else.
     """
 
     commit: int
@@ -26,6 +27,7 @@ class ArchiveReport:
     deleted: int = 0
     gaps: dict[str, tuple[int, int]]
     failed: dict[str, str]
+    undeleted: str = ""
 
     def problems(self) -> list[str]:
         """Return the gaps and failures as text."""
@@ -33,4 +35,6 @@ class ArchiveReport:
             f"{name or 'the log'}: offsets {start} up to {stop} were deleted before they were archived"
             for name, (start, stop) in self.gaps.items()
         ]
-        return lost + [f"{name or 'the log'} was not archived: {reason}" for name, reason in self.failed.items()]
+        kept = [f"old objects cannot be deleted: {self.undeleted}"] if self.undeleted else []
+        failed = [f"{name or 'the log'} was not archived: {reason}" for name, reason in self.failed.items()]
+        return lost + failed + kept

@@ -33,6 +33,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         ),
         "backup": Entry("backup", "copy a log, a topic or a directory of topics, also while a process writes to it"),
         "archive": Entry("archive", "copy a log, a topic or a directory of topics to object storage, continuously"),
+        "lease": Entry("archive", "show which process leads, by the lease beside an archive"),
         "restore": Entry("archive", "copy an archive on object storage back to a directory"),
         "truncate": Entry("truncate", "delete all records from an offset on"),
         "expire": Entry("truncate", "delete the oldest segments that retention no longer keeps"),

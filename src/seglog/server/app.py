@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from seglog.server.rights.guard import Guard
 from seglog.server.routes import OPERATIONS
 from seglog.server.runtime.appends import Appends
 from seglog.server.runtime.disk_space import Space
+from seglog.server.runtime.fencing import fence_all
 from seglog.server.runtime.memory import Memory
 from seglog.server.runtime.metrics import Metrics
 from seglog.server.runtime.spool import Spool
@@ -74,18 +76,19 @@ def services_of(
         following=following,
     )
     if settings.archive is not None:
-        services.archiving = _archiving(broker, settings, say)
+        services.archiving = _archiving(broker, settings, say, leads=following is None)
     services.metrics.watch(StateMetrics(services), broker.topics)
     if following is None:
         services.appends.syncing.watch((OFFSETS, 0), broker.groups.log)
     return services
 
 
-def _archiving(broker: Broker, settings: Settings, say: Callable[[str], None]) -> BackgroundArchiver:
+def _archiving(broker: Broker, settings: Settings, say: Callable[[str], None], *, leads: bool) -> BackgroundArchiver:
     from seglog.archive.archiver import Archiver  # noqa: PLC0415 - only servers with an archive need it
 
     assert settings.archive is not None  # noqa: S101 - the caller has checked it
-    return Archiver(broker.root, settings.archive).background(settings.archive_seconds, say)
+    fenced = partial(fence_all, broker) if leads else None
+    return Archiver(broker.root, settings.archive).background(settings.archive_seconds, say, fenced)
 
 
 def app_of(services: Services) -> ASGIApp:

@@ -10,6 +10,7 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from seglog.server.http.handshakes import Handshakes
 from seglog.server.http.protocol import bounded
 from seglog.server.http.refusals import Refusals
 from seglog.server.runtime.allocator import Allocator
+from seglog.server.runtime.fencing import fence_all
 from seglog.server.services import Services
 from seglog.server.settings import Settings
 from seglog.terminal.pandas_import import skip_pandas
@@ -28,6 +30,8 @@ from seglog.topic.broker import Broker
 from seglog.topic.warm import warm_batches
 
 if TYPE_CHECKING:
+    from seglog.archive.leading import Leading
+    from seglog.errors import ArchiveFenced
     from seglog.server.runtime.following import Following
 
 ENDED_EARLY = "ASGI callable returned without completing response"
@@ -35,11 +39,14 @@ BACKLOG = 2048
 FILES_PER_CONNECTION = 2  # files the system must allow per connection, so that enough remain for the logs
 
 
-def serve(root: str | os.PathLike[str], settings: Settings, say: Callable[[str], None]) -> None:
+def serve(
+    root: str | os.PathLike[str], settings: Settings, say: Callable[[str], None], leading: Leading | None = None
+) -> None:
     """Serve the topics below `root` until SIGTERM or SIGINT; return when everything is on disk.
 
-    say: receives the address, what recovery found, and that the server stops. Raises LogLocked if another server (or
-    broker) has the root open; ConfigError for tokens, certificates or an address that cannot be used.
+    say: receives the address, what recovery found, and that the server stops. leading: a lease that this process
+    holds; when it is lost, no more changes are accepted. Raises LogLocked if another server (or broker) has the root
+    open; ConfigError for tokens, certificates or an address that cannot be used.
     """
     skip_pandas()
     _allow_files()
@@ -51,6 +58,8 @@ def serve(root: str | os.PathLike[str], settings: Settings, say: Callable[[str],
         following = _following(root, settings, say)
         services = _owned(root, settings, say, following)
         broker = services.broker
+        if leading is not None:
+            leading.when_lost(partial(_fence, broker, say))
         for event in broker.recovered:
             say(f"recovery: {event}")
         for name, error in broker.failed.items():
@@ -65,6 +74,12 @@ def serve(root: str | os.PathLike[str], settings: Settings, say: Callable[[str],
     finally:
         listener.close()
     say("stopped; everything acknowledged is on disk")
+
+
+def _fence(broker: Broker, say: Callable[[str], None], why: ArchiveFenced) -> None:
+    """Accept no more changes: another process is the leader."""
+    say(f"accepts no more changes: {why}")
+    fence_all(broker)
 
 
 def _allow_files() -> None:

@@ -39,7 +39,7 @@ from seglog.format.cuts import Cuts
 from seglog.log.locks.wait import patiently
 from seglog.log.locks.write_lock import TreeLock
 from seglog.log.log import Log
-from seglog.log.opening import check_expose, storage_at
+from seglog.log.opening import check_expose, check_leads, storage_at
 from seglog.record import checked_text
 from seglog.storage import Storage, Subdirectory
 from seglog.topic.groups import Groups
@@ -189,6 +189,7 @@ class Broker(Inheritable, Uncopied):
         refuse_reserved(checked_name(name, "topic"))
         with self._structure:
             self._check_writable("create_topic")
+            check_leads(self._offsets.view().manifest, self._offsets.path)
             if description.is_topic(self._at(name)):
                 raise TopicExists(name)
             self._forget_offsets(name)  # of a deleted topic, if its deletion failed half-way

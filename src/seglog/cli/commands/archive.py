@@ -1,23 +1,26 @@
-"""`archive` and `restore`: a copy on object storage, and back. The work is done by seglog.archive."""
+"""`archive`, `lease` and `restore`: a copy on object storage, and back. The work is done by seglog.archive."""
 
 from __future__ import annotations
 
 import signal
 import threading
+from contextlib import ExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from seglog.cli.frame import Args, Command, argument, flag, option
+from seglog.cli.leading import LEASE, lead
 from seglog.cli.location import LocalPath
 from seglog.cli.lock_wait import WAIT, patiently
 from seglog.cli.options import QUIET
 from seglog.cli.progress import progress
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
-from seglog.terminal.units import format_count, format_size, parse_duration, parse_moment
+from seglog.terminal.units import format_count, format_size, parse_duration, parse_moment, typed_duration
 
 if TYPE_CHECKING:
     from seglog.archive.archiver import Archiver
+    from seglog.archive.leading import Leading
     from seglog.archive.report import ArchiveReport
 
 _STORY = """\
@@ -38,27 +41,32 @@ POLL_SECONDS = 0.2
 def _archive(args: Args) -> int:
     from seglog.archive.archiver import Archiver
 
-    archiver = patiently(
-        lambda: Archiver(args.root, args.archive_url, keep=args.keep, grace=args.grace, take_over=args.take_over),
-        args.wait,
-    )
-    with archiver:
+    with ExitStack() as resources:
+        leading = None
+        if args.lease is not None:
+            leading = resources.enter_context(lead(args.archive_url, args.lease, args.holder))
+        archiver = patiently(
+            lambda: Archiver(args.root, args.archive_url, keep=args.keep, grace=args.grace, take_over=args.take_over),
+            args.wait,
+        )
+        resources.enter_context(archiver)
         if args.once:
             report = archiver.step()
             _say(args, report)
             return Exit.FAILED if report.failed else Exit.OK
-        return _run(args, archiver)
+        return _run(args, archiver, leading)
 
 
-def _run(args: Args, archiver: Archiver) -> int:
+def _run(args: Args, archiver: Archiver, leading: Leading | None) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     _say(args, archiver.step())
     with archiver.background(args.interval, output.note) as background:
         while not stop.wait(POLL_SECONDS):
-            if background.failure is not None:
-                raise background.failure
+            for part in (background, leading):
+                if part is not None and part.failure is not None:
+                    raise part.failure
     output.say(f"stopped at commit {background.commit}") if not args.json else output.say_json(
         {"commit": background.commit}
     )
@@ -76,6 +84,20 @@ def _say(args: Args, report: ArchiveReport) -> None:
         for problem in report.problems():
             output.note(problem)
     output.flush()
+
+
+def _lease(args: Args) -> int:
+    from seglog.archive.lease import ObjectLease
+
+    state = ObjectLease(args.archive_url).state()
+    if args.json:
+        output.say_json(asdict(state))
+    elif state.holder is None:
+        output.say("released" if state.number else "never held")
+    else:
+        holder, ttl = state.holder or "an unnamed process", typed_duration(state.ttl)
+        output.say(f"{holder}, renewal {state.number}; the lease ends {ttl} after the last renewal")
+    return Exit.OK if state.holder is not None else Exit.FAILED
 
 
 def _restore(args: Args) -> int:
@@ -130,6 +152,7 @@ COMMANDS = (
                 default="1h",
                 help="keep replaced objects this long, for readers; default 1h",
             ),
+            *LEASE,
             flag("--take-over", help="replace the content of an archive that another directory continued"),
             WAIT,
         ],
@@ -138,6 +161,17 @@ COMMANDS = (
             "seglog archive shop s3://backups/shop",
             "seglog archive orders file:///mnt/nas/orders --once",
         ],
+    ),
+    Command(
+        "lease",
+        _lease,
+        [_URL],
+        story=(
+            "Shows the holder of the lease that `seglog archive --lease`, `seglog serve --lease` and `seglog promote\n"
+            "--archive` take. A lease whose number of renewals does not change for its time to live has ended. Exit\n"
+            "code 1: no process holds it."
+        ),
+        examples=["seglog lease s3://backups/shop"],
     ),
     Command(
         "restore",

@@ -76,16 +76,38 @@ def _say(report: DiffReport) -> None:
 def _promote(args: Args) -> int:
     from seglog.replication.promote import fence, promote
 
-    term = patiently(lambda: promote(args.target), args.wait)
-    if args.json:
-        output.say_json({"term": term})
+    if args.archive is None:
+        term = patiently(lambda: promote(args.target), args.wait)
+        if args.json:
+            output.say_json({"term": term})
+        else:
+            output.say(f"{args.target} is a leader now, with term {term}")
     else:
-        output.say(f"{args.target} is a leader now, with term {term}")
+        term = _promote_from_archive(args)
     output.flush()
     if args.fence is not None:
         fence(args.fence, term, token=token_of(args))
         output.note(f"seglog: {args.fence} accepts no more changes")
     return Exit.OK
+
+
+def _promote_from_archive(args: Args) -> int:
+    from seglog.archive.leading import Leading, this_process
+    from seglog.archive.lease import ObjectLease
+    from seglog.archive.promotion import promote_from_archive
+
+    lease = ObjectLease(args.archive, holder=this_process())
+    patiently(lambda: lease.acquire(0), args.wait)
+    with Leading(lease, lease.ttl):
+        promotion = patiently(lambda: promote_from_archive(args.target, args.archive), args.wait)
+    if args.json:
+        output.say_json({"term": promotion.term, "copied": promotion.copied})
+    else:
+        output.say(
+            f"{args.target} is a leader now, with term {promotion.term}, and continues {args.archive}; "
+            f"{format_size(promotion.copied)} copied from there"
+        )
+    return promotion.term
 
 
 COMMANDS = (
@@ -127,14 +149,23 @@ COMMANDS = (
         _promote,
         [
             argument("target", help="a copy that `seglog mirror` made; stop the mirror first", type=LocalPath()),
+            option(
+                "--archive",
+                metavar="URL",
+                help="the archive of the old leader: wait for its lease, copy what is missing here, and continue it",
+            ),
             option("--fence", metavar="LEADER", help="then make the old leader, a URL or a path, reject all changes"),
             *ACCESS,
             WAIT,
         ],
         story=(
             "Stop the old leader first, or use --fence. A leader that runs on and cannot be reached still accepts\n"
-            "records, which are then only there: see docs/replication.md."
+            "records, which are then only there: see docs/replication.md. With --archive nothing that was\n"
+            "acknowledged as archived is lost, and the old leader gives no such acknowledgement from then on."
         ),
-        examples=["seglog promote /copy/events --fence http://10.0.0.1:3000"],
+        examples=[
+            "seglog promote /copy/events --fence http://10.0.0.1:3000",
+            "seglog promote /copy/events --archive s3://backups/events --wait 1h",
+        ],
     ),
 )

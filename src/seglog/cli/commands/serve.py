@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from seglog.cli.frame import Args, Command, File, argument, flag, option
+from seglog.cli.leading import LEASE, lead
 from seglog.cli.location import LocalPath, token_of
 from seglog.cli.lock_wait import WAIT, patiently
 from seglog.cli.options import dest
@@ -98,7 +99,13 @@ def _serve(args: Args) -> int:
                 output.say(f"seglog: {text}")
             output.flush()
 
-    patiently(lambda: serving.serve(args.root, settings, say), args.wait)
+    with ExitStack() as resources:
+        leading = None
+        if args.lease is not None:
+            if settings.archive is None:
+                raise InvalidArgument("--lease needs --archive: the lease is beside the archive")
+            leading = resources.enter_context(lead(settings.archive, args.lease, args.holder))
+        patiently(lambda: serving.serve(args.root, settings, say, leading), args.wait)
     return 0
 
 
@@ -172,6 +179,7 @@ COMMANDS = (
                 default="1s",
                 help="archive new records this often; default 1s",
             ),
+            *LEASE,
             option("--tls-cert", metavar="FILE", type=File(), help="the certificate chain, PEM"),
             option("--tls-key", metavar="FILE", type=File(), help="its private key, PEM"),
             option(

@@ -16,6 +16,7 @@ from seglog.server.api.operations import Answer, Call, Operation
 from seglog.server.api.parameters import integer, text
 from seglog.server.api.schemas import BINARY
 from seglog.server.routes.common import EMPTY, MAX_BYTES, PARTITION, TOPIC, log_of
+from seglog.server.runtime.fencing import fence_all
 
 ID = "[0-9a-f]{16}"
 COPY = text("copy", "Id of the copy; the answer reports whether it has a pin.", pattern=ID, where="query")
@@ -58,22 +59,9 @@ async def _unpin(call: Call, find: Callable[[Call], Awaitable[Log]]) -> Response
 
 
 async def _fence(call: Call) -> Response:
-    """Fence every log, the groups first: without them no consumer commits anything more."""
-    wanted, broker = await call.json(Fence), call.services.broker
-
-    def fence() -> None:
-        logs = [broker.groups.log]
-        logs += [
-            topic.partition(number)
-            for topic in map(broker.topic, broker.topics())
-            for number in range(topic.partitions)
-        ]
-        for log in logs:
-            role = log.view().manifest.role
-            if role.term < wanted.term and role.fenced <= role.term:
-                log.fence(wanted.term)
-
-    await call.services.care.run(fence)
+    """Fence every log; see fencing."""
+    wanted = await call.json(Fence)
+    await call.services.care.run(partial(fence_all, call.services.broker, wanted.term))
     return Response(status_code=204)
 
 
