@@ -51,7 +51,7 @@ class ArchivedState:
 
 
 def continues(state: ArchivedState, present: Manifest) -> bool:
-    """Whether a log may be a later state of an archived one. A leader of a higher term counts versions anew."""
+    """Whether a log may be a later state of an archived one. A leader of a higher term counts its own versions."""
     archived = state.segments.manifest
     later = archived.version <= present.version or archived.role.term < present.role.term
     return archived.log_id == present.log_id and later and archived.epoch <= present.epoch
