@@ -71,7 +71,7 @@ CALLS: dict[str, list[str]] = {
     "to_arrow": ["self", "start=None", "stop=None", "*values='binary'"],
     "offset_at": ["self", "timestamp"],
     "tail": ["self", "start=None"],
-    "follow": ["self", "start=None", "*timeout=None"],
+    "follow": ["self", "start=None", "*timeout=None", "*share=None"],
     "truncate": ["self", "offset"],
     "sync": ["self"],
     "expire": ["self"],

@@ -102,6 +102,22 @@ def checked_timestamp(timestamp: object, what: str = "timestamp") -> int:
     return timestamp
 
 
+Share = tuple[int, int]
+"""(i, n): the records whose offset % n is i, for the i-th of n workers, from 0 on."""
+
+
+def checked_share(share: object) -> Share | None:
+    """Return a share as two plain ints, or None. Raises InvalidType, or InvalidArgument unless 0 <= i < n."""
+    if share is None:
+        return None
+    if not isinstance(share, (tuple, list)) or len(share) != 2:
+        raise InvalidType(f"share must be (i, n), such as (0, 3) for the first of three workers, not {share!r}")
+    number, workers = (checked_offset(one, "each number of share") for one in share)
+    if workers < 1 or not 0 <= number < workers:
+        raise InvalidArgument(f"share is ({number}, {workers}); (i, n) must satisfy 0 <= i < n")
+    return number, workers
+
+
 def checked_offset(offset: object, what: str = "offset") -> int:
     """Return the offset as a plain int. Raises InvalidType for anything that is not an integer."""
     if type(offset) is int:

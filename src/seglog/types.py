@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from seglog.machines.machine import Machine
     from seglog.machines.per_key import KeyState
     from seglog.machines.replay import Replayed, ReplayedLog
-    from seglog.record import Header, Headers
+    from seglog.record import Header, Headers, Share
     from seglog.replication.log_mirror import Lag
     from seglog.segment.reader import OnCorrupt
     from seglog.storage import File, Lock, Storage
@@ -125,6 +125,7 @@ _HOME = {  # name -> where it is found below seglog
     "SegmentPlace": "log.explain.explain.SegmentPlace",
     "SegmentStanding": "compaction.schedule.SegmentStanding",
     "SegmentState": "client.models.SegmentState",
+    "Share": "record.Share",
     "StagedSegment": "log.staging.StagedSegment",
     "Standing": "compaction.schedule.Standing",
     "Start": "topic.groups.position.Start",
@@ -199,6 +200,7 @@ __all__ = [
     "SegmentPlace",
     "SegmentStanding",
     "SegmentState",
+    "Share",
     "StagedSegment",
     "Standing",
     "Start",

@@ -202,3 +202,10 @@ def test_only_what_is_on_disk_is_shown_to_who_asks(cli: Callable[..., Any], path
         log.append(b"not yet")
         assert cli("read", path, "--durable").out == b"safe\n"
         assert cli("read", path).out == b"safe\nnot yet\n"
+
+
+def test_workers_read_shares_of_a_log(cli: Callable[..., Any], log: Any) -> None:
+    assert values(cli("read", log, "--share", "1/4").out) == [1, 5, 9]
+    assert values(cli("tail", log, "--share", "0/2", "-n", 5).out) == [6, 8]
+    for wrong in ("4/4", "1", "a/b", "-1/2"):
+        assert cli("read", log, "--share", wrong).code == 2

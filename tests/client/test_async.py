@@ -81,6 +81,7 @@ def test_a_topic_is_written_and_read(url: str, name: str, run: Callable[..., Non
             assert (await topic.to_arrow(0)).num_rows == 200
             with pytest.raises(seglog.OffsetOutOfRange):
                 await topic.read(0, 200)
+            assert (await anext(topic.follow(0, 0, share=(7, 10)))).offset == 7
             following = topic.follow(0, 199)
             assert (await anext(following)).offset == 199
             waiting = asyncio.create_task(anext(following))  # type: ignore[arg-type] # an awaitable, whatever its kind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -269,3 +270,16 @@ def test_following_goes_on_with_what_is_appended(client: seglog.Client, name: st
     for wrong in ("middle", 3):
         with pytest.raises(seglog.InvalidArgument):
             next(topic.follow(start=wrong))
+
+
+def test_workers_share_the_records_of_every_partition(client: seglog.Client, name: str) -> None:
+    topic = client.create_topic(name, partitions=2)
+    for partition in range(2):
+        topic.append_batch(pa.table({"value": [b"v"] * 30}), partition=partition)
+    for number in range(4):
+        found = islice(topic.follow(start="earliest", share=(number, 4)), len(range(number, 30, 4)) * 2)
+        assert sorted((one.partition, one.offset) for one in found) == [
+            (partition, offset) for partition in range(2) for offset in range(number, 30, 4)
+        ]
+    with pytest.raises(seglog.InvalidArgument):
+        next(topic.follow(share=(4, 4)))

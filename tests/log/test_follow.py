@@ -203,3 +203,36 @@ def test_who_has_read_nothing_yet_does_not_care_about_a_cut(pair: Any) -> None:
     writer.truncate(0)
     writer.append(b"new")
     assert [record.value for record in tail.poll()] == [b"new"]
+
+
+def test_workers_share_the_records_of_a_log_without_asking_each_other(pair: Any) -> None:
+    writer, follower = pair
+    for number in range(40):
+        writer.append(b"%d" % number)
+    shares = [[record.offset for record in follower.follow(0, timeout=0, share=(number, 3))] for number in range(3)]
+    assert shares == [list(range(number, 40, 3)) for number in range(3)]
+    assert [record.offset for record in follower.follow(7, timeout=0, share=(0, 1))] == list(range(7, 40))
+
+
+def test_a_share_ends_when_no_record_of_any_share_comes(pair: Any) -> None:
+    writer, follower = pair
+    writer.append(b"of the first")
+    assert list(follower.follow(0, timeout=0.01, share=(1, 2))) == []
+
+
+@pytest.mark.parametrize(
+    ("share", "error", "words"),
+    [
+        ((3, 3), seglog.InvalidArgument, "0 <= i < n"),
+        ((-1, 3), seglog.InvalidArgument, "0 <= i < n"),
+        ((0, 0), seglog.InvalidArgument, "0 <= i < n"),
+        ((True, 3), seglog.InvalidType, "must be an int"),
+        ((0.0, 3), seglog.InvalidType, "must be an int"),
+        ((0, 1, 2), seglog.InvalidType, "such as"),
+        ("01", seglog.InvalidType, "such as"),
+        (1, seglog.InvalidType, "such as"),
+    ],
+)
+def test_a_share_that_makes_no_sense_is_rejected(share: Any, error: type[Exception], words: str) -> None:
+    with seglog.open(seglog.MemoryStorage()) as log, pytest.raises(error, match=words):
+        log.follow(share=share)

@@ -154,3 +154,19 @@ def test_an_event_id_of_another_history_is_rejected_and_one_of_this_history_is_n
     if change.startswith("truncated"):
         with tail(http, name, last=early) as found:
             assert shown(islice(found, 1)) in ([(0, 3, "new0")], [(1, 0, "b0")])
+
+
+def test_clients_share_the_records_of_a_tail(http, shared, topic):
+    name = topic()
+    append(http, name, *(b"%d" % number for number in range(700)))  # of one share: more than is sent in one go
+    with tail(http, name, start="earliest", share="1/300") as found, shared.client() as other:
+        append(other, name, *(b"%d" % number for number in range(700, 902)))
+        came = list(islice(found, 4))
+        assert [data["offset"] for _, _, data in came] == [1, 301, 601, 901]
+    with tail(http, name, last=came[1][0], share="2/300") as found:
+        assert [data["offset"] for _, _, data in islice(found, 2)] == [302, 602]
+
+
+@pytest.mark.parametrize("share", ["3/3", "0", "-1/3", "0/0", "a/b", "0/3/4"])
+def test_a_share_that_makes_no_sense_is_400(http, topic, share):
+    assert http.get(f"/topics/{topic()}/tail", params={"share": share}).status_code == 400

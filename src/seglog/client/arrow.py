@@ -15,7 +15,7 @@ from seglog.arrow.convert import partitions_of, record_schema
 from seglog.arrow.stream import whole
 from seglog.arrow.to_records import fields_of, records_of
 from seglog.errors import ServerError
-from seglog.record import Header, Record, TopicRecord
+from seglog.record import Header, Record, Share, TopicRecord
 from seglog.topic.groups.consumer import TopicBatch
 
 RECORDS = record_schema("binary")
@@ -163,6 +163,13 @@ def records(batch: pa.RecordBatch) -> list[Record]:
 def topic_records(batch: TopicBatch) -> list[TopicRecord]:
     """Return the rows of a batch as records of their topic."""
     return [TopicRecord(batch.topic, batch.partition, *fields) for fields in fields_of(batch.batch)]
+
+
+def share_of(batch: TopicBatch, share: Share) -> TopicBatch:
+    """Return the rows of a batch whose offset % n is i, for a share (i, n)."""
+    number, workers = share
+    own = batch.batch.column("offset").to_numpy() % workers == number
+    return batch._replace(batch=batch.batch.filter(pa.array(own)))
 
 
 def joined(batches: list[pa.RecordBatch]) -> pa.Table:

@@ -12,7 +12,7 @@ from seglog.client.requests.call import Emit, Flow
 from seglog.client.retrying import Retries, retrying
 from seglog.config import Expose
 from seglog.errors import InvalidArgument, LogTruncated, SeglogError
-from seglog.record import checked_offset
+from seglog.record import Share, checked_offset
 from seglog.topic.groups.position import Cursor
 from seglog.topic.layout.places import Partition
 
@@ -78,8 +78,12 @@ def follow(
     start: str | int | Mapping[int, int],
     retries: Retries,
     expose: Expose = "appended",
+    share: Share | None = None,
 ) -> Flow[None]:
-    """Emit lists of new records forever, by long polls; each poll names its position, so that none is lost."""
+    """Emit lists of new records forever, by long polls; each poll names its position, so that none is lost.
+
+    share: (i, n): only records whose offset % n is i.
+    """
     from seglog.client import arrow  # noqa: PLC0415 - as above
 
     bounds = yield from retrying(topic_calls.bounds(topic), retries)
@@ -95,7 +99,7 @@ def follow(
         )
         fetched = yield from full_values.fetched(call, wanted, retries)
         for batch in taken(cursor, wanted, fetched):
-            yield Emit(arrow.topic_records(batch))
+            yield Emit(arrow.topic_records(batch if share is None else arrow.share_of(batch, share)))
 
 
 def taken(cursor: Cursor, wanted: Mapping[str, Mapping[int, int]], fetched: Fetched) -> list[TopicBatch]:

@@ -12,7 +12,7 @@ from seglog.client.requests.call import Call
 from seglog.client.retrying import Retries, retrying
 from seglog.client.upload import upload
 from seglog.config import Expose
-from seglog.record import Header, Record, TopicRecord
+from seglog.record import Header, Record, Share, TopicRecord, checked_share
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -210,7 +210,11 @@ class RemoteTopic:
         return stream(parts, requested_schema)
 
     def follow(
-        self, partition: int | None = None, start: str | int | Mapping[int, int] = "latest"
+        self,
+        partition: int | None = None,
+        start: str | int | Mapping[int, int] = "latest",
+        *,
+        share: Share | None = None,
     ) -> Iterator[TopicRecord]:
         """Iterate over records as they are appended, forever, across lost connections.
 
@@ -218,13 +222,15 @@ class RemoteTopic:
             partition: The partition; default: all.
             start: "latest" (the end at the first iteration), "earliest", partition -> offset, or with `partition` an
             offset.
+            share: (i, n): only the records whose offset % n is i; see Log.follow.
 
         Raises:
             OffsetOutOfRange: records that were not returned yet are gone.
             LogTruncated: returned records no longer belong to the topic: it was truncated, or deleted and created
             again.
         """
-        for records in self._driver.iterate(flows.follow(self.name, partition, start, self._retries, self.expose)):
+        flow = flows.follow(self.name, partition, start, self._retries, self.expose, checked_share(share))
+        for records in self._driver.iterate(flow):
             yield from records
 
     def offset_at(self, timestamp: int) -> dict[int, int | None]:

@@ -24,7 +24,7 @@ from seglog.errors import (
 from seglog.log.info import SegmentInfo
 from seglog.log.tail import Tail
 from seglog.log.view import View
-from seglog.record import Record, checked_offset, checked_timestamp
+from seglog.record import Record, Share, checked_offset, checked_share, checked_timestamp
 from seglog.segment.reader import OnCorrupt, SegmentReader
 from seglog.segment.recovery_report import RecoveryReport
 from seglog.storage import Storage
@@ -353,12 +353,16 @@ class ReadableLog(ABC, Uncopied):
             view = self.view()
         return Tail(self.path, self.view, view, position)
 
-    def follow(self, start: int | None = None, *, timeout: float | None = None) -> Iterator[Record]:
+    def follow(
+        self, start: int | None = None, *, timeout: float | None = None, share: Share | None = None
+    ) -> Iterator[Record]:
         """Iterate over the records from `start` on, and wait for more.
 
         Args:
             start: First offset. Default: the present end.
-            timeout: Seconds without a new record after which the iteration ends. None: never.
+            timeout: Seconds without a new record, of any share, after which the iteration ends. None: never.
+            share: (i, n): only the records whose offset % n is i, so that n workers, numbered from 0 on, share the
+                records of a log without asking each other.
 
         Raises:
             LogTruncated: If the records read last were cut off.
@@ -368,7 +372,7 @@ class ReadableLog(ABC, Uncopied):
             raise InvalidType(f"timeout must be seconds or None, not {type(timeout).__name__}")
         if timeout is not None and not timeout >= 0:  # also rejects NaN
             raise InvalidArgument(f"timeout is {timeout}; it must be a number of seconds, 0 or more, or None")
-        return self.tail(start).follow(timeout)
+        return self.tail(start).follow(timeout, checked_share(share))
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
         """Check every byte of every segment. Changes nothing.

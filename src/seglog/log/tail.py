@@ -9,7 +9,7 @@ from itertools import islice
 from seglog.errors import CorruptLog, CorruptRecord, LogTruncated, OffsetOutOfRange, SeglogError, StorageError
 from seglog.log.history import was_cut
 from seglog.log.view import View
-from seglog.record import HEADER_COST, Record, value_size
+from seglog.record import HEADER_COST, Record, Share, value_size
 
 FIRST_WAIT = 0.0005
 LONGEST_WAIT = 0.02
@@ -72,12 +72,12 @@ class Tail:
             self.position = records[-1].offset + 1
         return records
 
-    def follow(self, timeout: float | None) -> Iterator[Record]:
-        """Iterate over new records; end after `timeout` seconds without one."""
+    def follow(self, timeout: float | None, share: Share | None = None) -> Iterator[Record]:
+        """Iterate over new records, of a share if given; end after `timeout` seconds without any new record."""
         wait, since = FIRST_WAIT, time.monotonic()
         while True:
             records = self.poll()
-            yield from records
+            yield from records if share is None else _of_share(records, *share)
             if records:
                 wait, since = FIRST_WAIT, time.monotonic()
                 continue
@@ -98,6 +98,10 @@ class Tail:
                     " still exists"
                 )
         return now
+
+
+def _of_share(records: list[Record], number: int, workers: int) -> Iterator[Record]:
+    return (record for record in records if record.offset % workers == number)
 
 
 def _up_to(records: Iterator[Record], size: int) -> Iterator[Record]:

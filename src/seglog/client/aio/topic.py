@@ -13,7 +13,7 @@ from seglog.client.retrying import Retries, retrying
 from seglog.client.topic import BATCH_BYTES
 from seglog.client.upload import upload
 from seglog.config import Expose
-from seglog.record import Header, Record, TopicRecord
+from seglog.record import Header, Record, Share, TopicRecord, checked_share
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -138,12 +138,15 @@ class AsyncRemoteTopic:
         return arrow.joined([batch async for batch in self.batches(partition, start, stop)])
 
     async def follow(
-        self, partition: int | None = None, start: str | int | Mapping[int, int] = "latest"
+        self,
+        partition: int | None = None,
+        start: str | int | Mapping[int, int] = "latest",
+        *,
+        share: Share | None = None,
     ) -> AsyncIterator[TopicRecord]:
         """Iterate over records as they are appended, forever, across lost connections; as RemoteTopic.follow."""
-        async for records in self._driver.iterate(
-            flows.follow(self.name, partition, start, self._retries, self.expose)
-        ):
+        flow = flows.follow(self.name, partition, start, self._retries, self.expose, checked_share(share))
+        async for records in self._driver.iterate(flow):
             for record in records:
                 yield record
 

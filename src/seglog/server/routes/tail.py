@@ -19,7 +19,7 @@ from seglog.errors import Busy, LogTruncated, SeglogError
 from seglog.log.log import Log
 from seglog.log.tail import Tail
 from seglog.log.view import View
-from seglog.record import Record
+from seglog.record import Record, Share, checked_share
 from seglog.server.api.expose import EXPOSE, end_of
 from seglog.server.api.operations import Answer, Call, Operation, true_cause
 from seglog.server.api.parameters import choice, text
@@ -48,6 +48,13 @@ IN_ID = 4  # times its bytes that an id takes while it is made
 ROOM = 512 * 1024  # of memory that is held for one: as JSON, bytes may take six times their number
 FROM = choice(
     "start", "Where to begin: with what comes next, or with the oldest record that is there.", "latest", "earliest"
+)
+SHARE = text(
+    "share",
+    "Only the records whose offset % n is i, written i/n: so that n clients, from 0/n on, share the records.",
+    pattern="(0|[1-9][0-9]{0,8})/([1-9][0-9]{0,8})",
+    examples=("0/3", "2/3"),
+    where="query",
 )
 HISTORY = '"history": ?"[0-9a-f]{16}"'
 PLACE = '"[0-9]{1,5}": ?(0|[1-9][0-9]{0,17})'  # a partition and an offset, in JSON
@@ -99,6 +106,7 @@ def _tails_of(call: Call, topic: Topic) -> dict[int, Tail]:
     if wanted is not None:
         partition_log(topic, wanted)
     numbers = range(topic.partitions) if wanted is None else [wanted]
+    _share_of(values["share"])
     seen = _positions(topic, values["Last-Event-ID"])
     tails = {}
     for number in numbers:
@@ -107,6 +115,11 @@ def _tails_of(call: Call, topic: Topic) -> dict[int, Tail]:
         start = log.lowest_offset if values["start"] == "earliest" else latest
         tails[number] = log.tail(seen.get(number, start))
     return tails
+
+
+def _share_of(words: str | None) -> Share | None:
+    """Return the share that SHARE has. Raises InvalidArgument unless i < n."""
+    return None if words is None else checked_share([int(word) for word in words.split("/")])
 
 
 def _positions(topic: Topic, event_id: str | None) -> dict[int, int]:
@@ -153,9 +166,10 @@ async def _events(call: Call, topic: Topic, tails: dict[int, Tail], claim: Claim
             while not services.waiting.stopped:
                 event.clear()
                 found = False
-                for number in tails:
+                for number, tail in tails.items():
+                    before = tail.position
                     events = await _next_events(call, topic, number, tails, claim)
-                    found = found or bool(events)
+                    found = found or tail.position != before  # also if all records were of other shares
                     for position in range(0, len(events), PIECE):
                         yield events[position : position + PIECE]
                     del events  # before its claim ends
@@ -171,11 +185,12 @@ async def _next_events(call: Call, topic: Topic, number: int, tails: dict[int, T
     """Return new records of one partition as events, once the claim holds memory for them."""
     services, room, log = call.services, ROOM, topic.partition(number)
     limits, expose = services.settings.limits, call.values["expose"]
+    share = _share_of(call.values["share"])
     while not services.waiting.stopped:
         if not await claim.wait(room, WAIT_SECONDS):
             continue
         try:
-            events = await services.reads.run(partial(_polled, log, number, tails, limits, room, expose))
+            events = await services.reads.run(partial(_polled, log, number, tails, limits, room, expose, share))
         except NeedsRoom as error:
             room = error.size
             continue
@@ -184,7 +199,15 @@ async def _next_events(call: Call, topic: Topic, number: int, tails: dict[int, T
     return b""
 
 
-def _polled(log: Log, number: int, tails: dict[int, Tail], limits: Limits, room: int, expose: Expose) -> bytes:
+def _polled(
+    log: Log,
+    number: int,
+    tails: dict[int, Tail],
+    limits: Limits,
+    room: int,
+    expose: Expose,
+    share: Share | None,
+) -> bytes:
     """Return events; on a thread, as JSON of long values takes its time. NeedsRoom where one needs more than `room`.
 
     The id of each names all partitions, so of many partitions few records make one go.
@@ -198,6 +221,8 @@ def _polled(log: Log, number: int, tails: dict[int, Tail], limits: Limits, room:
         if needed > room:
             raise NeedsRoom(needed)
     records = tail.poll(min(RECORDS, max(1, BYTES // ids)), BYTES, keep=most, stop=end)
+    if share is not None:
+        records = [record for record in records if record.offset % share[1] == share[0]]
     others = _token((one, other.view, other.position) for one, other in tails.items() if one != number)
     places: dict[str, int | str] = {str(one): other.position for one, other in tails.items()}
     return b"".join(_event(record, number, tail.view, most, places, others) for record in records)
@@ -223,6 +248,6 @@ OPERATIONS = (
         _tail,
         "read",
         {200: Answer("Events, until the client disconnects.", {EVENTS: EVENT})},
-        (TOPIC, PARTITION, FROM, LAST, EXPOSE),
+        (TOPIC, PARTITION, FROM, SHARE, LAST, EXPOSE),
     ),
 )
