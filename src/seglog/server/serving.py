@@ -8,7 +8,7 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from types import FrameType
@@ -18,6 +18,7 @@ import uvicorn
 
 from seglog.errors import ConfigError
 from seglog.server.app import app_of, services_of
+from seglog.server.beside import bound
 from seglog.server.http.handshakes import Handshakes
 from seglog.server.http.protocol import bounded
 from seglog.server.http.refusals import Refusals
@@ -32,6 +33,7 @@ from seglog.topic.warm import warm_batches
 if TYPE_CHECKING:
     from seglog.archive.leading import Leading
     from seglog.errors import ArchiveFenced
+    from seglog.server.beside import Beside
     from seglog.server.runtime.following import Following
 
 ENDED_EARLY = "ASGI callable returned without completing response"
@@ -40,13 +42,18 @@ FILES_PER_CONNECTION = 2  # files the system must allow per connection, so that 
 
 
 def serve(
-    root: str | os.PathLike[str], settings: Settings, say: Callable[[str], None], leading: Leading | None = None
+    root: str | os.PathLike[str],
+    settings: Settings,
+    say: Callable[[str], None],
+    leading: Leading | None = None,
+    beside: Sequence[Beside] = (),
 ) -> None:
     """Serve the topics below `root` until SIGTERM or SIGINT; return when everything is on disk.
 
     say: receives the address, what recovery found, and that the server stops. leading: a lease that this process
-    holds; when it is lost, no more changes are accepted. Raises LogLocked if another server (or broker) has the root
-    open; ConfigError for tokens, certificates or an address that cannot be used.
+    holds; when it is lost, no more changes are accepted. beside: other protocols on the same broker. Raises LogLocked
+    if another server (or broker) has the root open; ConfigError for tokens, certificates or an address that cannot be
+    used.
     """
     skip_pandas()
     _allow_files()
@@ -54,6 +61,8 @@ def serve(
     allocator.tune()
     listener = _listener(settings)
     try:
+        for one in beside:
+            one.bind()
         warm_batches()
         following = _following(root, settings, say)
         services = _owned(root, settings, say, following)
@@ -65,13 +74,17 @@ def serve(
         for name, error in broker.failed.items():
             say(f"topic {name} cannot be opened: {error}")
         with closing(services):
-            server = _Server(_config(services, settings), services, say, allocator)
+            server = _Server(_config(services, settings), services, say, allocator, beside)
             services.cleaner.start()
             allocator.settle()
             listener.listen(BACKLOG)  # connections are accepted before the address is announced
+            for one in beside:
+                say(one.listen())
             say(f"listening on {_address(listener, settings)}")
             server.run(sockets=[listener])
     finally:
+        for one in beside:
+            one.close()
         listener.close()
     say("stopped; everything acknowledged is on disk")
 
@@ -117,18 +130,7 @@ def _owned(
 
 def _listener(settings: Settings) -> socket.socket:
     """Bind first, so that an address in use is reported before anything is opened, and port 0 is known."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}; choose another --port"
-        ) from error
-    return listener
+    return bound(settings.host, settings.port, "--port")
 
 
 def _address(listener: socket.socket, settings: Settings) -> str:
@@ -178,9 +180,15 @@ class _Server(uvicorn.Server):
     """uvicorn's server; its stop also ends waiting requests, and its ticks sync logs and return memory."""
 
     def __init__(
-        self, config: uvicorn.Config, services: Services, say: Callable[[str], None], allocator: Allocator
+        self,
+        config: uvicorn.Config,
+        services: Services,
+        say: Callable[[str], None],
+        allocator: Allocator,
+        beside: Sequence[Beside],
     ) -> None:
         super().__init__(config)
+        self._beside = beside
         self._services = services
         self._say = say
         self._allocator = allocator
@@ -193,6 +201,20 @@ class _Server(uvicorn.Server):
         self._captured_signals.clear()  # exit normally, not by the signal
         if begins:  # last: the reader of the messages may be gone
             self._say(f"{signal.Signals(sig).name}: stopping; finishing running requests first")
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start the other protocols too."""
+        await super().startup(sockets)
+        made: object = self.config.http_protocol_class
+        tls = made.context if isinstance(made, Handshakes) else None
+        for one in self._beside:
+            await one.start(self._services, tls)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop the other protocols too."""
+        self._services.waiting.stop()
+        await asyncio.gather(*(one.stop(self._services.settings.limits.stop_seconds) for one in self._beside))
+        await super().shutdown(sockets)
 
     async def on_tick(self, counter: int) -> bool:
         """Check whether to stop; wake waiting requests, in the event loop."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from seglog.terminal import output
 from seglog.terminal.units import parse_count, parse_duration, parse_size
 
 if TYPE_CHECKING:
+    from seglog.server.beside import Beside
     from seglog.server.settings import Settings
 
 # option, name in Limits, parser, metavar, help
@@ -89,6 +91,7 @@ def _serve(args: Args) -> int:
         limits=Limits(**named),
     )
 
+    beside = _beside(args, settings)
     _warn(settings)
 
     def say(text: str) -> None:
@@ -105,8 +108,27 @@ def _serve(args: Args) -> int:
             if settings.archive is None:
                 raise InvalidArgument("--lease needs --archive: the lease is beside the archive")
             leading = resources.enter_context(lead(settings.archive, args.lease, args.holder))
-        patiently(lambda: serving.serve(args.root, settings, say, leading), args.wait)
+        patiently(lambda: serving.serve(args.root, settings, say, leading, beside), args.wait)
     return 0
+
+
+def _beside(args: Args, settings: Settings) -> list[Beside]:
+    """Return the other protocols that the operator wants."""
+    if args.kafka is None:
+        return []
+    try:
+        from seglog.kafka.listener import KafkaListener  # needs an extra
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "seglog":
+            raise
+        raise MissingExtra(f"`seglog serve --kafka` needs {error.name}: pip install 'seglog[kafka]'") from error
+    from seglog.kafka.settings import KafkaSettings, parse_address  # comes with the listener
+
+    host, port = parse_address(args.kafka)
+    advertised = None if args.kafka_advertise is None else parse_address(args.kafka_advertise)
+    replace(settings, host=host)  # raises if other machines could reach it without tokens
+    given = {} if args.kafka_partitions is None else {"topic_partitions": args.kafka_partitions}
+    return [KafkaListener(KafkaSettings(host=host, port=port, advertised=advertised, **given))]
 
 
 def _warn(settings: Settings) -> None:
@@ -180,6 +202,18 @@ COMMANDS = (
                 help="archive new records this often; default 1s",
             ),
             *LEASE,
+            option("--kafka", metavar="HOST:PORT", help="also listen here for Kafka's clients; 127.0.0.1:9092, say"),
+            option(
+                "--kafka-advertise",
+                metavar="HOST:PORT",
+                help="the address that Kafka's clients are given; default: the one they connected to",
+            ),
+            option(
+                "--kafka-partitions",
+                metavar="N",
+                type=click.INT,
+                help="partitions of a topic that a Kafka client creates by using it, 0: none is created; default 1",
+            ),
             option("--tls-cert", metavar="FILE", type=File(), help="the certificate chain, PEM"),
             option("--tls-key", metavar="FILE", type=File(), help="its private key, PEM"),
             option(
@@ -200,6 +234,7 @@ COMMANDS = (
         story=_STORY,
         examples=[
             "seglog serve events",
+            "seglog serve events --kafka 127.0.0.1:9092",
             "seglog serve events --host 0.0.0.0 --tokens tokens.json --tls-cert cert.pem --tls-key key.pem",
         ],
     ),

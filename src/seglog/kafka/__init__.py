@@ -1,0 +1,13 @@
+"""Kafka's wire protocol: Kafka's own clients produce to the topics of a server and consume from them.
+
+    wire        bytes <-> values of messages, from their declarations
+    messages    the requests and responses, each declared once
+    records     record batches <-> Arrow
+    codes       Kafka's error codes, and the code for each error of seglog
+    requests    what each request does; `catalog` lists them
+    dispatch    one request: its head, its handler, its response
+    connection  one TCP connection, bounded
+    listener    starts and stops with the server
+
+Needs the extra: pip install 'seglog[kafka]'. `seglog serve --kafka` starts it beside HTTP, on the same broker.
+"""

@@ -1,0 +1,109 @@
+"""Kafka's error codes, and the code with which each error of seglog is answered."""
+
+from __future__ import annotations
+
+from seglog.errors import (
+    Busy,
+    ConfigError,
+    CorruptRecord,
+    Forbidden,
+    GroupConflict,
+    GroupNotFound,
+    InvalidArgument,
+    InvalidType,
+    KeyRequired,
+    LogClosed,
+    LogPoisoned,
+    LogReadOnly,
+    OffsetError,
+    OnceConflict,
+    RecordTooLarge,
+    SeglogError,
+    TopicExists,
+    TopicNotFound,
+    Unauthorized,
+    UnknownMember,
+)
+from seglog.kafka.faults import FutureEpoch, StaleEpoch
+from seglog.kafka.records.faults import BadBatch, DamagedBatch, OldFormat, TooLarge
+
+UNKNOWN = -1
+NONE = 0
+OFFSET_OUT_OF_RANGE = 1
+CORRUPT_MESSAGE = 2
+UNKNOWN_TOPIC_OR_PARTITION = 3
+LEADER_NOT_AVAILABLE = 5
+NOT_LEADER = 6
+REQUEST_TIMED_OUT = 7
+MESSAGE_TOO_LARGE = 10
+COORDINATOR_NOT_AVAILABLE = 15
+INVALID_TOPIC = 17
+INVALID_REQUIRED_ACKS = 21
+ILLEGAL_GENERATION = 22
+INCONSISTENT_GROUP_PROTOCOL = 23
+INVALID_GROUP_ID = 24
+UNKNOWN_MEMBER_ID = 25
+INVALID_SESSION_TIMEOUT = 26
+REBALANCE_IN_PROGRESS = 27
+TOPIC_AUTHORIZATION_FAILED = 29
+GROUP_AUTHORIZATION_FAILED = 30
+CLUSTER_AUTHORIZATION_FAILED = 31
+UNSUPPORTED_SASL_MECHANISM = 33
+ILLEGAL_SASL_STATE = 34
+UNSUPPORTED_VERSION = 35
+TOPIC_ALREADY_EXISTS = 36
+INVALID_PARTITIONS = 37
+INVALID_REPLICATION_FACTOR = 38
+INVALID_REPLICA_ASSIGNMENT = 39
+INVALID_CONFIG = 40
+INVALID_REQUEST = 42
+UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+POLICY_VIOLATION = 44
+OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+INVALID_PRODUCER_EPOCH = 47
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+STORAGE_ERROR = 56
+SASL_AUTHENTICATION_FAILED = 58
+UNKNOWN_PRODUCER_ID = 59
+NON_EMPTY_GROUP = 68
+GROUP_ID_NOT_FOUND = 69
+FENCED_LEADER_EPOCH = 74
+UNKNOWN_LEADER_EPOCH = 75
+MEMBER_ID_REQUIRED = 79
+GROUP_MAX_SIZE_REACHED = 81
+FENCED_INSTANCE_ID = 82
+INVALID_RECORD = 87
+
+_CODES: tuple[tuple[type[SeglogError], int], ...] = (  # the first one that fits counts
+    (StaleEpoch, FENCED_LEADER_EPOCH),
+    (FutureEpoch, UNKNOWN_LEADER_EPOCH),
+    (DamagedBatch, CORRUPT_MESSAGE),
+    (OldFormat, UNSUPPORTED_FOR_MESSAGE_FORMAT),
+    (TooLarge, MESSAGE_TOO_LARGE),
+    (BadBatch, INVALID_RECORD),
+    (RecordTooLarge, MESSAGE_TOO_LARGE),
+    (KeyRequired, INVALID_RECORD),
+    (TopicNotFound, UNKNOWN_TOPIC_OR_PARTITION),
+    (TopicExists, TOPIC_ALREADY_EXISTS),
+    (OffsetError, OFFSET_OUT_OF_RANGE),
+    (OnceConflict, OUT_OF_ORDER_SEQUENCE_NUMBER),
+    (GroupNotFound, GROUP_ID_NOT_FOUND),
+    (GroupConflict, INCONSISTENT_GROUP_PROTOCOL),
+    (UnknownMember, UNKNOWN_MEMBER_ID),
+    (Unauthorized, CLUSTER_AUTHORIZATION_FAILED),
+    (Forbidden, TOPIC_AUTHORIZATION_FAILED),
+    (ConfigError, INVALID_CONFIG),
+    (CorruptRecord, CORRUPT_MESSAGE),
+    (LogReadOnly, POLICY_VIOLATION),
+    (LogPoisoned, STORAGE_ERROR),
+    (LogClosed, NOT_LEADER),
+    (Busy, REQUEST_TIMED_OUT),
+    (InvalidArgument, INVALID_REQUEST),
+    (InvalidType, INVALID_REQUEST),
+    (SeglogError, STORAGE_ERROR),
+)
+
+
+def code_of(error: SeglogError) -> int:
+    """Return the code with which an error is answered."""
+    return next(code for kind, code in _CODES if isinstance(error, kind))

@@ -1,0 +1,214 @@
+"""One TCP connection: reads one request at a time, into memory that the server's budget has, and sends its response.
+
+While a request is answered, nothing more is read. So a client holds at most one request and one response, in order, as
+Kafka itself does. A request that stops arriving, and a response that is not read, end the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from typing import TYPE_CHECKING, Any, cast
+
+from seglog.errors import Busy, SeglogError
+from seglog.kafka.dispatch import answer
+from seglog.kafka.messages.core import PRODUCE
+from seglog.kafka.requests.call import Parts, Sender
+from seglog.kafka.requests.catalog import CATALOG
+from seglog.kafka.wire.buffers import Malformed
+from seglog.server.rights.access import ANYBODY
+from seglog.server.runtime.memory import Claim
+
+if TYPE_CHECKING:
+    from seglog.server.settings import Limits
+
+LOG = logging.getLogger("seglog.kafka")
+REQUEST_HEAD = struct.Struct(">ihh")  # length, number and version
+HEAD_BYTES = REQUEST_HEAD.size
+HEAD_SPACE = 64 * 1024  # of a produce request, beside its records
+SMALL_REQUEST_BYTES = 4 * 1024 * 1024
+FIRST_BYTES = 64 * 1024  # memory for a request, until more of it has come
+IDLE_CONNECTION_SECONDS = 600.0
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A connection; `connections` contains all that are open."""
+
+    def __init__(self, parts: Parts, connections: set[Connection]) -> None:
+        self._parts = parts
+        self._limits: Limits = parts.services.settings.limits
+        self._connections = connections
+        self._claim = Claim(parts.services.memory, "bodies")
+        self._loop = asyncio.get_running_loop()
+        self._buffer = bytearray(HEAD_BYTES)
+        self._got = 0
+        self._size = 0  # of the whole request with its length; 0: its head has not come
+        self._task: asyncio.Task[None] | None = None
+        self._moved_at = self._began_at = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    # --- the connection -------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Count the connection; close it if there are too many."""
+        self._transport = cast("asyncio.Transport", transport)
+        if len(self._connections) >= self._limits.connections:
+            LOG.warning("%d connections are open already; another one was refused", len(self._connections))
+            self._transport.abort()
+            return
+        self._connections.add(self)
+        near, far = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
+        caller = None if self._parts.services.access.asks else ANYBODY
+        self._sender = Sender((near[0], near[1]), far[0] if far else "", caller)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's contract
+        """Release everything."""
+        self._connections.discard(self)
+        for handle in (self._timer, self._stalled):
+            if handle is not None:
+                handle.cancel()
+        if self._task is not None:
+            self._task.cancel()
+        self._writable.set()
+        self._claim.close()
+
+    def _watch(self) -> None:
+        """Close a connection whose request does not go on, or that has been idle for long; look again later."""
+        now, seconds = self._loop.time(), self._limits.idle_seconds
+        if self._task is None and self._got:
+            slow = self._got < (now - self._began_at - seconds) * self._limits.body_rate
+            if now - self._moved_at >= seconds or slow:
+                self._drop("a request does not arrive")
+                return
+        elif self._task is None and now - self._moved_at >= IDLE_CONNECTION_SECONDS:
+            self._transport.close()
+            return
+        self._timer = self._loop.call_later(seconds / 2, self._watch)
+
+    def _drop(self, why: str) -> None:
+        LOG.warning("the connection from %s was closed: %s", self._sender.host, why)
+        self._transport.abort()
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's contract
+        """Return where the next bytes go: the head first, then the rest of the request."""
+        return memoryview(self._buffer)[self._got : self._size or HEAD_BYTES]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Go on with a request, which is answered when it is complete."""
+        self._moved_at = self._loop.time()
+        if not self._got:
+            self._began_at = self._moved_at
+        self._got += nbytes
+        if self._transport.is_closing():
+            return
+        if not self._size and self._got == HEAD_BYTES:
+            self._begin()
+        if self._size and self._got == self._size:
+            self._run(self._answer())
+        elif self._size and self._got == len(self._buffer):
+            self._grow()
+
+    def eof_received(self) -> bool:
+        """Close the connection."""
+        return False
+
+    def _begin(self) -> None:
+        """Check the head of a request."""
+        length, key = (
+            int.from_bytes(self._buffer[at : at + size], "big", signed=True) for at, size in ((0, 4), (4, 2))
+        )
+        most = self._limits.batch_bytes + HEAD_SPACE if key == PRODUCE.key else SMALL_REQUEST_BYTES
+        if key not in CATALOG or not HEAD_BYTES <= length <= most:
+            self._drop(f"request {key} of {length} bytes is unknown or has more than {most}")
+            return
+        self._size = 4 + length
+
+    def _grow(self) -> None:
+        """Double the memory of a request, at most to its size, if the server's budget has it; else wait for it."""
+        room = min(max(2 * self._got, FIRST_BYTES), self._size)
+        if room <= FIRST_BYTES:
+            self._enlarge(room)
+            return
+        try:
+            self._claim.resize(room)
+        except Busy:
+            self._run(self._wait_for_room(room))
+            return
+        self._enlarge(room)
+
+    def _enlarge(self, room: int) -> None:
+        buffer = bytearray(room)
+        buffer[: self._got] = memoryview(self._buffer)[: self._got]
+        self._buffer = buffer
+
+    async def _wait_for_room(self, room: int) -> None:
+        if not await self._claim.wait(room, self._limits.idle_seconds):
+            self._drop("the server has no memory for its request")
+            return
+        self._enlarge(room)
+        self._moved_at = self._loop.time()
+
+    # --- answering ------------------------------------------------------------------------------------------------
+
+    def _run(self, work: Any) -> None:
+        """Do something before reading on."""
+        self._transport.pause_reading()
+        self._task = self._loop.create_task(work)
+        self._task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if task.cancelled():
+            self._transport.abort()
+        elif (error := task.exception()) is not None:
+            LOG.error("a request of %s failed", self._sender.host, exc_info=error)
+            self._transport.abort()
+        elif not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    async def _answer(self) -> None:
+        try:
+            call, parts = await answer(self._parts, self._sender, memoryview(self._buffer)[4 : self._size])
+        except Malformed as error:
+            self._drop(str(error))
+            return
+        except SeglogError as error:
+            self._drop(f"a request failed: {error}")
+            return
+        self._buffer, self._got, self._size = bytearray(HEAD_BYTES), 0, 0
+        self._claim.close()
+        try:
+            if parts and not self._transport.is_closing():
+                self._transport.writelines(parts)
+                del parts
+                await self._writable.wait()
+        finally:
+            if call is not None:
+                call.held.close()
+        self._moved_at = self._loop.time()
+
+    def pause_writing(self) -> None:
+        """Wait until the client has read more of its response, but not for long."""
+        self._writable.clear()
+        self._stalled = self._loop.call_later(self._limits.idle_seconds, self._drop, "it does not read its response")
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+        self._writable.set()
+
+    def close(self) -> None:
+        """Close the connection, after its response if one is under way."""
+        if self._task is None:
+            self._transport.close()
+        else:
+            self._task.add_done_callback(lambda _: self._transport.close())

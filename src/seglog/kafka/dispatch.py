@@ -1,0 +1,69 @@
+"""One request: reads its head and values, runs its handler, writes the response."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seglog.kafka import codes
+from seglog.kafka.messages.core import API_VERSIONS
+from seglog.kafka.requests.call import Call, Parts, Sender
+from seglog.kafka.requests.catalog import CATALOG, Known, versions
+from seglog.kafka.wire.buffers import Malformed, Reader, Writer, size_of
+from seglog.kafka.wire.schema import NULLABLE_STRING, Form, Struct
+
+LENGTH_BYTES = 4
+PLAIN = Form(0, flexible=False)
+NO_TAGS = Struct()
+
+
+class Refused(Malformed):
+    """A request that cannot be answered: the connection is closed, as Kafka does."""
+
+
+async def answer(parts: Parts, sender: Sender, data: bytearray | memoryview) -> tuple[Call | None, list[Any]]:
+    """Return the call, whose `held` the caller closes, and the buffers of the response, none if it has none.
+
+    Args:
+        parts: What all connections share.
+        sender: The client.
+        data: The request without its length.
+
+    Raises:
+        Malformed: The request is not valid.
+    """
+    source = Reader(data)
+    key, version, correlation = source.number(2), source.number(2), source.number(4)
+    sender.client_id = NULLABLE_STRING.read(source, PLAIN) or ""
+    known = CATALOG.get(key)
+    if known is None:
+        raise Refused(f"this server does not know the request {key}")
+    if version not in known.api.versions:
+        if known.api is not API_VERSIONS:
+            raise Refused(f"this server does not know version {version} of {known.api.name}")
+        return None, _response(known, 0, correlation, versions(codes.UNSUPPORTED_VERSION))
+    if sender.caller is None and not known.open:
+        raise Refused(f"{known.api.name} needs authentication: this server has tokens")
+    call = _call(parts, sender, known, version, source)
+    try:
+        values = await known.handler(call)
+        return call, [] if values is None else _response(known, version, correlation, values)
+    except BaseException:
+        call.held.close()
+        raise
+
+
+def _call(parts: Parts, sender: Sender, known: Known, version: int, source: Reader) -> Call:
+    form = known.api.form(version)
+    if form.flexible:
+        NO_TAGS.read(source, form)
+    return Call(parts, sender, version, known.api.request.read(source, form))
+
+
+def _response(known: Known, version: int, correlation: int, values: dict[str, Any]) -> list[Any]:
+    form, target = known.api.form(version), Writer()
+    target.number(4, correlation)
+    if form.flexible and known.api is not API_VERSIONS:  # the head of that response is the same in all versions
+        NO_TAGS.write(target, {}, form)
+    known.api.response.write(target, values, form)
+    parts = target.parts()
+    return [size_of(parts).to_bytes(LENGTH_BYTES, "big"), *parts]

@@ -1,0 +1,77 @@
+"""Kafka's protocol beside HTTP: started and stopped by the server, in its event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from seglog.kafka.connection import Connection
+from seglog.kafka.requests.call import Parts
+from seglog.server.beside import bound
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from seglog.kafka.settings import KafkaSettings
+    from seglog.server.services import Services
+
+BACKLOG = 1024
+
+
+class KafkaListener:
+    """A listener for Kafka's clients; see `seglog.server.beside`."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._listener: socket.socket | None = None
+        self._server: asyncio.Server | None = None
+        self._connections: set[Connection] = set()
+
+    def bind(self) -> None:
+        """Take the address. Raises ConfigError if it cannot be used."""
+        self._listener = bound(self._settings.host, self._settings.port, "--kafka")
+
+    @property
+    def address(self) -> str:
+        """The address, host:port."""
+        assert self._listener is not None  # noqa: S101 - bound before
+        host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
+        return f"{host}:{self._listener.getsockname()[1]}"
+
+    def listen(self) -> str:
+        """Let clients connect, who wait until `start`; return what to show to the operator."""
+        assert self._listener is not None  # noqa: S101 - bound before
+        self._listener.listen(BACKLOG)
+        return f"Kafka clients connect to {self.address}"
+
+    async def start(self, services: Services, tls: SSLContext | None) -> None:
+        """Accept connections."""
+        assert self._listener is not None  # noqa: S101 - bound before
+        parts = Parts(services, self._settings)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: Connection(parts, self._connections),
+            sock=self._listener,
+            ssl=tls,
+            backlog=BACKLOG,
+            ssl_handshake_timeout=None if tls is None else services.settings.limits.head_seconds,
+        )
+
+    async def stop(self, seconds: float) -> None:
+        """Accept nothing more, and close the connections after their responses, at the latest in `seconds`."""
+        if self._server is None:
+            return
+        self._server.close()
+        for connection in list(self._connections):
+            connection.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._connections:
+                    await asyncio.sleep(0.01)
+
+    def close(self) -> None:
+        """Release the address."""
+        if self._listener is not None:
+            self._listener.close()

@@ -1,0 +1,194 @@
+"""Topics, their configs and the cluster."""
+
+from __future__ import annotations
+
+from seglog.kafka.messages.shared import ERROR, MESSAGE, THROTTLE, UNKNOWN_RIGHTS, rows
+from seglog.kafka.wire.schema import BOOL, INT8, INT16, INT32, INT64, NULLABLE_STRING, STRING, Api, Array, Field, Struct
+
+CREATE_TOPICS = Api(
+    19,
+    "CreateTopics",
+    range(2, 5),
+    Struct(
+        Field(
+            "topics",
+            rows(
+                Field("name", STRING),
+                Field("num_partitions", INT32),
+                Field("replication_factor", INT16),
+                Field("assignments", rows(Field("partition_index", INT32), Field("broker_ids", Array(INT32)))),
+                Field("configs", rows(Field("name", STRING), Field("value", NULLABLE_STRING))),
+            ),
+        ),
+        Field("timeout_ms", INT32, default=60000),
+        Field("validate_only", BOOL, default=False),
+    ),
+    Struct(THROTTLE, Field("topics", rows(Field("name", STRING), ERROR, MESSAGE))),
+)
+
+DELETE_TOPICS = Api(
+    20,
+    "DeleteTopics",
+    range(1, 4),
+    Struct(Field("topic_names", Array(STRING)), Field("timeout_ms", INT32)),
+    Struct(THROTTLE, Field("responses", rows(Field("name", STRING), ERROR))),
+)
+
+DELETE_RECORDS = Api(
+    21,
+    "DeleteRecords",
+    range(2),
+    Struct(
+        Field(
+            "topics",
+            rows(
+                Field("name", STRING),
+                Field("partitions", rows(Field("partition_index", INT32), Field("offset", INT64))),
+            ),
+        ),
+        Field("timeout_ms", INT32),
+    ),
+    Struct(
+        THROTTLE,
+        Field(
+            "topics",
+            rows(
+                Field("name", STRING),
+                Field("partitions", rows(Field("partition_index", INT32), Field("low_watermark", INT64), ERROR)),
+            ),
+        ),
+    ),
+)
+
+DESCRIBE_CONFIGS = Api(
+    32,
+    "DescribeConfigs",
+    range(1, 4),
+    Struct(
+        Field(
+            "resources",
+            rows(
+                Field("resource_type", INT8),
+                Field("resource_name", STRING),
+                Field("configuration_keys", Array(STRING, nullable=True)),
+            ),
+        ),
+        Field("include_synonyms", BOOL, default=False),
+        Field("include_documentation", BOOL, since=3, default=False),
+    ),
+    Struct(
+        THROTTLE,
+        Field(
+            "results",
+            rows(
+                ERROR,
+                MESSAGE,
+                Field("resource_type", INT8),
+                Field("resource_name", STRING),
+                Field(
+                    "configs",
+                    rows(
+                        Field("name", STRING),
+                        Field("value", NULLABLE_STRING),
+                        Field("read_only", BOOL),
+                        Field("config_source", INT8, default=-1),
+                        Field("is_sensitive", BOOL),
+                        Field(
+                            "synonyms",
+                            rows(Field("name", STRING), Field("value", NULLABLE_STRING), Field("source", INT8)),
+                        ),
+                        Field("config_type", INT8, since=3, default=0),
+                        Field("documentation", NULLABLE_STRING, since=3, default=None),
+                    ),
+                ),
+            ),
+        ),
+    ),
+)
+
+ALTER_CONFIGS = Api(
+    33,
+    "AlterConfigs",
+    range(2),
+    Struct(
+        Field(
+            "resources",
+            rows(
+                Field("resource_type", INT8),
+                Field("resource_name", STRING),
+                Field("configs", rows(Field("name", STRING), Field("value", NULLABLE_STRING))),
+            ),
+        ),
+        Field("validate_only", BOOL),
+    ),
+    Struct(
+        THROTTLE, Field("responses", rows(ERROR, MESSAGE, Field("resource_type", INT8), Field("resource_name", STRING)))
+    ),
+)
+
+INCREMENTAL_ALTER_CONFIGS = Api(
+    44,
+    "IncrementalAlterConfigs",
+    range(1),
+    Struct(
+        Field(
+            "resources",
+            rows(
+                Field("resource_type", INT8),
+                Field("resource_name", STRING),
+                Field(
+                    "configs",
+                    rows(Field("name", STRING), Field("config_operation", INT8), Field("value", NULLABLE_STRING)),
+                ),
+            ),
+        ),
+        Field("validate_only", BOOL),
+    ),
+    Struct(
+        THROTTLE, Field("responses", rows(ERROR, MESSAGE, Field("resource_type", INT8), Field("resource_name", STRING)))
+    ),
+)
+
+CREATE_PARTITIONS = Api(
+    37,
+    "CreatePartitions",
+    range(2),
+    Struct(
+        Field(
+            "topics",
+            rows(
+                Field("name", STRING),
+                Field("count", INT32),
+                Field("assignments", rows(Field("broker_ids", Array(INT32)), nullable=True)),
+            ),
+        ),
+        Field("timeout_ms", INT32),
+        Field("validate_only", BOOL),
+    ),
+    Struct(THROTTLE, Field("results", rows(Field("name", STRING), ERROR, MESSAGE))),
+)
+
+DESCRIBE_CLUSTER = Api(
+    60,
+    "DescribeCluster",
+    range(1),
+    Struct(Field("include_cluster_authorized_operations", BOOL)),
+    Struct(
+        THROTTLE,
+        ERROR,
+        MESSAGE,
+        Field("cluster_id", STRING),
+        Field("controller_id", INT32, default=-1),
+        Field(
+            "brokers",
+            rows(
+                Field("broker_id", INT32),
+                Field("host", STRING),
+                Field("port", INT32),
+                Field("rack", NULLABLE_STRING, default=None),
+            ),
+        ),
+        Field("cluster_authorized_operations", INT32, default=UNKNOWN_RIGHTS),
+    ),
+    flexible_since=0,
+)

@@ -1,0 +1,231 @@
+"""Consumer groups: members, and committed offsets."""
+
+from __future__ import annotations
+
+from seglog.kafka.messages.shared import ERROR, THROTTLE, UNKNOWN_RIGHTS, rows, throttle
+from seglog.kafka.wire.schema import (
+    BOOL,
+    BYTES,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    NULLABLE_STRING,
+    STRING,
+    Api,
+    Array,
+    Field,
+    Struct,
+)
+
+OFFSET_COMMIT = Api(
+    8,
+    "OffsetCommit",
+    range(2, 8),
+    Struct(
+        Field("group_id", STRING),
+        Field("generation_id", INT32, default=-1),
+        Field("member_id", STRING),
+        Field("group_instance_id", NULLABLE_STRING, since=7, default=None),
+        Field("retention_time_ms", INT64, until=4, default=-1),
+        Field(
+            "topics",
+            rows(
+                Field("name", STRING),
+                Field(
+                    "partitions",
+                    rows(
+                        Field("partition_index", INT32),
+                        Field("committed_offset", INT64),
+                        Field("committed_leader_epoch", INT32, since=6, default=-1),
+                        Field("committed_metadata", NULLABLE_STRING),
+                    ),
+                ),
+            ),
+        ),
+    ),
+    Struct(
+        throttle(3),
+        Field("topics", rows(Field("name", STRING), Field("partitions", rows(Field("partition_index", INT32), ERROR)))),
+    ),
+)
+
+OFFSET_FETCH = Api(
+    9,
+    "OffsetFetch",
+    range(1, 6),
+    Struct(
+        Field("group_id", STRING),
+        Field(
+            "topics",
+            rows(Field("name", STRING), Field("partition_indexes", Array(INT32)), nullable=True, nullable_since=2),
+        ),
+    ),
+    Struct(
+        throttle(3),
+        Field(
+            "topics",
+            rows(
+                Field("name", STRING),
+                Field(
+                    "partitions",
+                    rows(
+                        Field("partition_index", INT32),
+                        Field("committed_offset", INT64),
+                        Field("committed_leader_epoch", INT32, since=5, default=-1),
+                        Field("metadata", NULLABLE_STRING),
+                        ERROR,
+                    ),
+                ),
+            ),
+        ),
+        Field("error_code", INT16, since=2, default=0),
+    ),
+)
+
+FIND_COORDINATOR = Api(
+    10,
+    "FindCoordinator",
+    range(3),
+    Struct(Field("key", STRING), Field("key_type", INT8, since=1, default=0)),
+    Struct(
+        throttle(1),
+        ERROR,
+        Field("error_message", NULLABLE_STRING, since=1, default=None),
+        Field("node_id", INT32),
+        Field("host", STRING),
+        Field("port", INT32),
+    ),
+)
+
+JOIN_GROUP = Api(
+    11,
+    "JoinGroup",
+    range(6),
+    Struct(
+        Field("group_id", STRING),
+        Field("session_timeout_ms", INT32),
+        Field("rebalance_timeout_ms", INT32, since=1, default=-1),
+        Field("member_id", STRING),
+        Field("group_instance_id", NULLABLE_STRING, since=5, default=None),
+        Field("protocol_type", STRING),
+        Field("protocols", rows(Field("name", STRING), Field("metadata", BYTES))),
+    ),
+    Struct(
+        throttle(2),
+        ERROR,
+        Field("generation_id", INT32, default=-1),
+        Field("protocol_name", STRING),
+        Field("leader", STRING),
+        Field("member_id", STRING),
+        Field(
+            "members",
+            rows(
+                Field("member_id", STRING),
+                Field("group_instance_id", NULLABLE_STRING, since=5, default=None),
+                Field("metadata", BYTES),
+            ),
+        ),
+    ),
+)
+
+HEARTBEAT = Api(
+    12,
+    "Heartbeat",
+    range(4),
+    Struct(
+        Field("group_id", STRING),
+        Field("generation_id", INT32),
+        Field("member_id", STRING),
+        Field("group_instance_id", NULLABLE_STRING, since=3, default=None),
+    ),
+    Struct(throttle(1), ERROR),
+)
+
+LEAVE_GROUP = Api(
+    13,
+    "LeaveGroup",
+    range(4),
+    Struct(
+        Field("group_id", STRING),
+        Field(
+            "members",
+            rows(Field("member_id", STRING), Field("group_instance_id", NULLABLE_STRING)),
+            since=3,
+            default=(),
+        ),
+        Field("member_id", STRING, until=2, default=""),
+    ),
+    Struct(
+        throttle(1),
+        ERROR,
+        Field(
+            "members",
+            rows(Field("member_id", STRING), Field("group_instance_id", NULLABLE_STRING), ERROR),
+            since=3,
+            default=(),
+        ),
+    ),
+)
+
+SYNC_GROUP = Api(
+    14,
+    "SyncGroup",
+    range(4),
+    Struct(
+        Field("group_id", STRING),
+        Field("generation_id", INT32),
+        Field("member_id", STRING),
+        Field("group_instance_id", NULLABLE_STRING, since=3, default=None),
+        Field("assignments", rows(Field("member_id", STRING), Field("assignment", BYTES))),
+    ),
+    Struct(throttle(1), ERROR, Field("assignment", BYTES)),
+)
+
+DESCRIBE_GROUPS = Api(
+    15,
+    "DescribeGroups",
+    range(5),
+    Struct(Field("groups", Array(STRING)), Field("include_authorized_operations", BOOL, since=3, default=False)),
+    Struct(
+        throttle(1),
+        Field(
+            "groups",
+            rows(
+                ERROR,
+                Field("group_id", STRING),
+                Field("group_state", STRING),
+                Field("protocol_type", STRING),
+                Field("protocol_data", STRING),
+                Field(
+                    "members",
+                    rows(
+                        Field("member_id", STRING),
+                        Field("group_instance_id", NULLABLE_STRING, since=4, default=None),
+                        Field("client_id", STRING),
+                        Field("client_host", STRING),
+                        Field("member_metadata", BYTES),
+                        Field("member_assignment", BYTES),
+                    ),
+                ),
+                Field("authorized_operations", INT32, since=3, default=UNKNOWN_RIGHTS),
+            ),
+        ),
+    ),
+)
+
+LIST_GROUPS = Api(
+    16,
+    "ListGroups",
+    range(3),
+    Struct(),
+    Struct(throttle(1), ERROR, Field("groups", rows(Field("group_id", STRING), Field("protocol_type", STRING)))),
+)
+
+DELETE_GROUPS = Api(
+    42,
+    "DeleteGroups",
+    range(2),
+    Struct(Field("groups_names", Array(STRING))),
+    Struct(THROTTLE, Field("results", rows(Field("group_id", STRING), ERROR))),
+)

@@ -1,0 +1,1 @@
+"""Kafka's record batches <-> Arrow. Knows no topic and no request."""

@@ -1,0 +1,74 @@
+"""Decompress the records of a batch, by pyarrow's codecs, up to a limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from seglog.kafka.records.faults import BadBatch, TooLarge
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+STREAMS = {GZIP: "gzip", LZ4: "lz4", ZSTD: "zstd"}
+NAMES = {NONE: "none", SNAPPY: "snappy", **STREAMS}
+XERIAL = b"\x82SNAPPY\x00"
+XERIAL_HEAD_BYTES = 16
+PIECE_BYTES = 1024 * 1024
+
+
+def decompressed(codec: int, data: memoryview, most: int) -> Any:
+    """Return the records that `data` holds, as a buffer.
+
+    Args:
+        codec: One of the numbers in this module, as a batch's attributes have it.
+        data: The compressed bytes.
+        most: The most bytes to return.
+
+    Raises:
+        BadBatch: The data is damaged, or the codec is unknown.
+        TooLarge: There are more than `most` bytes.
+    """
+    try:
+        if codec in STREAMS:
+            return _stream(STREAMS[codec], data, most)
+        if codec == SNAPPY:
+            return _snappy(data, most)
+    except (OSError, pa.ArrowException) as error:
+        raise BadBatch(f"its {NAMES[codec]} data is damaged: {error}") from error
+    raise BadBatch(f"there is no compression codec {codec}")
+
+
+def _stream(name: str, data: memoryview, most: int) -> pa.Buffer:
+    stream = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), name)
+    sink = pa.BufferOutputStream()
+    while piece := stream.read(PIECE_BYTES):
+        if sink.tell() + len(piece) > most:
+            raise TooLarge(most)
+        sink.write(piece)
+    return sink.getvalue()
+
+
+def _snappy(data: memoryview, most: int) -> Any:
+    """Decompress one block, or the blocks of xerial's framing: each with its length in 4 bytes."""
+    if bytes(data[: len(XERIAL)]) != XERIAL:
+        return _snappy_block(data, most)
+    sink, at = pa.BufferOutputStream(), XERIAL_HEAD_BYTES
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4], "big", signed=True)
+        if not 0 < size <= len(data) - at - 4:
+            raise BadBatch(f"a block of its snappy data at byte {at} exceeds the batch")
+        sink.write(_snappy_block(data[at + 4 : at + 4 + size], most - sink.tell()))
+        at += 4 + size
+    return sink.getvalue()
+
+
+def _snappy_block(data: memoryview, most: int) -> pa.Buffer:
+    size = shift = 0
+    for byte in bytes(data[:5]):
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    if size > most:
+        raise TooLarge(most)
+    return pa.decompress(data, decompressed_size=size, codec="snappy")

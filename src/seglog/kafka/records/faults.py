@@ -1,0 +1,24 @@
+"""Why a batch of records is not accepted."""
+
+from __future__ import annotations
+
+from seglog.errors import InvalidArgument
+
+
+class BadBatch(InvalidArgument):
+    """A batch whose content is not valid; nothing of it was stored."""
+
+
+class DamagedBatch(BadBatch):
+    """A batch whose bytes do not have its checksum, or that is incomplete."""
+
+
+class OldFormat(BadBatch):
+    """Records in a format before version 2, which clients since Kafka 0.11 do not use."""
+
+
+class TooLarge(BadBatch):
+    """A batch with more bytes than the server accepts."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"its records take more than {most} bytes, the most that this server accepts (--batch-bytes)")

@@ -1,0 +1,100 @@
+"""One request as its handler gets it: values, sender, and the parts of the server."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from seglog.errors import TopicNotFound
+from seglog.kafka.faults import NoSuchPartition
+from seglog.topic.layout.names import is_name
+
+if TYPE_CHECKING:
+    from seglog.kafka.settings import KafkaSettings
+    from seglog.log.log import Log
+    from seglog.server.rights.access import Caller, Right
+    from seglog.server.services import Services
+    from seglog.topic.topic import Topic
+
+Values = dict[str, Any]
+
+
+@dataclass(slots=True, eq=False)
+class Parts:
+    """What all connections share."""
+
+    services: Services
+    settings: KafkaSettings
+
+
+@dataclass(slots=True, eq=False)
+class Sender:
+    """The client at the other end of a connection.
+
+    Attributes:
+        address: Where it connected to, host and port.
+        host: Its own address.
+        caller: What its token allows; None until it has authenticated.
+    """
+
+    address: tuple[str, int]
+    host: str
+    caller: Caller | None
+    client_id: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A request. held: released when the response has been sent."""
+
+    parts: Parts
+    sender: Sender
+    version: int
+    values: Values
+    held: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def services(self) -> Services:
+        """The parts of the server."""
+        return self.parts.services
+
+    @property
+    def caller(self) -> Caller:
+        """What the sender may do."""
+        assert self.sender.caller is not None  # noqa: S101 - dispatch lets only authenticated senders in
+        return self.sender.caller
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """The host and port that clients should connect to."""
+        return self.parts.settings.advertised or self.sender.address
+
+    def log(self, topic: str, partition: int, right: Right) -> Log:
+        """Return the log of a partition.
+
+        Raises:
+            Forbidden: The sender does not have the right on the topic.
+            TopicNotFound: There is no such topic or partition.
+        """
+        return log_of(self.topic(topic, right), partition)
+
+    def topic(self, name: str, right: Right) -> Topic:
+        """Return a topic; errors as `log`."""
+        self.caller.require(right, name)
+        if not is_name(name):
+            raise TopicNotFound(name)
+        broker = self.services.broker
+        return broker.if_open(name) or broker.topic(name)
+
+
+def log_of(topic: Topic, partition: int) -> Log:
+    """Return the log of a partition. Raises NoSuchPartition."""
+    if not 0 <= partition < topic.partitions:
+        raise NoSuchPartition(topic.name, partition)
+    return topic.partition(partition)
+
+
+Handler = Callable[[Call], Awaitable[Values | None]]
+"""Returns the values of the response; None: there is none."""

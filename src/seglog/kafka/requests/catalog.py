@@ -1,0 +1,57 @@
+"""Every request that this server answers: its message and its handler."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from seglog.kafka import codes
+from seglog.kafka.messages.core import (
+    API_VERSIONS,
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
+)
+from seglog.kafka.requests.call import Call, Handler, Values
+from seglog.kafka.requests.epochs import offset_for_leader_epoch
+from seglog.kafka.requests.fetch import fetch
+from seglog.kafka.requests.metadata import metadata
+from seglog.kafka.requests.offsets import list_offsets
+from seglog.kafka.requests.produce import produce
+from seglog.kafka.wire.schema import Api
+
+
+class Known(NamedTuple):
+    """A request. open: whether it is answered before a client has authenticated."""
+
+    api: Api
+    handler: Handler
+    open: bool = False
+
+
+async def _api_versions(_call: Call) -> Values:
+    """Return what this server answers."""
+    return versions(codes.NONE)
+
+
+def versions(code: int) -> Values:
+    """Return the response to ApiVersions."""
+    keys = [
+        {"api_key": one.api.key, "min_version": one.api.versions.start, "max_version": one.api.versions.stop - 1}
+        for one in CATALOG.values()
+    ]
+    return {"error_code": code, "api_keys": keys}
+
+
+CATALOG = {
+    one.api.key: one
+    for one in (
+        Known(PRODUCE, produce),
+        Known(FETCH, fetch),
+        Known(LIST_OFFSETS, list_offsets),
+        Known(METADATA, metadata),
+        Known(API_VERSIONS, _api_versions, open=True),
+        Known(OFFSET_FOR_LEADER_EPOCH, offset_for_leader_epoch),
+    )
+}

@@ -1,0 +1,182 @@
+"""Fetch: the next records of several partitions, now or when enough have been appended."""
+
+from __future__ import annotations
+
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from seglog.arrow.headers import drop_header
+from seglog.errors import OffsetOutOfRange, RecordTooLarge, SeglogError
+from seglog.kafka import codes
+from seglog.kafka.records.encode import encode
+from seglog.kafka.requests.call import Call, Values
+from seglog.kafka.requests.epochs import check_epoch
+from seglog.server.runtime.memory import Claim
+from seglog.server.runtime.waiting import woken
+from seglog.topic.fetch import fetch_batches
+from seglog.topic.idempotency.marks import HEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from seglog.format.cuts import Cuts
+    from seglog.log.log import Log
+
+MOST_RECORDS = 65536  # of one batch
+WITHOUT_ROOM = 256 * 1024  # bytes read without reserving memory
+
+
+class Wanted(NamedTuple):
+    """A partition that is read. log: None with an error code."""
+
+    topic: str
+    partition: int
+    log: Log | None
+    start: int
+    size: int
+    code: int
+
+
+async def fetch(call: Call) -> Values:
+    """Wait until `min_bytes` have been appended or `max_wait_ms` have passed, then read.
+
+    Every request is complete: the server keeps no sessions (session id 0).
+    """
+    wanted = [_wanted(call, topic["topic"], one) for topic in call.values["topics"] for one in topic["partitions"]]
+    wanted = await _wait(call, wanted)
+    most = min(max(call.values["max_bytes"], 1), call.services.settings.limits.read_bytes)
+    there = sum(_available(one) for one in wanted if not one.code)
+    claim = Claim(call.services.memory, "answers")
+    call.held.callback(claim.close)
+    if there > WITHOUT_ROOM and not await claim.wait(min(2 * there, 2 * most), _seconds(call)):
+        most = 0
+    found = iter(await call.services.reads.run(partial(_read_all, wanted, most)))
+    return {
+        "responses": [
+            {"topic": topic["topic"], "partitions": [next(found) for _ in topic["partitions"]]}
+            for topic in call.values["topics"]
+        ]
+    }
+
+
+def _seconds(call: Call) -> float:
+    wanted: int = call.values["max_wait_ms"]
+    return min(max(wanted, 0) / 1000, call.services.settings.limits.wait_seconds)
+
+
+def _wanted(call: Call, topic: str, one: Values) -> Wanted:
+    number, start = one["partition"], one["fetch_offset"]
+    try:
+        log = call.log(topic, number, "read")
+        check_epoch(log, one["current_leader_epoch"])
+        _check_start(log, start)
+    except SeglogError as error:
+        return Wanted(topic, number, None, start, 0, codes.code_of(error))
+    return Wanted(topic, number, log, start, max(one["partition_max_bytes"], 1), codes.NONE)
+
+
+def _check_start(log: Log, start: int) -> None:
+    if not log.lowest_offset <= start <= log.next_offset:
+        raise OffsetOutOfRange(start, log.lowest_offset, log.next_offset)
+
+
+async def _wait(call: Call, wanted: list[Wanted]) -> list[Wanted]:
+    """Return what can be read, as soon as it is enough or the time is over."""
+    ends, least = monotonic() + _seconds(call), max(call.values["min_bytes"], 0)
+    with call.services.waiting.on((one.topic, one.partition) for one in wanted if not one.code) as event:
+        while True:
+            event.clear()
+            wanted = [_still(one) for one in wanted]
+            left = ends - monotonic()
+            enough = any(one.code for one in wanted) or sum(map(_available, wanted)) >= least
+            if enough or left <= 0 or call.services.waiting.stopped or not await woken(event, left):
+                return wanted
+
+
+def _still(one: Wanted) -> Wanted:
+    """Return the same, with an error if the log was truncated or closed meanwhile."""
+    if one.log is None:
+        return one
+    try:
+        _check_start(one.log, one.start)
+    except SeglogError as error:
+        return one._replace(log=None, code=codes.code_of(error))
+    return one
+
+
+def _available(one: Wanted) -> int:
+    """Return about how many bytes can be read."""
+    if one.log is None:
+        return 0
+    try:
+        view = one.log.view()
+        return min(view.span_bytes(one.start, view.next_offset), one.size) if one.start < view.next_offset else 0
+    except SeglogError:  # it is reported when it is read
+        return 0
+
+
+def _read_all(wanted: list[Wanted], most: int) -> list[Values]:
+    answers, left = [], most
+    for one in wanted:
+        answer = _read(one, min(one.size, left)) if one.log is not None else _failed(one, one.code)
+        left -= sum(map(len, answer["records"]))
+        answers.append(answer)
+    return answers
+
+
+def _read(one: Wanted, most: int) -> Values:
+    log = one.log
+    assert log is not None  # noqa: S101 - the caller has checked it
+    try:
+        parts = _batches(one, log, most) if most > 0 else []
+        end, lowest = log.next_offset, log.lowest_offset
+    except SeglogError as error:
+        return _failed(one, codes.code_of(error))
+    return {
+        "partition_index": one.partition,
+        "high_watermark": end,
+        "last_stable_offset": end,
+        "log_start_offset": lowest,
+        "records": parts,
+    }
+
+
+def _failed(one: Wanted, code: int) -> Values:
+    return {"partition_index": one.partition, "error_code": code, "high_watermark": -1, "records": []}
+
+
+def _batches(one: Wanted, log: Log, most: int) -> list[memoryview]:
+    view = log.view()
+    if one.start < view.next_offset and view.span_bytes(one.start, one.start + 1) > 2**31 - 1024:
+        raise RecordTooLarge(view.span_bytes(one.start, one.start + 1), 2**31 - 1024)
+    found = fetch_batches(log, one.start, max_records=MOST_RECORDS, max_bytes=most)
+    cuts = log.view().manifest.cuts
+    return [
+        part
+        for batch in found.batches
+        for piece, epoch in _by_epoch(_shown(batch), cuts)
+        for part in encode(piece, epoch)
+    ]
+
+
+def _by_epoch(batch: pa.RecordBatch, cuts: Cuts) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Yield the records of each epoch, and the epoch."""
+    offsets, start = batch.column("offset").to_numpy(), 0
+    places = [int(np.searchsorted(offsets, offset)) for _, offset in cuts.entries]
+    for stop in (*places, len(offsets)):
+        if stop > start:
+            yield batch.slice(start, stop - start), cuts.epoch_at(int(offsets[start]) + 1)
+            start = stop
+
+
+def _shown(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch without the headers in which idempotency keys are stored."""
+    if not len(batch.column("headers").values):
+        return batch
+    table = drop_header(pa.Table.from_batches([batch]), HEADER)
+    shown: pa.RecordBatch = table.combine_chunks().to_batches()[0]
+    return shown

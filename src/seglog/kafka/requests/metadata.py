@@ -1,0 +1,83 @@
+"""Metadata: the one broker, the topics and their partitions."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from seglog.errors import Forbidden, InvalidArgument, SeglogError, TopicExists, TopicNotFound
+from seglog.kafka import codes
+from seglog.kafka.requests.call import Call, Values
+from seglog.topic.layout.names import checked_name, refuse_reserved
+
+if TYPE_CHECKING:
+    from seglog.topic.topic import Topic
+
+NODE = 1
+"""The number of this broker, the only one."""
+CLUSTER = "seglog"
+
+
+async def metadata(call: Call) -> Values:
+    """Return the broker and topics; create those that are missing if the request and the settings allow it."""
+    wanted = call.values["topics"]
+    host, port = call.advertised
+    if wanted is None:
+        names = [name for name in await call.services.reads.run(call.services.broker.topics) if _is_visible(call, name)]
+    else:
+        names = list(dict.fromkeys(one["name"] for one in wanted))
+    return {
+        "brokers": [{"node_id": NODE, "host": host, "port": port}],
+        "cluster_id": CLUSTER,
+        "controller_id": NODE,
+        "topics": [await _described(call, name) for name in names],
+    }
+
+
+def _is_visible(call: Call, name: str) -> bool:
+    return call.caller.may_anything(name)
+
+
+async def _described(call: Call, name: str) -> Values:
+    try:
+        return _partitions(await _topic(call, name))
+    except SeglogError as error:
+        return {"error_code": _code(error), "name": name, "partitions": []}
+
+
+def _code(error: SeglogError) -> int:
+    is_bad_name = isinstance(error, InvalidArgument) and not isinstance(error, TopicNotFound)
+    return codes.INVALID_TOPIC if is_bad_name else codes.code_of(error)
+
+
+async def _topic(call: Call, name: str) -> Topic:
+    if not _is_visible(call, name):
+        raise Forbidden(f"the token {call.caller.name!r} has no right on topic {name!r}")
+    broker = call.services.broker
+    refuse_reserved(checked_name(name, "topic"))
+    opened = broker.if_open(name)
+    if opened is not None:
+        return opened
+    with suppress(TopicNotFound):
+        return await call.services.reads.run(lambda: broker.topic(name))
+    partitions = call.parts.settings.topic_partitions
+    if not (partitions and call.values["allow_auto_topic_creation"] and call.caller.may("admin", name)):
+        raise TopicNotFound(name)
+    try:
+        return await call.services.care.run(lambda: broker.create_topic(name, partitions=partitions))
+    except TopicExists:  # another request was faster
+        return broker.topic(name)
+
+
+def _partitions(topic: Topic) -> Values:
+    partitions = [
+        {
+            "partition_index": number,
+            "leader_id": NODE,
+            "leader_epoch": topic.partition(number).view().manifest.epoch,
+            "replica_nodes": [NODE],
+            "isr_nodes": [NODE],
+        }
+        for number in range(topic.partitions)
+    ]
+    return {"name": topic.name, "partitions": partitions}

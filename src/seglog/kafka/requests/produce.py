@@ -1,0 +1,93 @@
+"""Produce: one record batch for each partition, appended completely or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from seglog.clock import system_clock
+from seglog.errors import SeglogError, StorageError
+from seglog.kafka import codes
+from seglog.kafka.records.decode import decode, head_of
+from seglog.kafka.records.faults import BadBatch, TooLarge
+from seglog.kafka.records.layout import CODEC_BITS, TRANSACTIONAL, Head
+from seglog.kafka.requests.call import Call, Values, log_of
+from seglog.server.runtime.memory import Claim
+
+if TYPE_CHECKING:
+    from seglog.topic.topic import Topic
+
+NO_ACK, APPENDED, DURABLE = 0, 1, -1
+ROW_BYTES = 64  # of columns beside the data
+GROWTH = 4  # by which compressed data is assumed to grow
+
+
+async def produce(call: Call) -> Values | None:
+    """Append the batches; answer when `acks` is fulfilled: at once, when appended, or when synced."""
+    acks = call.values["acks"]
+    places = [(topic["name"], one) for topic in call.values["topic_data"] for one in topic["partition_data"]]
+    answers = await asyncio.gather(*(_answer(call, name, one, acks) for name, one in places))
+    if acks == NO_ACK:
+        return None
+    found = iter(answers)
+    return {
+        "responses": [
+            {"name": topic["name"], "partition_responses": [next(found) for _ in topic["partition_data"]]}
+            for topic in call.values["topic_data"]
+        ]
+    }
+
+
+async def _answer(call: Call, name: str, wanted: Values, acks: int) -> Values:
+    number = wanted["index"]
+    if acks not in (NO_ACK, APPENDED, DURABLE):
+        return _refused(number, codes.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be 0, 1 or -1 (all)")
+    try:
+        topic = call.topic(name, "write")
+        log = log_of(topic, number)
+        offsets = await _append(call, topic, number, wanted["records"], durable=acks == DURABLE)
+    except SeglogError as error:
+        return _refused(number, codes.code_of(error), str(error))
+    return {"index": number, "base_offset": offsets.start, "log_start_offset": log.lowest_offset}
+
+
+def _refused(number: int, code: int, text: str) -> Values:
+    return {"index": number, "error_code": code, "base_offset": -1, "error_message": text}
+
+
+async def _append(call: Call, topic: Topic, number: int, data: memoryview | None, *, durable: bool) -> range:
+    """Append a batch; return the offsets of its records."""
+    if data is None:
+        raise BadBatch("there are no records")
+    services, most = call.services, call.services.settings.limits.batch_bytes
+    if len(data) > most:
+        raise TooLarge(most)
+    head = head_of(data)
+    _check(head, services.settings.limits.batch_records)
+
+    def append() -> range:
+        batch = decode(data, head, now=system_clock(), most=most)
+        return topic.append_batch(batch.records, partition=number)[number]
+
+    claim = Claim(services.memory, "decoding")
+    call.held.callback(claim.close)
+    room = partial(claim.wait, head.records * ROW_BYTES + (len(data) * GROWTH if head.attributes & CODEC_BITS else 0))
+    written: Any = lambda _: [(number, topic.partition(number))]  # noqa: E731 - as `batch` calls it
+    try:
+        offsets: range = await services.appends.batch(topic.name, written, append, durable=durable, first=room)
+    except OSError as error:
+        if isinstance(error, SeglogError):
+            raise
+        raise StorageError(error.errno, str(error)) from error
+    finally:
+        claim.close()
+    services.metrics.appended(topic.name, len(offsets), len(data))
+    return offsets
+
+
+def _check(head: Head, most: int) -> None:
+    if head.records > most:
+        raise BadBatch(f"a batch of {head.records} records; this server accepts {most} (--batch-records)")
+    if head.attributes & TRANSACTIONAL:
+        raise BadBatch("this server has no transactions")

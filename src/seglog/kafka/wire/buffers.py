@@ -1,0 +1,107 @@
+"""Read and write the primitive values of Kafka's protocol: big-endian numbers, strings, bytes, lengths."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from seglog.errors import InvalidArgument
+
+NUMBERS = {size: struct.Struct(f">{letter}") for size, letter in ((1, "b"), (2, "h"), (4, "i"), (8, "q"))}
+MOST_VARINT_BYTES = 5
+Buffer = bytes | bytearray | memoryview
+APART_BYTES = 4096
+"""Size from which data becomes a part of its own in a message, instead of being copied."""
+
+
+class Malformed(InvalidArgument):
+    """The bytes of a request are not those of the message that its head names."""
+
+
+class Reader:
+    """The bytes of one message, read from the front."""
+
+    __slots__ = ("_data", "position")
+
+    def __init__(self, data: Buffer) -> None:
+        self._data = memoryview(data).cast("B")
+        self.position = 0
+
+    @property
+    def left(self) -> int:
+        """How many bytes are left."""
+        return len(self._data) - self.position
+
+    def number(self, size: int) -> int:
+        """Read a signed number of 1, 2, 4 or 8 bytes."""
+        start = self._advance(size)
+        value: int = NUMBERS[size].unpack_from(self._data, start)[0]
+        return value
+
+    def varint(self) -> int:
+        """Read an unsigned number of variable length, up to 32 bits."""
+        value = 0
+        for shift in range(0, 7 * MOST_VARINT_BYTES, 7):
+            byte = self._data[self._advance(1)]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise Malformed(f"a number at byte {self.position} has more than {MOST_VARINT_BYTES} bytes")
+
+    def data(self, size: int) -> memoryview:
+        """Read `size` bytes, without a copy."""
+        start = self._advance(size)
+        return self._data[start : self.position]
+
+    def text(self, size: int) -> str:
+        """Read `size` bytes of UTF-8."""
+        try:
+            return str(self.data(size), "utf-8")
+        except UnicodeDecodeError as error:
+            raise Malformed(f"a string before byte {self.position} is not UTF-8") from error
+
+    def _advance(self, size: int) -> int:
+        start = self.position
+        if size < 0 or size > len(self._data) - start:
+            raise Malformed(f"the message ends at byte {len(self._data)}, within a field that begins at {start}")
+        self.position = start + size
+        return start
+
+
+class Writer:
+    """A message as it is put together: buffers that are sent one after another."""
+
+    __slots__ = ("_parts", "_tail")
+
+    def __init__(self) -> None:
+        self._parts: list[Any] = []
+        self._tail = bytearray()
+
+    def number(self, size: int, value: int) -> None:
+        """Write a signed number of 1, 2, 4 or 8 bytes."""
+        self._tail += NUMBERS[size].pack(value)
+
+    def varint(self, value: int) -> None:
+        """Write an unsigned number of variable length."""
+        while value > 0x7F:
+            self._tail.append(value & 0x7F | 0x80)
+            value >>= 7
+        self._tail.append(value)
+
+    def data(self, data: Buffer) -> None:
+        """Write bytes; long ones are not copied, and must not change until they are sent."""
+        view = memoryview(data).cast("B")
+        if len(view) < APART_BYTES:
+            self._tail += view
+            return
+        self._parts += (self._tail, view)
+        self._tail = bytearray()
+
+    def parts(self) -> list[Any]:
+        """Return the buffers of the message."""
+        return [*self._parts, self._tail] if self._tail else list(self._parts)
+
+
+def size_of(parts: list[Any]) -> int:
+    """Return the bytes of a message's buffers."""
+    return sum(len(part) for part in parts)

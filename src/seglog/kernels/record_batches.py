@@ -1,0 +1,255 @@
+"""The records of Kafka's record batches (format 2) <-> columns: varints, without an object per record.
+
+A record: length, attributes i8, timestamp delta, offset delta, key length, key, value length, value, number of
+headers, and each header's key length, key, value length, value. All numbers are zigzag varints; a length of -1 is null.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from seglog.kernels.columns import view_words
+from seglog.kernels.memory import address_of, copy_short, inlined, kernel, load_i64, load_u8, store_u8
+from seglog.kernels.parameters import Input, Int32s, Int64Rows, Int64s, Uint8s, Uint64Rows
+
+Spans = tuple[Int64s, Int64s]  # addresses and lengths
+LEAST_BYTES = 7
+"""The fewest bytes of a record: one for each of its fields."""
+MOST_MS = (2**63 - 1) // 1000
+
+SOUND, CUT, NOT_CONSECUTIVE, NOT_FILLED, BAD_HEADERS, BAD_TIME = 0, 1, 2, 3, 4, 5
+FAULTS = (
+    "",
+    "a record exceeds the batch",
+    "the offset deltas are not 0, 1, 2, ...",
+    "a record's fields do not fill its length",
+    "a header has no key",
+    "a timestamp does not fit 64 bits of microseconds",
+)
+
+
+@inlined
+def _varint(address: int, end: int) -> Any:
+    """Return a number and the address after it; 0 as the address if it exceeds `end` or 64 bits, or if it was 0."""
+    bits, shift = np.uint64(0), np.uint64(0)
+    while 0 < address < end and shift < np.uint64(70):
+        byte = np.uint64(load_u8(address))
+        address += 1
+        bits |= (byte & np.uint64(0x7F)) << shift
+        if byte < np.uint64(0x80):
+            return np.int64(bits >> np.uint64(1)) ^ -np.int64(bits & np.uint64(1)), address
+        shift += np.uint64(7)
+    return np.int64(0), np.int64(0)
+
+
+@inlined
+def _span(address: int, end: int) -> Any:
+    """Return the address of length-prefixed bytes, their length (-1: null), and the address after them, or 0."""
+    length, start = _varint(address, end)
+    if start == 0 or length < -1 or length > end - start:
+        return np.int64(0), np.int64(0), np.int64(0)
+    return start, length, start + max(length, 0)
+
+
+@inlined
+def _put_view(views: Any, valid: Any, row: int, address: int, length: int, base: int, limit: int) -> None:
+    valid[row] = length >= 0
+    views[row, 0], views[row, 1] = view_words(address, max(length, 0), address - base, limit)
+
+
+@inlined
+def _past_headers(at: int, end: int, count: int) -> Any:
+    """Return the address after `count` headers, 0 if they exceed `end`; and whether each has a key."""
+    named = True
+    for _ in range(count):
+        _, length, at = _span(at, end)
+        named = named and length >= 0
+        _, _, at = _span(at, end)
+        if at == 0:
+            break
+    return at, named
+
+
+@inlined
+def _is_time(first: int, delta: int) -> bool:
+    """Whether a time in ms, as a sum, fits 64 bits of microseconds."""
+    return -MOST_MS <= first <= MOST_MS and -MOST_MS <= delta <= MOST_MS and -MOST_MS <= first + delta <= MOST_MS
+
+
+@kernel
+def locate_records(
+    source: Input,
+    position: int,
+    times: tuple[int, int],
+    timestamps: Int64s,
+    keys: tuple[Uint64Rows, Uint8s],
+    values: tuple[Uint64Rows, Uint8s],
+    headers: Int64Rows,
+) -> Any:
+    """Find the records from `position` to the end of `source`, one per row, which must fill it.
+
+    times: the batch's first timestamp in ms, and the microseconds for records without one (-1).
+    Fills timestamps (us), keys and values (Arrow views into `source`, and whether they are not null), headers
+    (int64[rows, 2]: position of the first header, and their number).
+    Returns (fault, row, total number of headers).
+    """
+    base = address_of(source)
+    limit, address, total, fault = base + source.size, base + position, 0, SOUND
+    first, now = times
+    for row in range(timestamps.size):
+        size, start = _varint(address, limit)
+        if start == 0 or size < LEAST_BYTES - 1 or size > limit - start:
+            return CUT, row, total
+        end = start + size
+        delta, at = _varint(start + 1, end)
+        number, at = _varint(at, end)
+        key, key_length, at = _span(at, end)
+        value, value_length, at = _span(at, end)
+        count, at = _varint(at, end)
+        headers[row, 0], headers[row, 1] = at - base, count
+        at, named = _past_headers(at, end, count)
+        if at == 0 or count < 0:
+            fault = CUT
+        elif number != row:
+            fault = NOT_CONSECUTIVE
+        elif not named:
+            fault = BAD_HEADERS
+        elif at != end:
+            fault = NOT_FILLED
+        elif not _is_time(first, delta):
+            fault = BAD_TIME
+        if fault != SOUND:
+            return fault, row, total
+        timestamps[row] = now if first + delta == -1 else (first + delta) * 1000
+        _put_view(keys[0], keys[1], row, key, key_length, base, limit)
+        _put_view(values[0], values[1], row, value, value_length, base, limit)
+        total += count
+        address = end
+    return (SOUND if address == limit else NOT_FILLED), timestamps.size, total
+
+
+@kernel
+def locate_record_headers(
+    source: Input, headers: Int64Rows, offsets: Int32s, keys: Uint64Rows, values: tuple[Uint64Rows, Uint8s]
+) -> None:
+    """Fill the headers that `locate_records` has checked.
+
+    offsets: int32[rows + 1], where each row's begin; keys, values: Arrow views, and whether the values are not null.
+    """
+    base = address_of(source)
+    limit, item = base + source.size, 0
+    for row in range(headers.shape[0]):
+        offsets[row] = item
+        at = base + headers[row, 0]
+        for _ in range(headers[row, 1]):
+            key, length, at = _span(at, limit)
+            keys[item, 0], keys[item, 1] = view_words(key, length, key - base, limit)
+            value, length, at = _span(at, limit)
+            _put_view(values[0], values[1], item, value, length, base, limit)
+            item += 1
+    offsets[headers.shape[0]] = item
+
+
+@inlined
+def _zigzag(value: int) -> Any:
+    return np.uint64((value << 1) ^ (value >> 63))
+
+
+@inlined
+def _varint_bytes(value: int) -> int:
+    bits, size = _zigzag(value) >> np.uint64(7), 1
+    while bits > np.uint64(0):
+        bits >>= np.uint64(7)
+        size += 1
+    return size
+
+
+@inlined
+def _put_varint(address: int, value: int) -> int:
+    bits = _zigzag(value)
+    while bits > np.uint64(0x7F):
+        store_u8(address, np.int64(bits & np.uint64(0x7F)) | 0x80)
+        bits >>= np.uint64(7)
+        address += 1
+    store_u8(address, np.int64(bits))
+    return address + 1
+
+
+@inlined
+def _span_bytes(length: int) -> int:
+    return _varint_bytes(length) + max(length, 0)
+
+
+@inlined
+def _put_span(address: int, source: int, length: int) -> int:
+    address = _put_varint(address, length)
+    if length > 0:
+        copy_short(address, source, length)
+        address += length
+    return address
+
+
+@kernel
+def measure_records(
+    offsets: int,
+    milliseconds: Int64s,
+    keys: Spans,
+    values: Spans,
+    items: Int64Rows,
+    header_lengths: tuple[Int64s, Int64s],
+    sizes: Int64s,
+) -> int:
+    """Fill `sizes` with the bytes of each record after its length; return the bytes of all records with their lengths.
+
+    offsets: address of int64 per row. items: int64[rows, 2], start and stop of each row's headers, or no rows if there
+    are no headers. header_lengths: of keys and values (-1: null).
+    """
+    total, first = 0, load_i64(offsets)
+    for row in range(sizes.size):
+        size = (
+            1 + _varint_bytes(milliseconds[row] - milliseconds[0]) + _varint_bytes(load_i64(offsets + 8 * row) - first)
+        )
+        size += _span_bytes(keys[1][row]) + _span_bytes(values[1][row])
+        if items.shape[0] == 0:
+            size += 1
+        else:
+            size += _varint_bytes(items[row, 1] - items[row, 0])
+            for item in range(items[row, 0], items[row, 1]):
+                size += _span_bytes(header_lengths[0][item]) + _span_bytes(header_lengths[1][item])
+        sizes[row] = size
+        total += _varint_bytes(size) + size
+    return total
+
+
+@kernel
+def write_records(
+    offsets: int,
+    milliseconds: Int64s,
+    keys: Spans,
+    values: Spans,
+    items: Int64Rows,
+    header_keys: Spans,
+    header_values: Spans,
+    sizes: Int64s,
+    out: Uint8s,
+) -> int:
+    """Write the records that were measured into `out`; return the bytes written."""
+    start = address_of(out)
+    at, first = start, load_i64(offsets)
+    for row in range(sizes.size):
+        at = _put_varint(at, sizes[row])
+        store_u8(at, 0)
+        at = _put_varint(at + 1, milliseconds[row] - milliseconds[0])
+        at = _put_varint(at, load_i64(offsets + 8 * row) - first)
+        at = _put_span(at, keys[0][row], keys[1][row])
+        at = _put_span(at, values[0][row], values[1][row])
+        if items.shape[0] == 0:
+            at = _put_varint(at, 0)
+        else:
+            at = _put_varint(at, items[row, 1] - items[row, 0])
+            for item in range(items[row, 0], items[row, 1]):
+                at = _put_span(at, header_keys[0][item], header_keys[1][item])
+                at = _put_span(at, header_values[0][item], header_values[1][item])
+    return at - start
