@@ -20,6 +20,7 @@
     keys        records -> fingerprints, offsets, kinds
     keymap      fingerprint -> number of the latest record, bounded
     survivors   records -> those that live, for another store
+    record_batches  the records of Kafka's batches <-> columns
 
 With a library for this processor neither numba nor LLVM is loaded. Without one numba compiles each kernel at its first
 call and caches the code (`jit`).
