@@ -24,7 +24,7 @@ from seglog.kafka.settings import KafkaSettings
 from seglog.server.serving import serve
 from seglog.server.settings import Limits, Settings
 settings = Settings(port=0, limits=Limits(**json.loads(sys.argv[2])))
-serve(sys.argv[1], settings, lambda text: print(text, flush=True), [KafkaListener(KafkaSettings(port=0))])
+serve(sys.argv[1], settings, lambda text: print(text, flush=True), beside=[KafkaListener(KafkaSettings(port=0))])
 """
 
 
