@@ -215,14 +215,3 @@ def test_all_names_are_there_and_documented() -> None:
 def test_verify_and_repair_work_without_opening() -> None:
     assert parameters(seglog.verify) == ["place", "progress=None"]
     assert parameters(seglog.repair) == ["place", "*dry_run=False", "*progress=None", "*wait=None"]
-
-
-def test_the_async_log_has_the_same_calls_with_the_same_parameters() -> None:
-    assert parameters(seglog.aio.open) == ["place", "config=None", "*mode='a'", "*expose='appended'", "*wait=None"]
-    for name in ("append", "append_stream", "append_batch", "read", "offset_at", "truncate", "sync", "expire", "close"):
-        assert parameters(getattr(seglog.aio.AsyncLog, name)) == CALLS[name], name
-    for name in ("scan", "to_arrow", "follow"):
-        assert (
-            parameters(getattr(seglog.aio.AsyncLog, name))
-            == ["self", "start=None", "stop=None"][: 2 if name == "follow" else 3]
-        )

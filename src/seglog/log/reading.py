@@ -15,14 +15,13 @@ from seglog.clock import Clock
 from seglog.config import LogConfig
 from seglog.errors import (
     InvalidArgument,
-    InvalidType,
     LogClosed,
     NotDurableYet,
     OffsetCompacted,
     OffsetOutOfRange,
 )
 from seglog.log.info import SegmentInfo
-from seglog.log.tail import Tail
+from seglog.log.tail import Tail, checked_timeout
 from seglog.log.view import View
 from seglog.record import Record, Share, checked_offset, checked_share, checked_timestamp
 from seglog.segment.reader import OnCorrupt, SegmentReader
@@ -368,11 +367,7 @@ class ReadableLog(ABC, Uncopied):
             LogTruncated: If the records read last were cut off.
             OffsetOutOfRange: If retention deleted records before they were read.
         """
-        if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float))):
-            raise InvalidType(f"timeout must be seconds or None, not {type(timeout).__name__}")
-        if timeout is not None and not timeout >= 0:  # also rejects NaN
-            raise InvalidArgument(f"timeout is {timeout}; it must be a number of seconds, 0 or more, or None")
-        return self.tail(start).follow(timeout, checked_share(share))
+        return self.tail(start).follow(checked_timeout(timeout), checked_share(share))
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
         """Check every byte of every segment. Changes nothing.

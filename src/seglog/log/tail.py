@@ -6,7 +6,16 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from seglog.errors import CorruptLog, CorruptRecord, LogTruncated, OffsetOutOfRange, SeglogError, StorageError
+from seglog.errors import (
+    CorruptLog,
+    CorruptRecord,
+    InvalidArgument,
+    InvalidType,
+    LogTruncated,
+    OffsetOutOfRange,
+    SeglogError,
+    StorageError,
+)
 from seglog.log.history import was_cut
 from seglog.log.view import View
 from seglog.record import HEADER_COST, Record, Share, value_size
@@ -77,7 +86,7 @@ class Tail:
         wait, since = FIRST_WAIT, time.monotonic()
         while True:
             records = self.poll()
-            yield from records if share is None else _of_share(records, *share)
+            yield from records if share is None else in_share(records, *share)
             if records:
                 wait, since = FIRST_WAIT, time.monotonic()
                 continue
@@ -100,8 +109,20 @@ class Tail:
         return now
 
 
-def _of_share(records: list[Record], number: int, workers: int) -> Iterator[Record]:
+def in_share(records: list[Record], number: int, workers: int) -> Iterator[Record]:
+    """Return the records of a share."""
     return (record for record in records if record.offset % workers == number)
+
+
+def checked_timeout(timeout: object) -> float | None:
+    """Return the timeout of `follow`, seconds or None. Raises InvalidType or InvalidArgument for anything else."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise InvalidType(f"timeout must be seconds or None, not {type(timeout).__name__}")
+    if not timeout >= 0:  # also rejects NaN
+        raise InvalidArgument(f"timeout is {timeout}; it must be a number of seconds, 0 or more, or None")
+    return timeout
 
 
 def _up_to(records: Iterator[Record], size: int) -> Iterator[Record]:

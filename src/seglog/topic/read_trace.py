@@ -23,6 +23,11 @@ class Passage(NamedTuple):
     before: Trace
     after: Trace
 
+    @property
+    def has_cut(self) -> bool:
+        """Whether offsets in between may have other traces than the start."""
+        return self.before != self.after
+
 
 def passage_of(view: View, start: int, next_offset: int) -> Passage:
     """Return the traces of a read from `start` to `next_offset`."""

@@ -43,7 +43,7 @@ MAX_RECORDS = 500
 MAX_BYTES = 1024 * 1024
 
 
-class _Piece(NamedTuple):
+class Piece(NamedTuple):
     """One read of a partition: how many records, how many bytes, and the next offset."""
 
     found: list[Any]
@@ -52,7 +52,11 @@ class _Piece(NamedTuple):
     next_offset: int
 
 
-_Read = Callable[["Log", int, int, int], _Piece]  # log, offset, most records, most bytes
+Pieces = list[tuple["Partition", Piece]]
+"""What one poll read."""
+
+Read = Callable[["Log", int, int, int], Piece]
+"""How a poll reads a log: from an offset, up to so many records and bytes."""
 
 
 class TopicBatch(NamedTuple):
@@ -133,32 +137,39 @@ class Consumer(Uncopied):
             OffsetOutOfRange: a partition does not hold the position; continue with `seek`. Has topic and partition.
             LogTruncated: records that this consumer read no longer belong to the partition. Has topic and partition.
         """
-        pieces = self._poll(_records, max_records, max_bytes, timeout)
-        return [TopicRecord(*partition, *record) for partition, piece in pieces for record in piece.found]
+        return records_in(self._poll(read_records, max_records, max_bytes, timeout))
 
     def poll_batches(
         self, *, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES, timeout: float = 0.0
     ) -> list[TopicBatch]:
         """Return the next records as Arrow, one or more batches per partition; as `poll`."""
-        pieces = self._poll(_batches, max_records, max_bytes, timeout)
-        return [TopicBatch(*partition, batch) for partition, piece in pieces for batch in piece.found]
+        return batches_in(self._poll(read_batches, max_records, max_bytes, timeout))
 
-    def _poll(self, read: _Read, max_records: int, max_bytes: int, timeout: float) -> list[tuple[Partition, _Piece]]:
+    def _poll(self, read: Read, max_records: int, max_bytes: int, timeout: float) -> Pieces:
         deadline, wait = time.monotonic() + checked_wait(timeout), FIRST_WAIT
         while True:
-            self._check_open()
-            self._beat()
-            self._place()
-            pieces = self._read_round(read, max_records, max_bytes)
+            pieces = self._poll_once(read, max_records, max_bytes)
             left = deadline - time.monotonic()
             if pieces or left <= 0:
                 return pieces
             time.sleep(min(wait, left))
             wait = min(wait * 2, LONGEST_WAIT)
 
-    def _read_round(self, read: _Read, max_records: int, max_bytes: int) -> list[tuple[Partition, _Piece]]:
+    def _poll_once(self, read: Read, max_records: int, max_bytes: int) -> Pieces:
+        """Poll without waiting."""
+        self._check_open()
+        self._beat()
+        self._place()
+        return self._read_round(read, max_records, max_bytes)
+
+    def _give_back(self, pieces: Pieces) -> None:
+        """Return to the positions before a poll whose records nobody received."""
+        for partition, _ in reversed(pieces):
+            self._cursor.give_back(partition)
+
+    def _read_round(self, read: Read, max_records: int, max_bytes: int) -> Pieces:
         """Read partition by partition, starting with the one whose turn it is, until the limits are reached."""
-        pieces: list[tuple[Partition, _Piece]] = []
+        pieces: Pieces = []
         for topic, of in self._cursor.wanted().items():
             for number, start in of.items():
                 try:
@@ -175,14 +186,14 @@ class Consumer(Uncopied):
                     return pieces
         return pieces
 
-    def _read_one(self, read: _Read, partition: Partition, start: int, max_records: int, max_bytes: int) -> _Piece:
+    def _read_one(self, read: Read, partition: Partition, start: int, max_records: int, max_bytes: int) -> Piece:
         """Read a piece of one partition and advance, if the log is still the one read before."""
         log = self._log(partition)
         view = log.view()  # before the read, as traces require
         try:
             piece = read(log, start, max_records, max_bytes)
         except NotDurableYet:  # it begins there once the writer has synced
-            return _Piece([], 0, 0, start)
+            return Piece([], 0, 0, start)
         except OffsetOutOfRange as error:
             tell_how_to_go_on(error, partition)
             raise
@@ -321,18 +332,30 @@ class Consumer(Uncopied):
             raise LogClosed(f"the consumer of group {self._group!r} is closed; create another one")
 
 
-def _records(log: Log, start: int, max_records: int, max_bytes: int) -> _Piece:
+def records_in(pieces: Pieces) -> list[TopicRecord]:
+    """Return the records of a poll that used `read_records`."""
+    return [TopicRecord(*partition, *record) for partition, piece in pieces for record in piece.found]
+
+
+def batches_in(pieces: Pieces) -> list[TopicBatch]:
+    """Return the batches of a poll that used `read_batches`."""
+    return [TopicBatch(*partition, batch) for partition, piece in pieces for batch in piece.found]
+
+
+def read_records(log: Log, start: int, max_records: int, max_bytes: int) -> Piece:
+    """Read a piece of a log as records."""
     found, next_offset = fetch_records(log, start, max_records=max_records, max_bytes=max_bytes)
     size = sum(
         len(one.key or b"") + len(one.value or b"") + sum(len(name) + len(value or b"") for name, value in one.headers)
         for one in found
     )
-    return _Piece(found, len(found), size, next_offset)
+    return Piece(found, len(found), size, next_offset)
 
 
-def _batches(log: Log, start: int, max_records: int, max_bytes: int) -> _Piece:
+def read_batches(log: Log, start: int, max_records: int, max_bytes: int) -> Piece:
+    """Read a piece of a log as Arrow batches."""
     from seglog.topic.row_sizes import row_bytes  # noqa: PLC0415 - imports pyarrow and numba when first used
 
     found, next_offset = fetch_batches(log, start, max_records=max_records, max_bytes=max_bytes)
     size = sum(int(row_bytes(batch).sum()) for batch in found)
-    return _Piece(found, sum(batch.num_rows for batch in found), size, next_offset)
+    return Piece(found, sum(batch.num_rows for batch in found), size, next_offset)

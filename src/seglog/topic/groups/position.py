@@ -45,6 +45,14 @@ class Standing(NamedTuple):
     trace: Trace | None
 
 
+class _Read(NamedTuple):
+    """A read that advanced a partition: where it began, what was there, and whose turn it was before."""
+
+    start: int
+    passage: Passage | None
+    turn: Partition | None
+
+
 class Cursor:
     """The positions of one consumer. `assignment` by topic and partition; each heartbeat carries `generation`."""
 
@@ -60,6 +68,7 @@ class Cursor:
         self._committed: dict[Partition, int] = {}
         self._leaving: dict[Partition, int] = {}
         self._turn: Partition | None = None
+        self._reads: dict[Partition, _Read] = {}  # the last read of each
         self._traces: dict[Partition, Trace] = {}  # of the positions, if a fetch returned them
         self._cut: set[Partition] = set()  # until a seek: records read there must not be committed
 
@@ -88,7 +97,7 @@ class Cursor:
         change = Change(self.assignment, ())
         self.assignment, self.generation, self._heard, self._handing_over = (), 0, None, False
         self._next, self._committed, self._leaving = {}, {}, {}
-        self._traces, self._cut = {}, set()
+        self._traces, self._cut, self._reads = {}, set(), {}
         return change
 
     def beat_due(self, now: int) -> bool:
@@ -180,10 +189,26 @@ class Cursor:
             self._traces[partition] = passage.after
         elif next_offset != self._next[partition]:
             self._traces.pop(partition, None)  # it belongs to another position
+        self._reads[partition] = _Read(self._next[partition], passage, self._turn)
         self._next[partition] = next_offset
         if returned:
             self._turn = partition
         return True
+
+    def give_back(self, partition: Partition, offset: int | None = None) -> None:
+        """Return to the start of the last read of a partition, or to a later offset of it; it has the next turn.
+
+        For records that were read but not delivered: the next fetch reads them again, and no commit includes them.
+        Several partitions are given back in the reverse order of their reads.
+        """
+        read = self._reads.pop(partition, None)
+        if read is None or partition not in self._next:
+            return
+        self._next[partition] = read.start if offset is None else offset
+        self._turn = read.turn
+        self._traces.pop(partition, None)
+        if read.passage is not None and (offset in (None, read.start) or not read.passage.has_cut):
+            self._traces[partition] = read.passage.before
 
     def _forget_trace(self, partition: Partition) -> None:
         self._traces.pop(partition, None)

@@ -1,0 +1,267 @@
+"""A log with awaited calls. Its records are appended by `appends`, on a thread of its own."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from seglog.aio.appends import Appends
+from seglog.aio.jobs import Job, Parameters, Result, outcome, run_on, writing_thread
+from seglog.aio.reading import AsyncReadableLog
+from seglog.aio.spool import SPOOL_BYTES, spool_chunks
+from seglog.errors import LogClosed
+from seglog.log.appends.group import Draft
+
+if TYPE_CHECKING:
+    import os
+
+    from seglog.compaction.plan import CompactionPlan
+    from seglog.compaction.rewrite import Outcome
+    from seglog.compaction.schedule import Standing
+    from seglog.config import Retention
+    from seglog.errors import LogPoisoned
+    from seglog.log.appends.group import Appended
+    from seglog.log.backup import BackupReport
+    from seglog.log.info import CompactionReport
+    from seglog.log.log import Log
+    from seglog.log.repair.repair import RepairReport
+    from seglog.log.repair.verify import Progress
+    from seglog.log.staging import StagedSegment
+    from seglog.record import Header, Record
+
+
+class AsyncLog(AsyncReadableLog):
+    """A log whose calls are awaited: those of `Log`, with the same arguments and errors. `log` is the underlying log.
+
+    A call that is cancelled before it began changes nothing; one that has begun goes to its end.
+    """
+
+    def __init__(self, log: Log, *, thread: ThreadPoolExecutor | None = None, own: bool = True) -> None:
+        """thread: makes the calls that change the log; None: a new one. own: whether it ends with the log."""
+        super().__init__(log)
+        self._thread = writing_thread() if thread is None else thread
+        self._owns_thread = own
+        self._appends = Appends(log, self._thread)
+        self._closed = False
+        self._closing: Job[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # --- appending ------------------------------------------------------------------------------------------------
+
+    async def append(
+        self,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        timestamp: int | None = None,
+        headers: Iterable[Header] = (),
+        expected_offset: int | None = None,
+    ) -> int:
+        """Append one record and return its offset; arguments and errors as in Log.append."""
+        self._check_open()
+        offset: int = await self._appends.append(Draft(value, key, timestamp, headers, expected_offset))
+        return offset
+
+    async def append_each(self, drafts: Sequence[Draft]) -> list[Appended]:
+        """Append many records; return for each its offset or its error; as Log.append_each."""
+        return await self._write(self.log.append_each, drafts)
+
+    async def append_at(self, offset: int, record: Record) -> int:
+        """Append a record of another log at its own offset; as Log.append_at."""
+        return await self._write(self.log.append_at, offset, record)
+
+    async def append_stream(
+        self,
+        chunks: AsyncIterable[bytes] | Iterable[bytes],
+        *,
+        key: bytes | None = None,
+        timestamp: int | None = None,
+        headers: Iterable[Header] = (),
+        limit: int | None = None,
+        length: int | None = None,
+    ) -> int:
+        """Append one record whose value comes in chunks, also from async sources; as Log.append_stream.
+
+        The chunks are spooled (in memory up to 1 MiB, then in a temporary file), so that a slow sender never blocks
+        others.
+        """
+        with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as spool:
+            spooled = await spool_chunks(chunks, spool, limit, self.log.config.store_limit)
+            length = spooled if length is None else length
+            pieces = iter(partial(spool.read, SPOOL_BYTES), b"")
+            append: Any = self.log.append_stream
+            options = {"key": key, "timestamp": timestamp, "headers": headers, "limit": limit, "length": length}
+            offset: int = await self._write(partial(append, pieces, **options))
+            return offset
+
+    async def append_batch(self, data: Any) -> range:
+        """Append Arrow data and return its offsets; as Log.append_batch."""
+        return await self._write(self.log.append_batch, data)
+
+    def is_ready(self, length: int) -> bool:
+        """Whether an append of `length` bytes could begin at once; as Log.is_ready."""
+        return self.log.is_ready(length)
+
+    @property
+    def failure(self) -> LogPoisoned | None:
+        """The error that stopped writing until the log is opened again; else None."""
+        return self.log.failure
+
+    # --- staged segments ------------------------------------------------------------------------------------------
+
+    async def publish(self, staged: Sequence[StagedSegment], *, query: str, batch: int) -> range | None:
+        """Add segments that a `Stage` wrote, atomically; as Log.publish."""
+        return await self._write(self.log.publish, staged, query=query, batch=batch)
+
+    async def check_staged(self, staged: Sequence[StagedSegment]) -> None:
+        """Check that segments can be published; as Log.check_staged."""
+        await self._write(self.log.check_staged, staged)
+
+    async def published(self, query: str) -> int | None:
+        """Return the number of the last published batch of a query; as Log.published."""
+        return await self._read(self.log.published, query)
+
+    # --- durability and the end -----------------------------------------------------------------------------------
+
+    async def flush(self) -> None:
+        """Write the records that `buffer_bytes` holds back to the store; as Log.flush."""
+        await self._write(self.log.flush)
+
+    async def sync(self) -> None:
+        """Return once every appended record survives power loss. Concurrent callers share one sync."""
+        await self._read(self.log.sync)
+
+    async def truncate(self, offset: int) -> None:
+        """Remove the records from `offset` on; as Log.truncate."""
+        await self._write(self.log.truncate, offset)
+
+    async def remove(self) -> None:
+        """Close the log and remove its directory with all content; as Log.remove."""
+        await self._write(self._remove)
+        await self.close()
+
+    def _remove(self) -> None:
+        self.log.remove()
+        self._closed = True
+
+    # --- retention and compaction ---------------------------------------------------------------------------------
+
+    async def expire(self) -> int:
+        """Delete what retention no longer keeps; as Log.expire."""
+        return await self._write(self.log.expire)
+
+    async def alter_retention(self, retention: Retention) -> None:
+        """Change the retention durably; as Log.alter_retention."""
+        await self._write(self.log.alter_retention, retention)
+
+    async def standing(self) -> Standing:
+        """Return the state of compaction by key; as Log.standing."""
+        return await self._read(self.log.standing)
+
+    async def compact(
+        self,
+        *,
+        roll: bool = False,
+        generational: bool = False,
+        progress: Progress | None = None,
+        abort: Callable[[], bool] | None = None,
+        bytes_per_second: float | None = None,
+    ) -> CompactionReport:
+        """Keep only the latest record of each key; as Log.compact. Appends and readers continue meanwhile.
+
+        progress and abort are called on a thread. A cancelled call aborts the compaction, which changes nothing.
+        """
+        cancelled = threading.Event()
+
+        def aborted() -> bool:
+            return cancelled.is_set() or (abort is not None and abort())
+
+        try:
+            return await self._read(
+                self.log.compact,
+                roll=roll,
+                generational=generational,
+                progress=progress,
+                abort=aborted if abort is None or callable(abort) else abort,
+                bytes_per_second=bytes_per_second,
+            )
+        finally:
+            cancelled.set()
+
+    async def plan_compaction(self, *, generational: bool = False) -> CompactionPlan:
+        """Return what `compact` would do now; as Log.plan_compaction."""
+        return await self._write(self.log.plan_compaction, generational=generational)
+
+    async def finish_compaction(self, plan: CompactionPlan, outcome: Outcome, directory: str) -> CompactionReport:
+        """Replace a plan's sources by what `rewrite` wrote; as Log.finish_compaction."""
+        return await self._write(self.log.finish_compaction, plan, outcome, directory)
+
+    # --- followers and operators ----------------------------------------------------------------------------------
+
+    @property
+    async def pins(self) -> dict[str, int]:
+        """The followers registered with `pin`, as Log.pins; awaited, since it reads files: `await log.pins`."""
+        return await self._read(lambda: self.log.pins)
+
+    async def pin(self, name: str, offset: int) -> None:
+        """Register a follower or update its position, durably; as Log.pin."""
+        await self._read(self.log.pin, name, offset)
+
+    async def unpin(self, name: str) -> None:
+        """Remove a follower; as Log.unpin."""
+        await self._read(self.log.unpin, name)
+
+    async def backup(
+        self, place: str | os.PathLike[str], *, share: bool = True, wait: float | None = None
+    ) -> BackupReport:
+        """Copy the log, as it is at this moment, to a directory; as Log.backup."""
+        return await self._read(self.log.backup, place, share=share, wait=wait)
+
+    async def repair(self, progress: Progress | None = None) -> RepairReport:
+        """Move damage to quarantine/ and continue with everything readable; as Log.repair."""
+        return await self._write(self.log.repair, progress)
+
+    async def fence(self, term: int) -> None:
+        """Accept no more changes, durably; as Log.fence."""
+        await self._write(self.log.fence, term)
+
+    # --- the end --------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Write the waiting records, sync, and release lock and files. Further calls wait for the same.
+
+        A cancelled call stops waiting; the log is closed nevertheless.
+        """
+        await outcome(self._close_soon())
+
+    def _close_soon(self) -> Job[None]:
+        """Have the thread write what is waiting and close the log, whatever happens to tasks and loops meanwhile."""
+        self._closed = True
+        if self._closing is None:
+            self._closing = self._appends.finish(self.log.close)
+            if self._owns_thread:
+                self._thread.shutdown(wait=False)
+        return self._closing
+
+    async def _write(
+        self, call: Callable[Parameters, Result], *args: Parameters.args, **options: Parameters.kwargs
+    ) -> Result:
+        """Make a call that changes the log, after the appends that were submitted before."""
+        self._check_open()
+        return await run_on(self._thread, call, *args, **options)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosed(f"{self.log.path}: the log is closed; open it again")
