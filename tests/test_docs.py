@@ -88,6 +88,7 @@ def test_every_example_of_the_page_on_python_runs_as_it_stands(tmp_path):
         "True True",
         "1",
         "0",
+        "100 b'99'",
     ]
 
 

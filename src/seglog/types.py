@@ -13,7 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from seglog.aio import AsyncLog
+    from seglog.aio import AsyncBroker, AsyncConsumer, AsyncLog, AsyncTail, AsyncTopic
+    from seglog.aio.topic import AsyncPartitionWriter
     from seglog.archive.background import BackgroundArchiver
     from seglog.archive.objects import ObjectStore
     from seglog.archive.report import ArchiveReport
@@ -67,10 +68,15 @@ if TYPE_CHECKING:
 _HOME = {  # name -> where it is found below seglog
     "Ack": "client.models.Ack",
     "Appended": "log.appends.group.Appended",
+    "AsyncBroker": "aio.AsyncBroker",
+    "AsyncConsumer": "aio.AsyncConsumer",
     "AsyncLog": "aio.AsyncLog",
+    "AsyncPartitionWriter": "aio.topic.AsyncPartitionWriter",
     "AsyncProducer": "client.aio.producer.AsyncProducer",
     "AsyncRemoteConsumer": "client.aio.consumer.AsyncRemoteConsumer",
     "AsyncRemoteTopic": "client.aio.topic.AsyncRemoteTopic",
+    "AsyncTail": "aio.AsyncTail",
+    "AsyncTopic": "aio.AsyncTopic",
     "ArchiveReport": "archive.report.ArchiveReport",
     "BackgroundArchiver": "archive.background.BackgroundArchiver",
     "BackupReport": "log.backup.BackupReport",
@@ -143,10 +149,15 @@ __all__ = [
     "Ack",
     "Appended",
     "ArchiveReport",
+    "AsyncBroker",
+    "AsyncConsumer",
     "AsyncLog",
+    "AsyncPartitionWriter",
     "AsyncProducer",
     "AsyncRemoteConsumer",
     "AsyncRemoteTopic",
+    "AsyncTail",
+    "AsyncTopic",
     "BackgroundArchiver",
     "BackupReport",
     "Bounds",

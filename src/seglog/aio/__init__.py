@@ -7,8 +7,11 @@ not as long as all the others. Reads run on threads; the event loop never blocks
 
 from __future__ import annotations
 
+from seglog.aio.broker import AsyncBroker
+from seglog.aio.consumer import AsyncConsumer
 from seglog.aio.log import AsyncLog
 from seglog.aio.opening import open_async_log as open  # noqa: A004 - seglog.aio.open reads as seglog.open
 from seglog.aio.tail import AsyncTail
+from seglog.aio.topic import AsyncTopic
 
-__all__ = ["AsyncLog", "AsyncTail", "open"]
+__all__ = ["AsyncBroker", "AsyncConsumer", "AsyncLog", "AsyncTail", "AsyncTopic", "open"]

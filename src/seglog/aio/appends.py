@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from seglog.aio.jobs import Job, settle
+from seglog.aio.jobs import Job
 from seglog.aio.loops import Future, Loop, running_loop
 from seglog.errors import LogClosed
 from seglog.log.appends.group import Appended, Draft
@@ -36,6 +36,7 @@ class Appends:
         self._log = log
         self._thread = thread
         self._waiting: deque[Waiting] = deque()
+        self._is_over = False
         self._started_in: Loop | None = None  # a loop that will submit the next write
 
     def append(self, draft: Draft) -> Future:
@@ -54,14 +55,25 @@ class Appends:
             return
         try:
             self._thread.submit(self._write)
-        except RuntimeError:  # another thread has closed the log meanwhile
-            batch = self._taken()
-            _deliver(batch, [LogClosed("the log was closed; open it again") for _ in batch])
+        except RuntimeError:  # the thread takes no more calls: its last one is `_finish`
+            if self._is_over:
+                self._refuse()
 
     def finish(self, end: Callable[[], None]) -> Job[None]:
         """Write what is waiting, then make the last call, which closes the log."""
-        self._thread.submit(self._write)
-        return self._thread.submit(end)
+        return self._thread.submit(self._finish, end)
+
+    def _finish(self, end: Callable[[], None]) -> None:
+        try:
+            self._write()
+            end()
+        finally:
+            self._is_over = True
+            self._refuse()  # what another thread's loop queued meanwhile
+
+    def _refuse(self) -> None:
+        batch = self._taken()
+        _deliver(batch, [LogClosed("the log was closed; open it again") for _ in batch])
 
     def _write(self) -> None:
         batch = self._taken()
@@ -86,8 +98,11 @@ class Appends:
 def _deliver(batch: Sequence[Waiting], results: Sequence[Appended | BaseException]) -> None:
     """Give each task its outcome, with one call for each loop."""
     by_loop: dict[Loop, list[tuple[Future, Appended | BaseException]]] = {}
-    for one, result in zip(batch, results, strict=True):
-        by_loop.setdefault(one.loop, []).append((one.future, result))
+    for (_, future, loop), result in zip(batch, results, strict=True):
+        if loop in by_loop:
+            by_loop[loop].append((future, result))
+        else:
+            by_loop[loop] = [(future, result)]
     for loop, settled in by_loop.items():
         with suppress(RuntimeError):  # the loop has ended, and its tasks with it
             loop.call_from_thread(partial(_settle_all, settled))
@@ -95,7 +110,9 @@ def _deliver(batch: Sequence[Waiting], results: Sequence[Appended | BaseExceptio
 
 def _settle_all(settled: list[tuple[Future, Appended | BaseException]]) -> None:
     for future, result in settled:
-        if isinstance(result, BaseException):
-            settle(future, result, None)
+        if future.done():  # its task was cancelled
+            continue
+        if isinstance(result, int):
+            future.set_result(result)
         else:
-            settle(future, None, result)
+            future.set_exception(result)

@@ -52,7 +52,7 @@ async def run_on(
 
 
 def _hand_over(loop: Loop, future: Future, job: Job[Any]) -> None:
-    if job.cancelled():  # nobody waits for it
+    if job.cancelled():  # its task was cancelled
         return
     with suppress(RuntimeError):  # the loop has ended, and its tasks with it
         loop.call_from_thread(partial(settle, future, job.exception(), None if job.exception() else job.result()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
@@ -12,27 +13,24 @@ from typing import TYPE_CHECKING, Any, Self
 
 from seglog.aio.appends import Appends
 from seglog.aio.jobs import Job, Parameters, Result, outcome, run_on, writing_thread
+from seglog.aio.loops import Future
 from seglog.aio.reading import AsyncReadableLog
 from seglog.aio.spool import SPOOL_BYTES, spool_chunks
-from seglog.errors import LogClosed
-from seglog.log.appends.group import Draft
+from seglog.config import Retention
+from seglog.errors import LogClosed, LogPoisoned
+from seglog.log.appends.group import Appended, Draft
+from seglog.log.info import CompactionReport
+from seglog.log.log import Log
+from seglog.log.staging import StagedSegment
+from seglog.record import Header, Record
 
 if TYPE_CHECKING:
-    import os
-
     from seglog.compaction.plan import CompactionPlan
     from seglog.compaction.rewrite import Outcome
     from seglog.compaction.schedule import Standing
-    from seglog.config import Retention
-    from seglog.errors import LogPoisoned
-    from seglog.log.appends.group import Appended
     from seglog.log.backup import BackupReport
-    from seglog.log.info import CompactionReport
-    from seglog.log.log import Log
     from seglog.log.repair.repair import RepairReport
     from seglog.log.repair.verify import Progress
-    from seglog.log.staging import StagedSegment
-    from seglog.record import Header, Record
 
 
 class AsyncLog(AsyncReadableLog):
@@ -70,9 +68,13 @@ class AsyncLog(AsyncReadableLog):
         expected_offset: int | None = None,
     ) -> int:
         """Append one record and return its offset; arguments and errors as in Log.append."""
-        self._check_open()
-        offset: int = await self._appends.append(Draft(value, key, timestamp, headers, expected_offset))
+        offset: int = await self._queued(Draft(value, key, timestamp, headers, expected_offset))
         return offset
+
+    def _queued(self, draft: Draft) -> Future:
+        """Queue a record; return the future of its offset."""
+        self._check_open()
+        return self._appends.append(draft)
 
     async def append_each(self, drafts: Sequence[Draft]) -> list[Appended]:
         """Append many records; return for each its offset or its error; as Log.append_each."""

@@ -129,7 +129,7 @@ class TrioFuture:
 
     def __init__(self, event: Any) -> None:
         self._set = event
-        self._settled = False  # has an outcome, or nobody waits for one
+        self._settled = False  # has an outcome, or its task was cancelled
         self._result: Any = None
         self._error: BaseException | None = None
 

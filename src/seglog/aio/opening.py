@@ -6,20 +6,17 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from seglog.aio.jobs import Job, outcome, writing_thread
 from seglog.aio.log import AsyncLog
 from seglog.aio.loops import running_loop
 from seglog.clock import Clock, system_clock
-from seglog.config import Expose
+from seglog.config import Expose, LogConfig
 from seglog.errors import LogLocked
 from seglog.log.locks.wait import Patience
 from seglog.log.opening import Mode, open_log
-
-if TYPE_CHECKING:
-    from seglog.config import LogConfig
-    from seglog.storage import Storage
+from seglog.storage import Storage
 
 
 class Closable(Protocol):

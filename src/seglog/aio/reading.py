@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from seglog.aio.loops import running_loop
 from seglog.aio.tail import AsyncTail, in_pieces
+from seglog.config import LogConfig
+from seglog.log.info import SegmentInfo
+from seglog.log.log import Log
 from seglog.log.tail import checked_timeout
+from seglog.log.view import View
+from seglog.record import Record, Share, checked_share
+from seglog.segment.reader import OnCorrupt
+from seglog.segment.recovery_report import RecoveryReport
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from seglog.config import LogConfig
     from seglog.log.explain.explain import Explanation
-    from seglog.log.info import SegmentInfo
-    from seglog.log.log import Log
     from seglog.log.repair.reports import VerifyReport
     from seglog.log.repair.verify import Progress
-    from seglog.log.view import View
-    from seglog.record import Record
-    from seglog.segment.reader import OnCorrupt
-    from seglog.segment.recovery_report import RecoveryReport
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -154,10 +154,12 @@ class AsyncReadableLog(Uncopied):
         """Return a position in the log with an awaited `poll`; as Log.tail."""
         return AsyncTail(await self._read(self.log.tail, start))
 
-    async def follow(self, start: int | None = None, *, timeout: float | None = None) -> AsyncIterator[Record]:
+    async def follow(
+        self, start: int | None = None, *, timeout: float | None = None, share: Share | None = None
+    ) -> AsyncIterator[Record]:
         """Iterate over the records from `start` (default: the present end) on, and wait for more; as Log.follow."""
-        silence = checked_timeout(timeout)
-        async for record in (await self.tail(start)).follow(silence):
+        silence, part = checked_timeout(timeout), checked_share(share)
+        async for record in (await self.tail(start)).follow(silence, part):
             yield record
 
     async def verify(self, progress: Progress | None = None) -> VerifyReport:

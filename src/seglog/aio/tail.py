@@ -7,15 +7,13 @@ from collections.abc import AsyncIterator, Iterator
 from copy import copy
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from seglog.aio.loops import running_loop
 from seglog.errors import SeglogError
-from seglog.log.tail import FIRST_WAIT, LONGEST_WAIT, POLL_RECORDS, Tail
-
-if TYPE_CHECKING:
-    from seglog.log.view import View
-    from seglog.record import Record
+from seglog.log.tail import FIRST_WAIT, LONGEST_WAIT, POLL_RECORDS, Tail, in_share
+from seglog.log.view import View
+from seglog.record import Record, Share
 
 Item = TypeVar("Item")
 
@@ -59,12 +57,12 @@ class AsyncTail:
         self._tail = tail
         return records
 
-    async def follow(self, timeout: float | None) -> AsyncIterator[Record]:
-        """Iterate over new records; end after `timeout` seconds without one."""
+    async def follow(self, timeout: float | None, share: Share | None = None) -> AsyncIterator[Record]:
+        """Iterate over new records, of a share if given; end after `timeout` seconds without any new record."""
         wait, since = FIRST_WAIT, time.monotonic()
         while True:
             records = await self.poll(SCAN_RECORDS)
-            for record in records:
+            for record in records if share is None else in_share(records, *share):
                 yield record
             if records:
                 wait, since = FIRST_WAIT, time.monotonic()

@@ -66,8 +66,7 @@ class Appending:
         """Append one record; see Topic.append."""
         value, key, timestamp, headers, expected = draft
         if once is None:
-            number = self.route(key, None) if partition is None else partition
-            headers = without_mark(headers) if headers else ()
+            number, headers = self._plain(draft, partition)
             return number, self._logs[number].append(
                 value, key=key, timestamp=timestamp, headers=headers, expected_offset=expected
             )
@@ -77,6 +76,15 @@ class Appending:
             return log.append(value, key=key, timestamp=timestamp, headers=headers, expected_offset=expected)
 
         return self._append_once(checked_once(once), key, hash_of(value), partition, headers, put)
+
+    def routed(self, draft: Draft, partition: int | None) -> tuple[int, Draft]:
+        """Return the partition of an append without `once`, and the record as its log stores it."""
+        number, headers = self._plain(draft, partition)
+        return number, draft._replace(headers=headers)
+
+    def _plain(self, draft: Draft, partition: int | None) -> tuple[int, Iterable[Header]]:
+        number = self.route(draft.key, None) if partition is None else partition
+        return number, without_mark(draft.headers) if draft.headers else ()
 
     def append_stream(
         self,

@@ -65,6 +65,11 @@ class Publishing(Inheritable):
         last = max(_last_batch(log, query) for log in self._logs)
         return None if last < 0 else last
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether `finish_waiting` may have something to do."""
+        return self._waiting
+
     def finish_waiting(self) -> None:
         """Complete an interrupted `publish` before anything else happens to the topic."""
         if not self._waiting:

@@ -284,12 +284,25 @@ class Topic(Uncopied):
             OnceConflict: `once` was used for another payload.
         """
         self._publishing.finish_waiting()
+        self._check_place(partition, expected_offset)
+        draft = Draft(value, key, timestamp, headers, expected_offset)
+        return self._appending.append(draft, partition=partition, once=once)
+
+    def _check_place(self, partition: int | None, expected_offset: int | None) -> None:
         if partition is not None:
             self.partition(partition)
         elif expected_offset is not None:
             raise InvalidArgument("expected_offset needs partition: each partition has its own offsets")
-        draft = Draft(value, key, timestamp, headers, expected_offset)
-        return self._appending.append(draft, partition=partition, once=once)
+
+    def _routed(self, draft: Draft, partition: int | None) -> tuple[int, Draft] | None:
+        """Return the partition of an append without `once`, and what its log appends; None if `append` must do more.
+
+        For callers that append to the partitions' logs themselves, many records together.
+        """
+        if self._publishing.is_waiting:
+            return None
+        self._check_place(partition, draft.expected_offset)
+        return self._appending.routed(draft, partition)
 
     def append_stream(
         self,

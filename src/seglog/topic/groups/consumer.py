@@ -56,7 +56,7 @@ Pieces = list[tuple["Partition", Piece]]
 """What one poll read."""
 
 Read = Callable[["Log", int, int, int], Piece]
-"""How a poll reads a log: from an offset, up to so many records and bytes."""
+"""How a poll reads a log: from an offset, up to limits of records and bytes."""
 
 
 class TopicBatch(NamedTuple):
@@ -163,7 +163,7 @@ class Consumer(Uncopied):
         return self._read_round(read, max_records, max_bytes)
 
     def _give_back(self, pieces: Pieces) -> None:
-        """Return to the positions before a poll whose records nobody received."""
+        """Return to the positions before a poll whose records were not delivered."""
         for partition, _ in reversed(pieces):
             self._cursor.give_back(partition)
 

@@ -1,0 +1,436 @@
+"""Every awaited call, on asyncio and on trio. Cancelled tasks lose and double nothing, and closing always closes."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pyarrow as pa
+import pytest
+
+import seglog
+import seglog.aio
+from seglog import LogConfig, Retention
+from seglog.types import Draft
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+DEADLINE_SECONDS = 30
+
+pytest.importorskip("trio")
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def run(request: Any) -> Any:
+    """Run a story on an event loop; it must end in time."""
+
+    def run_one(story: Callable[[], Awaitable[None]]) -> None:
+        async def timed() -> None:
+            with anyio.fail_after(DEADLINE_SECONDS):
+                await story()
+
+        anyio.run(timed, backend=request.param)
+
+    return run_one
+
+
+async def gather(*calls: Awaitable[Any]) -> list[Any]:
+    """Return the results of calls made at once, errors included."""
+    results: list[Any] = [None] * len(calls)
+
+    async def one(number: int, call: Awaitable[Any]) -> None:
+        try:
+            results[number] = await call
+        except seglog.SeglogError as error:
+            results[number] = error
+
+    async with anyio.create_task_group() as group:
+        for number, call in enumerate(calls):
+            group.start_soon(one, number, call)
+    return results
+
+
+class Held:
+    """Holds the writing thread of a log at its next append, until released."""
+
+    def __init__(self, log: seglog.aio.AsyncLog) -> None:
+        self.entered, self.go_on = threading.Event(), threading.Event()
+        inner: Any = log.log
+        append_each = inner.append_each
+
+        def hold(drafts: Any) -> Any:
+            inner.append_each = append_each
+            self.entered.set()
+            assert self.go_on.wait(DEADLINE_SECONDS)
+            return append_each(drafts)
+
+        inner.append_each = hold
+
+    async def reached(self) -> None:
+        while not self.entered.is_set():
+            await anyio.sleep(0)
+
+
+def batch(*values: bytes) -> pa.Table:
+    return pa.table({"value": pa.array(values, pa.binary()), "key": pa.array(values, pa.binary())})
+
+
+# --- a log -------------------------------------------------------------------------------------------------------
+
+
+def test_a_log_answers_every_call(run: Any, place: Any, tmp_path: Any) -> None:
+    async def several() -> AsyncIterator[bytes]:
+        yield b"a"
+        await anyio.sleep(0)
+        yield b"b"
+
+    async def story() -> None:
+        config = LogConfig(retention=Retention(compact=True), segment_bytes=512, buffer_bytes=100)
+        async with await seglog.aio.open(place, config) as log:
+            offsets = await gather(*(log.append(b"%d" % number, key=b"k") for number in range(200)))
+            assert sorted(offsets) == list(range(200))
+            assert await log.append_each([Draft(b"v", b"k"), Draft(b"w", b"k", expected_offset=9)]) != [200, 201]
+            assert await log.append_stream(several(), key=b"k") == 201
+            assert await log.append_batch(batch(b"x", b"y")) == range(202, 204)
+            assert await log.append_at(210, seglog.Record(0, 5, b"z", b"z")) == 210
+            await log.flush()
+            await log.sync()
+            assert log.durable_offset == log.next_offset == 211
+            assert (await log.read(201)).value == b"ab"
+            assert (await log.read_cut(201, 1)).offset == 201
+            assert [record.offset async for record in log.scan(202, 205)] == [202, 203]
+            assert sum([rows.num_rows async for rows in log.batches(max_records=7)]) == 205
+            assert (await log.to_arrow(0, 3, values="view")).num_rows == 3
+            assert await log.offset_at(0) == 0
+            assert log.records_from(202) >= 3
+            assert [record.offset async for record in log.follow(203, timeout=0)] == [203, 210]
+            tail = await log.tail(200)
+            assert [record.offset for record in await tail.poll(2)] == [200, 201]
+            assert tail.position == 202
+            await log.pin("reader", 3)
+            assert await log.pins == {"reader": 3}
+            await log.unpin("reader")
+            assert (await log.standing()).dirty_bytes > 0
+            assert (await log.explain(0)).offset == 0
+            assert await log.explain_key(b"k")
+            await log.plan_compaction()
+            assert (await log.compact(roll=True)).superseded > 190
+            assert (await log.verify()).ok
+            await log.repair()
+            assert await log.backup(tmp_path / "copy")
+            await log.alter_retention(Retention(age=60))
+            assert log.config.retention.age == 60
+            assert await log.expire() == 0
+            await log.truncate(203)
+            assert await log.published("q") is None
+            await log.check_staged(())
+            assert await log.publish((), query="q", batch=0) is not None
+            assert (await log.view()).next_offset == log.next_offset
+            assert log.is_ready(1) in (True, False)
+            assert (log.failure, log.closed, bool(log)) == (None, False, True)
+            assert len(log) == log.next_offset - log.lowest_offset
+            assert log.path and log.size and log.segments and log.recovery.clean
+            assert pa.table(log).num_rows > 0
+            await log.fence(7)
+            with pytest.raises(seglog.LogFenced):
+                await log.append(b"v", key=b"k")
+        assert log.closed
+
+    run(story)
+
+
+def test_a_removed_log_is_gone(run: Any, tmp_path: Any) -> None:
+    async def story() -> None:
+        log = await seglog.aio.open(tmp_path / "log")
+        await log.append(b"v")
+        await log.remove()
+        assert not (tmp_path / "log").exists()
+        with pytest.raises(seglog.LogClosed):
+            await log.append(b"v")
+        await log.close()
+
+    run(story)
+
+
+def test_a_cancelled_append_is_written_or_not_and_the_others_are_written_once(run: Any, place: Any) -> None:
+    async def story() -> None:
+        async with await seglog.aio.open(place) as log:
+            held = Held(log)
+            done: list[int] = []
+
+            async def append(number: int, scope: anyio.CancelScope) -> None:
+                with scope:
+                    done.append(await log.append(b"%d" % number))
+
+            scopes = [anyio.CancelScope() for _ in range(3)]
+            async with anyio.create_task_group() as group:
+                group.start_soon(append, 0, scopes[0])
+                await held.reached()
+                group.start_soon(append, 1, scopes[1])
+                group.start_soon(append, 2, scopes[2])
+                await anyio.sleep(0.01)
+                scopes[0].cancel()
+                scopes[1].cancel()
+                await anyio.sleep(0.01)
+                held.go_on.set()
+            assert done == [1]
+            assert [record.value async for record in log.scan()] == [b"0", b"2"]
+
+    run(story)
+
+
+def test_storms_of_cancellations_lose_and_double_nothing(run: Any, tmp_path: Any) -> None:
+    async def story() -> None:
+        choose = random.Random(24)
+        acknowledged: set[bytes] = set()
+        log = await seglog.aio.open(tmp_path / "log", LogConfig(segment_bytes=4096, flush_records=50))
+
+        async def append(value: bytes) -> None:
+            with anyio.move_on_after(choose.choice([0, 0.0005, 0.002, 5])):
+                offset = await log.append(value)
+                acknowledged.add(value)
+                assert offset >= 0
+
+        for _ in range(20):
+            async with anyio.create_task_group() as group:
+                for _ in range(50):
+                    group.start_soon(append, choose.randbytes(8))
+                if choose.random() < 0.3:
+                    await anyio.sleep(0.001)
+                    group.cancel_scope.cancel()
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await log.close()
+        await log.close()
+        with seglog.open(tmp_path / "log") as again:
+            stored = [record.value for record in again.scan()]
+        assert len(stored) == len(set(stored))
+        assert acknowledged <= set(stored)
+
+    run(story)
+
+
+def test_a_close_that_is_cancelled_closes_without_the_event_loop(run: Any, tmp_path: Any) -> None:
+    held: list[Held] = []
+
+    async def story() -> None:
+        log = await seglog.aio.open(tmp_path / "log")
+        held.append(Held(log))
+        async with anyio.create_task_group() as group:
+            group.start_soon(log.append, b"begun")
+            await held[0].reached()
+            with anyio.CancelScope() as scope:
+                scope.cancel()
+                await log.close()
+            group.cancel_scope.cancel()
+
+    run(story)
+    held[0].go_on.set()  # the loop has ended
+    with seglog.open(tmp_path / "log", wait=DEADLINE_SECONDS) as again:
+        assert [record.value for record in again.scan()] == [b"begun"]
+
+
+def test_a_cancelled_compaction_changes_nothing(run: Any, tmp_path: Any) -> None:
+    async def story() -> None:
+        config = LogConfig(retention=Retention(compact=True), segment_bytes=2000)
+        async with await seglog.aio.open(tmp_path / "log", config) as log:
+            await log.append_batch(batch(*[b"%d" % (number % 10) for number in range(1000)]))
+            started = threading.Event()
+
+            async def compact() -> None:
+                await log.compact(roll=True, abort=lambda: bool(started.set()), bytes_per_second=1)
+
+            await log.append_batch(batch(*[b"%d" % (number % 10) for number in range(1000)]))
+            before = [record async for record in log.scan()]
+            async with anyio.create_task_group() as group:
+                group.start_soon(compact)
+                while not started.is_set():
+                    await anyio.sleep(0.001)
+                group.cancel_scope.cancel()
+            assert [record async for record in log.scan()] == before
+            while True:  # the first one ends soon, and the next one can run
+                try:
+                    await log.compact(roll=True)
+                except seglog.CompactionAborted:
+                    await anyio.sleep(0.001)
+                else:
+                    break
+
+    run(story)
+
+
+def test_a_cancelled_poll_of_a_tail_takes_nothing(run: Any, place: Any) -> None:
+    async def story() -> None:
+        async with await seglog.aio.open(place) as log:
+            await gather(*(log.append(b"v") for _ in range(100)))
+            tail = await log.tail(0)
+            seen: list[int] = []
+            while len(seen) < 100:
+                with anyio.move_on_after(random.choice([0, 0.0001, 1])):
+                    seen.extend(record.offset for record in await tail.poll(7))
+            assert seen == list(range(100))
+
+    run(story)
+
+
+def test_opening_that_is_cancelled_leaves_no_log_open(run: Any, tmp_path: Any) -> None:
+    async def story() -> None:
+        for seconds in (0, 0, 0.0005, 0.001, 0.002):
+            with anyio.move_on_after(seconds):
+                log = await seglog.aio.open(tmp_path / "log", wait=5)
+                await log.close()
+            with anyio.move_on_after(seconds):
+                await (await seglog.aio.AsyncBroker.open(tmp_path / "broker", wait=5)).close()
+        async with await seglog.aio.open(tmp_path / "log", wait=5) as log:
+            await log.append(b"v")
+        async with await seglog.aio.AsyncBroker.open(tmp_path / "broker", wait=5) as broker:
+            assert await broker.topics() == []
+
+    run(story)
+
+
+# --- topics, brokers and consumers ----------------------------------------------------------------------------------
+
+
+def test_a_topic_answers_every_call(run: Any, tmp_path: Any) -> None:
+    async def story() -> None:
+        async with await seglog.aio.AsyncTopic.create(tmp_path / "orders", partitions=3) as topic:
+            stored = await gather(*(topic.append(b"%d" % n, key=b"%d" % (n % 7)) for n in range(300)))
+            assert len(set(stored)) == 300
+            assert {number for number, _ in stored} == {0, 1, 2}
+            for number in range(3):
+                of_one = [record async for record in topic.partition(number).scan()]
+                assert {topic.route(record.key) for record in of_one} == {number}
+            first = await topic.append(b"v", once="a")
+            assert await topic.append(b"v", once="a") == first
+            with pytest.raises(seglog.OnceConflict):
+                await topic.append(b"w", once="a")
+            with pytest.raises(seglog.InvalidArgument, match="needs partition"):
+                await topic.append(b"v", expected_offset=0)
+            with pytest.raises(seglog.InvalidArgument):
+                await topic.append(b"v", partition=3)
+            with pytest.raises(seglog.InvalidType):
+                await topic.append("text")  # type: ignore[arg-type] # the wrong type is the test
+            number, offset = await topic.append_stream([b"a", b"b"], key=b"k")
+            assert (await topic.partition(number).read(offset)).value == b"ab"
+            assert sum(len(offsets) for offsets in (await topic.append_batch(batch(b"x", b"y"))).values()) == 2
+            writer = topic.writer(1)
+            assert (await writer.append(Draft(b"v"), durable=True))[0] == 1
+            await writer.sync()
+            assert writer.log is topic.partition(1)
+            assert topic.is_ready(0, 10) in (True, False)
+            await topic.alter_retention(Retention(age=60))
+            assert await topic.published("q") is None
+            await topic.check_staged({})
+            assert await topic.publish({}, query="q", batch=0) == {}
+            await topic.sync()
+            assert (topic.name, topic.partitions, len(topic.id)) == ("orders", 3, 32)
+            assert pa.table(topic).num_rows == 305
+        assert topic.closed
+        with pytest.raises(seglog.LogClosed):
+            await topic.append(b"v")
+        async with await seglog.aio.AsyncTopic.open(tmp_path / "orders", mode="r") as reader:
+            assert sum([len([one async for one in reader.partition(n).scan()]) for n in range(3)]) == 305
+            with pytest.raises(seglog.LogReadOnly):
+                await reader.append(b"v")
+
+    run(story)
+
+
+def test_an_append_removes_a_mark_of_another_one(run: Any, tmp_path: Any) -> None:
+    async def story() -> None:
+        async with await seglog.aio.AsyncTopic.create(tmp_path / "orders", partitions=1) as topic:
+            await topic.append(b"v", headers=[("seglog-once", b"1 0123456789abcdef a"), ("h", b"x")])
+            assert (await topic.partition(0).read(0)).headers == (("h", b"x"),)
+
+    run(story)
+
+
+def test_a_broker_and_its_consumer_answer_every_call(run: Any, place: Any) -> None:
+    async def story() -> None:
+        async with await seglog.aio.AsyncBroker.open(place) as broker:
+            orders = await broker.create_topic("orders", partitions=2)
+            assert await broker.topic("orders") is orders
+            assert broker.if_open("orders") is orders
+            assert await broker.topics() == ["orders"]
+            await gather(*(orders.append(b"%d" % number) for number in range(100)))
+            async with await broker.consumer("billing", ["orders"]) as consumer:
+                assert consumer.assignment == (("orders", 0), ("orders", 1))
+                seen = []
+                while len(seen) < 60:
+                    seen += await consumer.poll(max_records=10, timeout=1)
+                await consumer.commit()
+                assert sum((await consumer.lag()).values()) == 40
+                while len(seen) < 100:
+                    seen += [None] * sum(one.batch.num_rows for one in await consumer.poll_batches(max_records=10))
+                await consumer.seek("orders", 0, 0)
+                assert (await consumer.positions)["orders"][0] == 0
+                await consumer.seek_to_time(0)
+                assert len(await consumer.poll()) == 100
+                assert await consumer.poll(timeout=0.01) == []
+            assert (await broker.groups).committed("billing")["orders"]
+            await broker.alter_retention("orders", Retention(age=60))
+            assert set(await broker.logs()) == {".groups", "orders/0", "orders/1"}
+            assert await broker.free_bytes() > 0
+            assert (broker.failed, broker.poisoned, broker.recovered) == ({}, {}, ())
+            await broker.sync()
+            await broker.delete_topic("orders")
+            with pytest.raises(seglog.SeglogError):
+                await orders.append(b"v")
+            with pytest.raises(seglog.TopicNotFound):
+                await broker.topic("orders")
+            assert broker.if_open("orders") is None
+            again = await broker.create_topic("orders")
+            assert await again.append(b"new") == (0, 0)
+        with pytest.raises(seglog.LogClosed):
+            await broker.topics()
+
+    run(story)
+
+
+def test_records_of_a_cancelled_poll_are_polled_again_and_not_committed(run: Any, tmp_path: Any) -> None:
+    async def story() -> None:
+        choose = random.Random(24)
+        async with await seglog.aio.AsyncBroker.open(tmp_path) as broker:
+            orders = await broker.create_topic("orders", partitions=3)
+            await gather(*(orders.append(b"%d" % number) for number in range(300)))
+            async with await broker.consumer("billing", ["orders"]) as consumer:
+                seen: list[bytes | None] = []
+                while len(seen) < 300:
+                    with anyio.move_on_after(choose.choice([0, 0.0002, 0.001, 1])):
+                        seen += [record.value for record in await consumer.poll(max_records=7)]
+                    await consumer.commit()
+                    delivered = sum(sum(of.values()) for of in (await broker.groups).committed("billing").values())
+                    assert delivered == len(seen)
+                assert sorted(seen, key=lambda value: int(value or b"")) == [b"%d" % number for number in range(300)]
+
+    run(story)
+
+
+def test_a_broker_closes_its_topics_whatever_is_cancelled(run: Any, tmp_path: Any) -> None:
+    async def story() -> None:
+        broker = await seglog.aio.AsyncBroker.open(tmp_path)
+        orders = await broker.create_topic("orders", partitions=10)
+        done: list[tuple[int, int]] = []
+
+        async def append() -> None:
+            done.append(await orders.append(b"v"))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(100):
+                group.start_soon(append)
+            for _ in range(2):  # trio starts tasks in any order
+                await anyio.sleep(0)
+            with anyio.CancelScope() as scope:
+                scope.cancel()
+                await broker.close()
+        await broker.close()
+        assert len(done) == 100
+        async with await seglog.aio.AsyncBroker.open(tmp_path, mode="r") as again:
+            topic = await again.topic("orders")
+            assert sum(len(topic.partition(number)) for number in range(10)) == 100
+
+    run(story)
