@@ -12,11 +12,15 @@ from uuid import uuid4
 
 import pytest
 
+from seglog.kafka.wire.buffers import Reader, Writer
 from tests.conftest import Served
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+    from typing import Any
+
+    from seglog.kafka.wire.schema import Api
 
 
 class KafkaServer(Served):
@@ -54,6 +58,14 @@ class Raw:
     def request(self, key: int, version: int, body: bytes, correlation: int = 7) -> None:
         data = struct.pack(">hhih", key, version, correlation, -1) + body
         self.socket.sendall(struct.pack(">i", len(data)) + data)
+
+    def ask(self, api: Api, version: int, values: dict[str, Any]) -> dict[str, Any]:
+        """Send a request of a version that is not flexible; return the values of the response."""
+        target = Writer()
+        api.request.write(target, values, api.form(version))
+        self.request(api.key, version, b"".join(bytes(part) for part in target.parts()))
+        found: dict[str, Any] = api.response.read(Reader(self.response()[4:]), api.form(version))
+        return found
 
     def response(self) -> bytes:
         """Return the next response without its length; b"" if the server has closed."""

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from seglog.kafka.connection import Connection
+from seglog.kafka.groups.coordinator import Coordinator
 from seglog.kafka.requests.call import Parts
 from seglog.server.beside import bound
 
@@ -28,6 +29,7 @@ class KafkaListener:
         self._listener: socket.socket | None = None
         self._server: asyncio.Server | None = None
         self._connections: set[Connection] = set()
+        self._coordinator: Coordinator | None = None
 
     def bind(self) -> None:
         """Take the address. Raises ConfigError if it cannot be used."""
@@ -49,7 +51,8 @@ class KafkaListener:
     async def start(self, services: Services, tls: SSLContext | None) -> None:
         """Accept connections."""
         assert self._listener is not None  # noqa: S101 - bound before
-        parts = Parts(services, self._settings)
+        self._coordinator = Coordinator(services.broker.groups)
+        parts = Parts(services, self._settings, self._coordinator)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: Connection(parts, self._connections),
@@ -64,6 +67,8 @@ class KafkaListener:
         if self._server is None:
             return
         self._server.close()
+        if self._coordinator is not None:
+            self._coordinator.close()
         for connection in list(self._connections):
             connection.close()
         with suppress(TimeoutError):

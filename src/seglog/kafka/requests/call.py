@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from seglog.errors import TopicNotFound
 from seglog.kafka.faults import NoSuchPartition
+from seglog.kafka.groups.coordinator import Coordinator
 from seglog.topic.layout.names import is_name
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Parts:
 
     services: Services
     settings: KafkaSettings
+    coordinator: Coordinator
 
 
 @dataclass(slots=True, eq=False)

@@ -13,9 +13,32 @@ from seglog.kafka.messages.core import (
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
 )
+from seglog.kafka.messages.groups import (
+    DELETE_GROUPS,
+    DESCRIBE_GROUPS,
+    FIND_COORDINATOR,
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    LIST_GROUPS,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    SYNC_GROUP,
+)
 from seglog.kafka.requests.call import Call, Handler, Values
+from seglog.kafka.requests.commits import offset_commit, offset_fetch
 from seglog.kafka.requests.epochs import offset_for_leader_epoch
 from seglog.kafka.requests.fetch import fetch
+from seglog.kafka.requests.groups import (
+    delete_groups,
+    describe_groups,
+    find_coordinator,
+    heartbeat,
+    join_group,
+    leave_group,
+    list_groups,
+    sync_group,
+)
 from seglog.kafka.requests.metadata import metadata
 from seglog.kafka.requests.offsets import list_offsets
 from seglog.kafka.requests.produce import produce
@@ -51,7 +74,17 @@ CATALOG = {
         Known(FETCH, fetch),
         Known(LIST_OFFSETS, list_offsets),
         Known(METADATA, metadata),
+        Known(OFFSET_COMMIT, offset_commit),
+        Known(OFFSET_FETCH, offset_fetch),
+        Known(FIND_COORDINATOR, find_coordinator),
+        Known(JOIN_GROUP, join_group),
+        Known(HEARTBEAT, heartbeat),
+        Known(LEAVE_GROUP, leave_group),
+        Known(SYNC_GROUP, sync_group),
+        Known(DESCRIBE_GROUPS, describe_groups),
+        Known(LIST_GROUPS, list_groups),
         Known(API_VERSIONS, _api_versions, open=True),
         Known(OFFSET_FOR_LEADER_EPOCH, offset_for_leader_epoch),
+        Known(DELETE_GROUPS, delete_groups),
     )
 }

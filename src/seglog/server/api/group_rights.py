@@ -11,17 +11,31 @@ an attempt to create it shows that the name is taken. The functions query the gr
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from seglog.errors import Busy, Forbidden, GroupNotFound, SeglogError
-from seglog.server.rights.access import EVERY, Right
+from seglog.server.rights.access import EVERY, Caller, Right
 
 if TYPE_CHECKING:
-    from seglog.server.api.operations import Call
+    from seglog.server.services import Services
     from seglog.topic.groups import GroupState
 
 
-def may_use(call: Call, group: str, right: Right = "read") -> bool:
+class Asking(Protocol):
+    """A request of any protocol."""
+
+    @property
+    def caller(self) -> Caller:
+        """Who sent it."""
+        ...
+
+    @property
+    def services(self) -> Services:
+        """The parts of the server."""
+        ...
+
+
+def may_use(call: Asking, group: str, right: Right = "read") -> bool:
     """Whether the caller may use a group, existing or new. right: needed on all topics of a group without an owner."""
     caller, services = call.caller, call.services
     if caller.may("admin", EVERY):
@@ -35,7 +49,7 @@ def may_use(call: Call, group: str, right: Right = "read") -> bool:
     return all(caller.may(right, topic) for topic in topics)
 
 
-def require(call: Call, group: str, right: Right = "read") -> None:
+def require(call: Asking, group: str, right: Right = "read") -> None:
     """Raise Forbidden unless the caller may use the group."""
     if not may_use(call, group, right):
         raise Forbidden(
@@ -44,7 +58,7 @@ def require(call: Call, group: str, right: Right = "read") -> None:
         )
 
 
-def require_visible(call: Call, group: str, right: Right, absent: SeglogError) -> None:
+def require_visible(call: Asking, group: str, right: Right, absent: SeglogError) -> None:
     """Raise as `require` does, but `absent`, as for a group that does not exist, if the caller may not know of it.
 
     Whether a token owns a group does not depend on its existence, so that refusal reveals nothing.
@@ -54,7 +68,7 @@ def require_visible(call: Call, group: str, right: Right, absent: SeglogError) -
     require(call, group, right)
 
 
-def admit(call: Call, group: str) -> None:
+def admit(call: Asking, group: str) -> None:
     """Raise as `require` does, and Busy if the caller would create more groups than one token may have."""
     require(call, group)
     services, caller = call.services, call.caller
@@ -76,7 +90,7 @@ def admit(call: Call, group: str) -> None:
         made.add(group)
 
 
-def shown(call: Call, state: GroupState) -> GroupState:
+def shown(call: Asking, state: GroupState) -> GroupState:
     """Return a group without the topics that the caller may not read, which an owned group can have."""
     caller = call.caller
     members = tuple(

@@ -80,6 +80,7 @@ class Groups(Inheritable, Uncopied):
         self._book = Book(log)
         self._sessions = Sessions()
         self._empty_since: dict[str, int] = {}
+        self._held: dict[str, str] = {}
         self._swept_at = 0
         if not self._reads_only:
             self._begin_sessions()
@@ -128,6 +129,7 @@ class Groups(Inheritable, Uncopied):
         for topic in said.topics:
             self._partitions(topic)
         with self._lock:
+            self._refuse_held(group)
             self._admit(group)
             crew = self._present(group)
             if member not in crew.members and len(crew.members) >= MAX_MEMBERS:
@@ -135,6 +137,36 @@ class Groups(Inheritable, Uncopied):
             crew = self._with_members(crew, {**crew.members, member: said})
             self._book.write(group, crew)
             return self._answer(group, crew, member)
+
+    def hold(self, group: str, kind: str) -> None:
+        """Reserve a group for members that another coordinator manages, until `release`; not stored.
+
+        Args:
+            group: The group's name.
+            kind: What its members are, for errors.
+
+        Raises:
+            GroupConflict: The group has members here.
+        """
+        checked_name(group, "group")
+        with self._lock:
+            if self._present(group).members:
+                raise GroupConflict(
+                    f"group {group!r} has members that use seglog's protocol; {kind} cannot join it. Stop them first, "
+                    "or use another group"
+                )
+            self._held[group] = kind
+
+    def release(self, group: str) -> None:
+        """End a reservation."""
+        self._held.pop(group, None)
+
+    def _refuse_held(self, group: str) -> None:
+        if group in self._held:
+            raise GroupConflict(
+                f"group {group!r} has members of another protocol ({self._held[group]}), which do not share partitions "
+                "with others; stop them first, or use another group"
+            )
 
     def heartbeat(self, group: str, member: str, generation: int) -> Membership:
         """Stay a member and return the partitions to read from now on.
@@ -204,7 +236,16 @@ class Groups(Inheritable, Uncopied):
 
     # --- offsets --------------------------------------------------------------------------------------------------
 
-    def commit(self, group: str, offsets: Positions, *, member: str | None = None, durable: bool = False) -> None:
+    def commit(
+        self,
+        group: str,
+        offsets: Positions,
+        *,
+        member: str | None = None,
+        durable: bool = False,
+        holds: bool = False,
+        metadata: Mapping[Partition, str] | None = None,
+    ) -> None:
         """Commit offsets, all or none.
 
         Args:
@@ -212,6 +253,8 @@ class Groups(Inheritable, Uncopied):
             offsets: topic -> partition -> the next offset to read.
             member: Must own every partition; None, for static sharing and seeking, needs a group without members.
             durable: Return when the commit survives power loss; otherwise kill -9.
+            holds: The caller has reserved the group, and knows its members.
+            metadata: Text to store with the offset of a partition.
 
         Raises:
             NotAssigned, UnknownMember: the member does not own a partition, or is not one.
@@ -221,11 +264,16 @@ class Groups(Inheritable, Uncopied):
         checked_name(group, "group")
         named = checked_offsets(offsets)
         with self._lock:
+            if not holds:
+                self._refuse_held(group)
             self._check_committer(group, member, named)
             self._admit(group)
             for partition, offset in named.items():
                 self._check_offset(partition, offset)
-            entries = [self._record(group, one, offset) for one, offset in named.items()]
+            texts = metadata or {}
+            entries = [
+                self._record(group, one, offset)._replace(metadata=texts.get(one, "")) for one, offset in named.items()
+            ]
             known = self._book.records
             self._book.append([entry for entry in entries if known.get((group, entry.partition)) != entry])
             if member is not None:
@@ -238,6 +286,13 @@ class Groups(Inheritable, Uncopied):
         with self._lock:
             self._check_known(group)
             return nested(dict(sorted(self._valid(group).items())))
+
+    def commits(self, group: str) -> dict[Partition, OffsetRecord]:
+        """Return what a group has committed, with epochs and metadata; nothing for an unknown group."""
+        with self._lock:
+            records = {one: self._book.records[group, one] for one in self._book.offsets.get(group, {})}
+            valid = self._valid(group)
+            return {one: record._replace(offset=valid[one]) for one, record in records.items() if one in valid}
 
     def _record(self, group: str, partition: Partition, offset: int) -> OffsetRecord:
         """Return the record of an offset, with what is needed to check later whether it is still valid."""
@@ -363,6 +418,7 @@ class Groups(Inheritable, Uncopied):
     def delete(self, group: str) -> None:
         """Delete a group and its committed offsets. Raises GroupNotFound; GroupConflict while it has members."""
         with self._lock:
+            self._refuse_held(group)
             self._check_known(group)
             if self._present(group).members:
                 raise GroupConflict(f"group {group!r} has members; stop them first. Nothing was deleted")

@@ -4,7 +4,8 @@
     key   ["group", group]                         value  {"generation": 3, "members": {"<id>": {...}}, "moving": [...]}
 
 offset: the next one to read; log and epoch: of that offset in the partition, to detect later that the partition was
-created again or truncated below it. Records of earlier versions have neither. A tombstone: deleted.
+created again or truncated below it. Records of earlier versions have neither. "metadata", if it is not empty: text of
+the client that committed. A tombstone: deleted.
 
 Both are compact JSON, so that equal keys are equal bytes. A member has "topics", "session_timeout" (seconds), "local"
 and "owns" (topic -> partitions); a move is [topic, partition, heir or null, since]. The log is compacted by key: the
@@ -24,13 +25,17 @@ from seglog.topic.layout.places import Partition
 
 
 class OffsetRecord(NamedTuple):
-    """A group's position in a partition; offset None: deleted. log, epoch: of the offset, None: unknown."""
+    """A group's position in a partition; offset None: deleted. log, epoch: of the offset, None: unknown.
+
+    metadata: text of the client that committed it.
+    """
 
     group: str
     partition: Partition
     offset: int | None
     log: str | None = None
     epoch: int = 0
+    metadata: str = ""
 
 
 class GroupRecord(NamedTuple):
@@ -46,7 +51,8 @@ Entry = OffsetRecord | GroupRecord
 def encode(entry: Entry) -> tuple[bytes, bytes | None]:
     """Return a record's key and value."""
     if isinstance(entry, OffsetRecord):
-        known = {} if entry.log is None else {"log": entry.log, "epoch": entry.epoch}
+        known: dict[str, Any] = {} if entry.log is None else {"log": entry.log, "epoch": entry.epoch}
+        known |= {"metadata": entry.metadata} if entry.metadata else {}
         value = None if entry.offset is None else _json({"offset": entry.offset, **known})
         return _json(["offset", entry.group, *entry.partition]), value
     return _json(["group", entry.group]), None if entry.crew is None else _json(_crew_values(entry.crew))
@@ -63,9 +69,10 @@ def decode(key: bytes | None, value: bytes | None) -> Entry:
             if values is None:
                 return OffsetRecord(*place, None)
             offset = _whole(values["offset"], most=MAX_OFFSET)
+            metadata = _text(values.get("metadata", ""))
             if "log" not in values:
-                return OffsetRecord(*place, offset)
-            return OffsetRecord(*place, offset, _text(values["log"]), _whole(values["epoch"]))
+                return OffsetRecord(*place, offset, metadata=metadata)
+            return OffsetRecord(*place, offset, _text(values["log"]), _whole(values["epoch"]), metadata)
         if kind == "group":
             (group,) = names
             return GroupRecord(_text(group), None if values is None else _crew(values))

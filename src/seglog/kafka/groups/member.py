@@ -1,0 +1,89 @@
+"""A member of a group, and what it gets as answers."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from seglog.kafka import codes
+
+
+class Wish(NamedTuple):
+    """What a member sends to join.
+
+    Attributes:
+        member: Its id, "" for a new one.
+        instance: Its name as a static member, which it keeps after a restart; None: a dynamic member.
+        session: Seconds of silence until it is removed.
+        rebalance: Seconds that others wait for it to join again.
+        kind: The type of its protocols; "consumer" for consumers.
+        protocols: Name -> what it has to tell the leader; the preferred one first.
+        client_id: The client's name.
+        host: The client's address.
+        needs_id: Whether a new member must join a second time, with the id that it is given.
+    """
+
+    member: str
+    instance: str | None
+    session: float
+    rebalance: float
+    kind: str
+    protocols: dict[str, bytes]
+    client_id: str
+    host: str
+    needs_id: bool = False
+
+
+class Joined(NamedTuple):
+    """The answer to a join. members: id, instance, and what each sent for the protocol; only for the leader."""
+
+    code: int
+    member: str = ""
+    generation: int = -1
+    protocol: str = ""
+    leader: str = ""
+    members: tuple[tuple[str, str | None, bytes], ...] = ()
+
+
+class Synced(NamedTuple):
+    """The answer to a sync: what the leader assigned."""
+
+    code: int
+    assignment: bytes = b""
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A member. joining, syncing: its requests that wait for the others; expiry: removes it when it is silent."""
+
+    id: str
+    wish: Wish
+    assignment: bytes = b""
+    joining: asyncio.Future[Joined] | None = None
+    syncing: asyncio.Future[Synced] | None = None
+    expiry: asyncio.TimerHandle | None = field(default=None, repr=False)
+
+    def votes(self, candidates: set[str]) -> str:
+        """Return the protocol that it prefers among those that all members have."""
+        return next(name for name in self.wish.protocols if name in candidates)
+
+    def answer_join(self, answer: Joined) -> None:
+        """Answer its join, if it waits."""
+        if self.joining is not None and not self.joining.done():
+            self.joining.set_result(answer)
+        self.joining = None
+
+    def answer_sync(self, answer: Synced) -> None:
+        """Answer its sync, if it waits."""
+        if self.syncing is not None and not self.syncing.done():
+            self.syncing.set_result(answer)
+        self.syncing = None
+
+    def end(self, code: int = codes.UNKNOWN_MEMBER_ID) -> None:
+        """Answer what it waits for: it is no longer a member."""
+        self.answer_join(Joined(code, self.id))
+        self.answer_sync(Synced(code))
+        if self.expiry is not None:
+            self.expiry.cancel()
+            self.expiry = None

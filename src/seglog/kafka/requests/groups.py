@@ -1,0 +1,207 @@
+"""Consumer groups: find the coordinator, join, sync, heartbeat, leave; list, describe and delete groups."""
+
+from __future__ import annotations
+
+from seglog.errors import Forbidden, GroupConflict, GroupNotFound, SeglogError
+from seglog.kafka import codes
+from seglog.kafka.groups.group import Group, State
+from seglog.kafka.groups.member import Joined, Wish
+from seglog.kafka.requests.call import Call, Values
+from seglog.kafka.requests.metadata import NODE
+from seglog.server.api import group_rights
+from seglog.topic.layout.names import is_name
+
+GROUP_KIND, TRANSACTION_KIND = 0, 1
+SESSION_MS = range(100, 30 * 60 * 1000 + 1)
+NEEDS_ID_SINCE = 4
+MEMBERS_SINCE = 3  # LeaveGroup: several at a time
+CONSUMER = "consumer"
+SEGLOG = "seglog"
+"""The protocol type that is shown for groups whose members use seglog's own protocol."""
+
+
+async def find_coordinator(call: Call) -> Values:
+    """Return this broker."""
+    if call.values["key_type"] != GROUP_KIND:
+        refused = {"error_code": codes.COORDINATOR_NOT_AVAILABLE, "error_message": "this server has no transactions"}
+        return {**refused, "node_id": -1, "host": "", "port": -1}
+    host, port = call.advertised
+    return {"node_id": NODE, "host": host, "port": port}
+
+
+async def admitted(call: Call, name: str, *, creates: bool = True) -> int:
+    """Return whether the sender may use a group, as a code. creates: it may be a new one."""
+    if not is_name(name):
+        return codes.INVALID_GROUP_ID
+    try:
+        check = group_rights.admit if creates else group_rights.require
+        await call.services.groups.run(lambda: check(call, name))
+    except Forbidden:
+        return codes.GROUP_AUTHORIZATION_FAILED
+    except SeglogError as error:
+        return codes.code_of(error)
+    return codes.NONE
+
+
+async def join_group(call: Call) -> Values:
+    """Join a group; answered when the others have joined, too."""
+    values = call.values
+    session = values["session_timeout_ms"]
+    rebalance = values["rebalance_timeout_ms"]
+    code = await admitted(call, values["group_id"])
+    if not code and session not in SESSION_MS:
+        code = codes.INVALID_SESSION_TIMEOUT
+    if code:
+        return _join_answer(Joined(code, values["member_id"]))
+    wish = Wish(
+        member=values["member_id"],
+        instance=values["group_instance_id"],
+        session=session / 1000,
+        rebalance=(rebalance if rebalance > 0 else session) / 1000,
+        kind=values["protocol_type"],
+        protocols={one["name"]: bytes(one["metadata"]) for one in values["protocols"]},
+        client_id=call.sender.client_id,
+        host=call.sender.host,
+        needs_id=call.version >= NEEDS_ID_SINCE,
+    )
+    try:
+        group = call.parts.coordinator.group(values["group_id"])
+    except GroupConflict as error:
+        return _join_answer(Joined(codes.code_of(error), wish.member))
+    return _join_answer(await group.join(wish))
+
+
+def _join_answer(joined: Joined) -> Values:
+    return {
+        "error_code": joined.code,
+        "generation_id": joined.generation,
+        "protocol_name": joined.protocol,
+        "leader": joined.leader,
+        "member_id": joined.member,
+        "members": [
+            {"member_id": member, "group_instance_id": instance, "metadata": metadata}
+            for member, instance, metadata in joined.members
+        ],
+    }
+
+
+async def sync_group(call: Call) -> Values:
+    """Get the assignment of a generation; the leader brings it."""
+    values, group = call.values, _known(call)
+    if group is None:
+        return {"error_code": codes.UNKNOWN_MEMBER_ID, "assignment": b""}
+    assigned = {one["member_id"]: bytes(one["assignment"]) for one in values["assignments"]}
+    who = values["member_id"], values["group_instance_id"], values["generation_id"]
+    synced = await group.sync(*who, assigned)
+    return {"error_code": synced.code, "assignment": synced.assignment}
+
+
+async def heartbeat(call: Call) -> Values:
+    """Stay a member."""
+    values, group = call.values, _known(call)
+    if group is None:
+        return {"error_code": codes.UNKNOWN_MEMBER_ID}
+    return {"error_code": group.heartbeat(values["member_id"], values["group_instance_id"], values["generation_id"])}
+
+
+async def leave_group(call: Call) -> Values:
+    """Remove members."""
+    wanted = call.values["members"]
+    if call.version < MEMBERS_SINCE:
+        wanted = [{"member_id": call.values["member_id"], "group_instance_id": None}]
+    left = [{**one, "error_code": _leave(call, one)} for one in wanted]
+    return {"error_code": left[0]["error_code"] if call.version < MEMBERS_SINCE else codes.NONE, "members": left}
+
+
+def _leave(call: Call, who: Values) -> int:
+    group = _known(call)
+    return codes.UNKNOWN_MEMBER_ID if group is None else group.leave(who["member_id"], who["group_instance_id"])
+
+
+def _known(call: Call) -> Group | None:
+    """Return the group of a request, if it has members; a member's id is what shows that it was admitted."""
+    return call.parts.coordinator.find(call.values["group_id"])
+
+
+# --- for operators ----------------------------------------------------------------------------------------------------
+
+
+async def list_groups(call: Call) -> Values:
+    """Return the groups that the sender may use."""
+
+    def names() -> list[str]:
+        return [name for name in call.services.broker.groups.names() if group_rights.may_use(call, name)]
+
+    held = dict.fromkeys(call.parts.coordinator.names(), CONSUMER)
+    held = {name: kind for name, kind in held.items() if await admitted(call, name, creates=False) == codes.NONE}
+    found = {**dict.fromkeys(await call.services.groups.run(names), CONSUMER), **held}
+    return {"groups": [{"group_id": name, "protocol_type": kind} for name, kind in sorted(found.items())]}
+
+
+async def describe_groups(call: Call) -> Values:
+    """Return states, members and their assignments."""
+    return {"groups": [await _described(call, name) for name in call.values["groups"]]}
+
+
+async def _described(call: Call, name: str) -> Values:
+    shown = {"group_id": name, "group_state": "Dead", "protocol_type": "", "protocol_data": "", "members": []}
+    if not is_name(name):
+        return {**shown, "error_code": codes.INVALID_GROUP_ID}
+    groups = call.services.broker.groups
+    if not await call.services.groups.run(lambda: group_rights.may_use(call, name)):
+        return {**shown, "error_code": codes.GROUP_AUTHORIZATION_FAILED}
+    group = call.parts.coordinator.find(name)
+    if group is not None:
+        return {**shown, **_state_of(group)}
+    try:
+        known = await call.services.groups.run(lambda: groups.describe(name))
+    except GroupNotFound:
+        return shown
+    state = State.STABLE if known.members else State.EMPTY
+    return {**shown, "group_state": state.value, "protocol_type": SEGLOG if known.members else CONSUMER}
+
+
+def _state_of(group: Group) -> Values:
+    stable = group.state is State.STABLE
+    return {
+        "group_state": group.state.value,
+        "protocol_type": group.kind,
+        "protocol_data": group.protocol if stable else "",
+        "members": [
+            {
+                "member_id": one.id,
+                "group_instance_id": one.wish.instance,
+                "client_id": one.wish.client_id,
+                "client_host": f"/{one.wish.host}",
+                "member_metadata": one.wish.protocols.get(group.protocol, b"") if stable else b"",
+                "member_assignment": one.assignment if stable else b"",
+            }
+            for one in group.members.values()
+        ],
+    }
+
+
+async def delete_groups(call: Call) -> Values:
+    """Delete groups without members, with their committed offsets."""
+    return {
+        "results": [{"group_id": name, "error_code": await _delete(call, name)} for name in call.values["groups_names"]]
+    }
+
+
+async def _delete(call: Call, name: str) -> int:
+    if not is_name(name):
+        return codes.INVALID_GROUP_ID
+
+    def work() -> None:
+        group_rights.require(call, name)
+        call.services.broker.groups.delete(name)
+
+    try:
+        await call.services.groups.run(work)
+    except GroupConflict:
+        return codes.NON_EMPTY_GROUP
+    except Forbidden:
+        return codes.GROUP_AUTHORIZATION_FAILED
+    except SeglogError as error:
+        return codes.code_of(error)
+    return codes.NONE
