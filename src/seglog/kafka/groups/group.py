@@ -122,7 +122,7 @@ class Group:
         self._heard(found)
         if not unchanged:
             return await self._wait_to_join(found)
-        # The leader gets its former id as that of the leader: it keeps its assignment and need not assign anew.
+        # The leader gets its former id as that of the leader: so it keeps its assignment and assigns nothing.
         return Joined(codes.NONE, member, self.generation, self.protocol, old.id if led else self.leader)
 
     async def _join_again(self, known: Member, wish: Wish) -> Joined:
@@ -314,7 +314,7 @@ class Group:
             self._emptied(self)
 
     def _heard(self, member: Member) -> None:
-        """Begin a member's session anew."""
+        """Restart a member's session."""
         if member.expiry is not None:
             member.expiry.cancel()
         member.expiry = self._loop.call_later(member.wish.session, self._expire, member)
