@@ -118,4 +118,5 @@ def test_every_example_of_the_page_on_copies_runs_as_it_stands(tmp_path):
     assert run_page("replication.md", tmp_path).splitlines() == [
         "Lag(records=0, bytes=0, seconds=0.0)",
         "b'1 apple'",
+        "2",
     ]

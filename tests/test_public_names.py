@@ -45,6 +45,7 @@ ERRORS: dict[str, type[Exception]] = {
     "CopyStopped": RuntimeError,
     "CopyDiverged": RuntimeError,
     "CopyExpired": RuntimeError,
+    "NotMirrored": TimeoutError,
     "StorageError": OSError,
     "TopicNotFound": LookupError,
     "TopicExists": ValueError,

@@ -25,6 +25,7 @@
     ├── LogReadOnly (OSError)              LogFenced: another log was promoted in its place
     ├── MachineFailed (RuntimeError)       a state machine raised an error for a record: offset
     ├── CopyStopped (RuntimeError)         a copy cannot follow its source: CopyDiverged, CopyExpired
+    ├── NotMirrored (TimeoutError)         appended, but not yet on the disks of as many copies as wanted
     ├── StorageError (OSError)             an I/O error of the operating system; retriable
     ├── TopicNotFound (LookupError)
     ├── TopicExists (ValueError)
@@ -307,6 +308,28 @@ class CopyDiverged(CopyStopped):
 
 class CopyExpired(CopyStopped):
     """The source has deleted records that the copy has not read."""
+
+
+class NotMirrored(SeglogError, TimeoutError):
+    """The record is appended and durable here, but in the given time not enough copies had it on their disks.
+
+    Attributes:
+        offset: The record's offset.
+        copies: How many copies have it.
+    """
+
+    offset: int
+    copies: int
+
+    @classmethod
+    def of(cls, path: str, offset: int, copies: int, wanted: int, seconds: float) -> NotMirrored:
+        """Return the error of a wait of `seconds` for `wanted` copies, of which `copies` have the record."""
+        error = cls(
+            f"{path}: the record at offset {offset} is appended, but not mirrored: after {seconds:g} s, {copies} of "
+            f"{wanted} copies have it on disk. It stays; repeat the append with the same idempotency key to wait again"
+        )
+        error.offset, error.copies = offset, copies
+        return error
 
 
 class StorageError(SeglogError, OSError):

@@ -14,6 +14,8 @@ from tests.replication.conftest import KEYED, SMALL, fill
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from seglog.replication.source import Held
+
 
 def test_a_copy_has_every_record_at_its_offset(source: Path, target: Path, same: Any) -> None:
     with seglog.open(source, SMALL) as log, Mirror(source, target) as mirror:
@@ -313,9 +315,9 @@ def test_a_source_that_is_cut_while_the_position_is_stored_does_not_stop_the_mir
         one = mirror._logs["", 0]
         real = one.source.pin
 
-        def pin(copy: str, offset: int) -> None:
+        def pin(held: Held) -> None:
             log.truncate(20)
-            real(copy, offset)
+            real(held)
 
         monkeypatch.setattr(one.source, "pin", pin)
         mirror.step()

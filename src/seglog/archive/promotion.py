@@ -26,7 +26,7 @@ from seglog.log.opening import open_log, storage_at
 from seglog.replication.lineage import Lineage, common_offset
 from seglog.replication.log_mirror import LogMirror
 from seglog.replication.promote import promote
-from seglog.replication.source import FETCH_BYTES, Fetched, LocalSource, LogSource, fetch_from
+from seglog.replication.source import FETCH_BYTES, Fetched, Held, LocalSource, LogSource, fetch_from
 from seglog.storage import Subdirectory
 from seglog.topic.layout import creation
 from seglog.topic.layout import description as topic_json
@@ -195,7 +195,7 @@ class _UpTo:
         self._stop = stop
         self._known = known
 
-    def fetch(self, offset: int | None, most: int = FETCH_BYTES) -> Fetched:
+    def fetch(self, offset: int | None, most: int = FETCH_BYTES, held: Held | None = None) -> Fetched:  # noqa: ARG002 - an archive has no appends that wait
         """Return history and records; see LogSource.fetch."""
         found, known = fetch_from(self._archived, offset, most, stop=self._stop), self._known
         start = min(found.lineage.start, known.lineage.start)

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from seglog.client import full_values
-from seglog.client.models import Ack, Bounds, Fetched
+from seglog.client.models import Bounds, Fetched
 from seglog.client.requests import append_calls, topic_calls
 from seglog.client.requests.call import Emit, Flow
+from seglog.client.requests.topic_calls import Acknowledgement
 from seglog.client.retrying import Retries, retrying
 from seglog.config import Expose
 from seglog.errors import InvalidArgument, LogTruncated, SeglogError
@@ -25,7 +26,7 @@ POLL_SECONDS = 20.0
 
 
 def append_batch(
-    topic: str, data: Any, *, partition: int | None, once: str, ack: Ack, most: int, retries: Retries
+    topic: str, data: Any, *, partition: int | None, once: str, ack: Acknowledgement, most: int, retries: Retries
 ) -> Flow[dict[int, range]]:
     """Append a Table or RecordBatch in requests of up to `most` bytes, one after another: rows keep their order."""
     from seglog.client import arrow  # noqa: PLC0415 - imports pyarrow with the first batch

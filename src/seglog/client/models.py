@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from seglog.topic.layout.places import Partition
     from seglog.topic.read_trace import Passage
 
-Ack = Literal["appended", "durable", "archived"]
-"""When an append is answered: "appended", when readers can see it; "durable", when it survives power loss."""
+Ack = Literal["appended", "durable", "archived", "mirrored"]
+"""When an append is answered: "appended", when readers can see it; "durable", when it survives power loss; "archived",
+when the archive has it, too; "mirrored", when copies have it on their disks, too.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from seglog.client.models import Ack
 from seglog.client.producing import Deliverer, Entry, Outbox, Outcome, Tally, checked_linger, ended, entry
 from seglog.client.retrying import Retries
 from seglog.errors import LogClosed, SeglogError
@@ -19,6 +18,7 @@ from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from seglog.client.driver import Driver
+from seglog.client.requests.topic_calls import Acknowledgement
 
 
 class Producer(Uncopied):
@@ -39,7 +39,7 @@ class Producer(Uncopied):
         linger: float,
         queue_bytes: int,
         delivery_timeout: float,
-        ack: Ack,
+        ack: Acknowledgement,
     ) -> None:
         """Start a producer.
 
@@ -48,7 +48,7 @@ class Producer(Uncopied):
             linger: Seconds that a record waits for others to join its batch.
             queue_bytes: The most bytes of queued records; `send` blocks beyond.
             delivery_timeout: Seconds for which a request is retried.
-            ack: "appended" or "durable".
+            ack: As the arguments ack, copies and wait of RemoteTopic.append.
         """
         self._driver, self._once, self._linger = driver, once, checked_linger(linger)
         self._outbox = Outbox(batch_bytes=batch_bytes, batch_records=batch_records, queue_bytes=queue_bytes)

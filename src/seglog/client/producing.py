@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from seglog.client.models import Ack
 from seglog.client.requests import append_calls, topic_calls
 from seglog.client.requests.call import Flow
+from seglog.client.requests.topic_calls import Acknowledgement
 from seglog.client.retrying import Retries, retrying
 from seglog.errors import (
     InvalidArgument,
@@ -166,7 +166,7 @@ class Tally:
 class Deliverer:
     """Delivers the batches of one producer, one after another."""
 
-    def __init__(self, topic: str, *, ack: Ack, retries: Retries) -> None:
+    def __init__(self, topic: str, *, ack: Acknowledgement, retries: Retries) -> None:
         self._topic, self._ack, self._retries = topic, ack, retries
         self._partitions = 0  # not known yet
         self._turn = 0

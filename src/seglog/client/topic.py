@@ -9,6 +9,7 @@ from seglog.client import flows, full_values
 from seglog.client.models import Ack, Bounds, Page, PartitionInfo, PartitionState, TopicInfo
 from seglog.client.requests import append_calls, topic_calls
 from seglog.client.requests.call import Call
+from seglog.client.requests.topic_calls import MIRROR_SECONDS
 from seglog.client.retrying import Retries, retrying
 from seglog.client.upload import upload
 from seglog.config import Expose
@@ -32,7 +33,10 @@ class RemoteTopic:
         once.
             By default each call has its own key, for its own retries. The first record of an append carries the key in
             its header "seglog-once".
-        ack: "appended": return when readers can see it; "durable": when it survives power loss.
+        ack: "appended": return when readers can see it; "durable": when it survives power loss; "archived": when the
+            server's archive has it, too; "mirrored": when `copies` copies of the server have it on their disks, too.
+        copies, wait: With "mirrored": how many copies, and seconds (up to 60) to wait for them; after that NotMirrored
+            is raised, and the record stays. A repetition with the same `once` waits again.
 
     Every call raises TopicNotFound and the errors of `Client`.
 
@@ -65,6 +69,8 @@ class RemoteTopic:
         expected_offset: int | None = None,
         once: str | None = None,
         ack: Ack = "appended",
+        copies: int = 1,
+        wait: float = MIRROR_SECONDS,
     ) -> tuple[int, int]:
         """Append one record and return (partition, offset), as Topic.append does.
 
@@ -76,7 +82,7 @@ class RemoteTopic:
             partition: Overrides the key's partition.
             expected_offset: Append only at this offset; needs `partition` unless the topic has one only.
             once: See the class.
-            ack: See the class.
+            ack, copies, wait: See the class.
 
         Raises:
             OffsetConflict: the next offset is not expected_offset.
@@ -93,7 +99,7 @@ class RemoteTopic:
             partition=partition,
             expected_offset=expected_offset,
             once=self._once() if once is None else once,
-            ack=ack,
+            ack=topic_calls.acknowledgement(ack, copies, wait),
         )
         return self._call(call)
 
@@ -108,6 +114,8 @@ class RemoteTopic:
         partition: int | None = None,
         once: str | None = None,
         ack: Ack = "appended",
+        copies: int = 1,
+        wait: float = MIRROR_SECONDS,
     ) -> tuple[int, int]:
         """Append one record whose value is streamed, and return (partition, offset).
 
@@ -116,7 +124,7 @@ class RemoteTopic:
 
         Args:
             chunks: An iterable of bytes, or a binary file, read from its position.
-            key, timestamp, headers, partition, once, ack: As in `append`.
+            key, timestamp, headers, partition, once, ack, copies, wait: As in `append`.
             limit: The most bytes.
 
         Raises:
@@ -131,7 +139,7 @@ class RemoteTopic:
             headers=headers,
             partition=partition,
             once=self._once() if once is None else once,
-            ack=ack,
+            ack=topic_calls.acknowledgement(ack, copies, wait),
         )
         return self._call(call)
 
@@ -142,6 +150,8 @@ class RemoteTopic:
         partition: int | None = None,
         once: str | None = None,
         ack: Ack = "appended",
+        copies: int = 1,
+        wait: float = MIRROR_SECONDS,
         batch_bytes: int = BATCH_BYTES,
     ) -> dict[int, range]:
         """Append rows and return partition -> their offsets, as Topic.append_batch does.
@@ -153,14 +163,15 @@ class RemoteTopic:
         Args:
             data: Rows with the columns of Log.append_batch.
             partition: The partition of all rows; default: by key.
-            once, ack: See the class.
+            once, ack, copies, wait: See the class.
             batch_bytes: The most bytes of one request.
 
         Raises:
             InvalidType, InvalidArgument: the data has no column `value`, or columns that do not belong in a batch.
         """
         once = self._once() if once is None else once
-        options: dict[str, Any] = {"partition": partition, "once": once, "ack": ack, "most": batch_bytes}
+        asked = topic_calls.acknowledgement(ack, copies, wait)
+        options: dict[str, Any] = {"partition": partition, "once": once, "ack": asked, "most": batch_bytes}
         return self._driver.run(flows.append_batch(self.name, data, **options, retries=self._retries))
 
     # --- reading --------------------------------------------------------------------------------------------------

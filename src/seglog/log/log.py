@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from seglog.config import Retention
 from seglog.errors import LogPoisoned, OffsetOutOfRange
+from seglog.log.copies import checked_copies, held, mirrored_offset
 from seglog.log.info import CompactionReport
 from seglog.log.locks.wait import patiently
-from seglog.log.pins import drop_pin, read_pins, set_pin
+from seglog.log.pins import Pin, drop_pin, read_copies, read_pins, set_pin
 from seglog.log.reading import ReadableLog
 from seglog.log.staging import StagedSegment
 from seglog.record import Header, Record, checked_bytes, checked_offset, checked_text
@@ -78,6 +79,71 @@ class Log(ReadableLog):
         """
         self._check_place()
         drop_pin(self._storage, name)
+
+    @abstractmethod
+    def mirrored(self, offset: int, copies: int = 1, *, timeout: float | None = None, epoch: int | None = None) -> None:
+        """Return once the record at `offset`, and all before it, are on the disks of this log and of `copies` copies.
+
+        Copies are those of `seglog.Mirror`, by path or from a server, unless made with pin=False. Syncs the log first.
+
+        Args:
+            offset: Offset of the record.
+            copies: Number of copies, 1 to 100.
+            timeout: Seconds to wait; None: as long as it takes.
+            epoch: What `epoch` was before the record was appended. Without it, a truncate between the append and this
+                call is not noticed, and another record at this offset counts.
+
+        Raises:
+            NotMirrored: If the time is over; the record is appended and stays.
+            LogTruncated: If the record was removed by a truncate.
+            LogFenced: If another log was promoted in place of this one.
+        """
+
+    def mirrored_offset(self, copies: int = 1) -> int:
+        """Return the offset before which every record is on the disks of this log and of `copies` copies.
+
+        0 if fewer copies have reported. Copies report at their next round; see `mirrored` to wait.
+
+        Args:
+            copies: Number of copies, 1 to 100.
+        """
+        view = self.view()
+        offsets = held(self._reports(), view.manifest.cuts, view.next_offset).values()
+        return (
+            0 if view.manifest.rebuilt else min(mirrored_offset(offsets, checked_copies(copies)), self.durable_offset)
+        )
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next record: a number that rises with each truncate, and with an opening after a crash."""
+        return self.view().manifest.epoch
+
+    @abstractmethod
+    def _mirrored_since(self, offset: int, epoch: int | None) -> int:
+        """Return the epoch up to which the record at `offset` is the one that was appended; see `mirrored`."""
+
+    @abstractmethod
+    def _copies_with(self, offset: int, since: int) -> int:
+        """Return how many copies have a record on their disks, without waiting; errors as `mirrored`."""
+
+    def _reports(self) -> dict[str, list[Pin]]:
+        """Return by copy what it has reported to have on its disk."""
+        return {name: [pin] for name, pin in read_copies(self._storage).items()}
+
+    def _note_copy(self, name: str, pin: Pin, *, durable: bool) -> None:
+        """Take the report of a copy, which has every record before the pin on its disk.
+
+        durable: store it durably; else other processes, or only this one, may see it until the machine stops.
+
+        Raises:
+            OffsetOutOfRange: If it is beyond the end: the log was cut meanwhile.
+            StorageError: If the pin cannot be written.
+        """
+        view = self.view()
+        if pin.offset > view.next_offset:
+            raise OffsetOutOfRange(pin.offset, view.lowest_offset, view.next_offset)
+        self._check_place()
+        set_pin(self._storage, name, pin.offset, epoch=pin.epoch, durable=durable, clock=self._clock)
 
     def backup(self, place: str | os.PathLike[str], *, share: bool = True, wait: float | None = None) -> BackupReport:
         """Copy the log, as it is at this moment, to a directory. Works beside a writer and in both modes.

@@ -4,8 +4,10 @@ A pin is a small file `pins/<name>.pin` of the log with the next offset that a f
 outlives its process, and it protects records, not files. Any process with access to the directory may set one without
 the writer's lock: a pin is identified by its name alone.
 
-    {"format": 1, "offset": 42, "updated": <us>}
+    {"format": 1, "offset": 42, "updated": <us>, "epoch": 3}
     {"check":"<XXH64 of the line before>"}
+
+The epoch is that of the offset in a copy that has every record before it on its disk (see `copies`); others have none.
 
 A pin that cannot be read holds everything, as if its follower were at offset 0. A pin affects the compactions that are
 planned after it was set. Knows nothing of compaction itself.
@@ -16,6 +18,8 @@ from __future__ import annotations
 import errno
 import json
 import secrets
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from xxhash import xxh64_intdigest
 
@@ -27,20 +31,32 @@ from seglog.log.staging import checked_name
 from seglog.storage import Storage
 
 VERSION = 1
-HOLDS_EVERYTHING = 0
 MOST_NAME_BYTES = 200  # with its suffix it fits every file system
 MOST_BYTES = 4096
 ATTEMPTS = 16
 
 
-def encode_pin(offset: int, updated: int) -> bytes:
+class Pin(NamedTuple):
+    """The next offset that a follower will read. epoch: of that offset in a copy, which has all before it on its disk;
+    None for any other follower.
+    """
+
+    offset: int
+    epoch: int | None = None
+
+
+HOLDS_EVERYTHING = Pin(0)
+
+
+def encode_pin(offset: int, updated: int, epoch: int | None = None) -> bytes:
     """Return the bytes of a pin file. updated: us."""
-    body = json.dumps({"format": VERSION, "offset": offset, "updated": updated}).encode() + b"\n"
+    values = {"format": VERSION, "offset": offset, "updated": updated}
+    body = json.dumps(values if epoch is None else {**values, "epoch": epoch}).encode() + b"\n"
     return body + b'{"check":"%016x"}\n' % xxh64_intdigest(body)
 
 
-def decode_pin(data: bytes) -> int | None:
-    """Return a pin's offset; None if it is damaged or of a newer format."""
+def decode_pin(data: bytes) -> Pin | None:
+    """Return a pin; None if it is damaged or of a newer format."""
     body, newline, check = data.removesuffix(b"\n").rpartition(b"\n")
     body += newline
     if not data.endswith(b"\n") or check != b'{"check":"%016x"}' % xxh64_intdigest(body):
@@ -48,9 +64,12 @@ def decode_pin(data: bytes) -> int | None:
     try:
         values = json.loads(body)
         offset = values["offset"] if values["format"] == VERSION else None
+        epoch = values.get("epoch")
     except UNREADABLE:
         return None
-    return offset if type(offset) is int and offset >= 0 else None
+    if type(offset) is not int or offset < 0:
+        return None
+    return Pin(offset, epoch if type(epoch) is int else None)
 
 
 def checked_pin(name: object) -> str:
@@ -65,29 +84,40 @@ def checked_pin(name: object) -> str:
     return name
 
 
-def set_pin(storage: Storage, name: str, offset: int, *, clock: Clock = system_clock) -> None:
+def set_pin(
+    storage: Storage,
+    name: str,
+    offset: int,
+    *,
+    epoch: int | None = None,
+    durable: bool = True,
+    clock: Clock = system_clock,
+) -> None:
     """Store the next offset that the follower `name` will read, atomically and durably.
 
     The offset may be lower than before. After a StorageError, or a crash, the pin is the old one or the new one.
+    epoch: see `Pin`. durable: False omits the syncs; then a power loss may damage the pin, which holds everything.
     """
-    path, data = filename.pin_file(checked_pin(name)), encode_pin(offset, clock())
+    path, data = filename.pin_file(checked_pin(name)), encode_pin(offset, clock(), epoch)
     storage.make([filename.PINS, filename.TMP])
     for left in reversed(range(ATTEMPTS)):
         try:
-            _replace(storage, path, data)
+            _replace(storage, path, data, durable=durable)
             break
         except StorageError as error:
             if error.errno != errno.ENOENT or left == 0:
                 raise  # else a writer that was opening has cleared tmp/
-    storage.sync_directory(filename.PINS)
+    if durable:
+        storage.sync_directory(filename.PINS)
 
 
-def _replace(storage: Storage, path: str, data: bytes) -> None:
+def _replace(storage: Storage, path: str, data: bytes, *, durable: bool) -> None:
     temporary = f"{filename.TMP}/pin-{secrets.token_hex(8)}"
     file = storage.create(temporary)
     try:
         file.pwrite(data, 0)
-        file.datasync()
+        if durable:
+            file.datasync()
         storage.rename(temporary, path)
     except StorageError:
         storage.unlink(temporary)
@@ -115,24 +145,31 @@ def read_pins(storage: Storage, *, strict: bool = False) -> dict[str, int]:
 
     strict: raise StorageError if the disk fails to read one, which may succeed later.
     """
-    pins: dict[str, int] = {}
+    return {name: pin.offset for name, pin in _pins(storage, strict=strict)}
+
+
+def read_copies(storage: Storage) -> dict[str, Pin]:
+    """Return the pins of copies, by name: what each has on its disk."""
+    return {name: pin for name, pin in _pins(storage, strict=False) if pin.epoch is not None}
+
+
+def _pins(storage: Storage, *, strict: bool) -> Iterator[tuple[str, Pin]]:
     for file in storage.names(filename.PINS):
         name = file.removesuffix(filename.PIN)
-        offset = _read(storage, f"{filename.PINS}/{file}", strict=strict) if file != name and _is_name(name) else None
-        if offset is not None:
-            pins[name] = offset
-    return pins
+        pin = _read(storage, f"{filename.PINS}/{file}", strict=strict) if file != name and _is_name(name) else None
+        if pin is not None:
+            yield name, pin
 
 
-def _read(storage: Storage, path: str, *, strict: bool) -> int | None:
-    """Return a pin's offset; None if it was removed meanwhile."""
+def _read(storage: Storage, path: str, *, strict: bool) -> Pin | None:
+    """Return a pin; None if it was removed meanwhile."""
     try:
-        offset = decode_pin(storage.open(path).pread(MOST_BYTES, 0))
+        pin = decode_pin(storage.open(path).pread(MOST_BYTES, 0))
     except StorageError as error:
         if strict and error.errno != errno.ENOENT:
             raise
         return None if error.errno == errno.ENOENT else HOLDS_EVERYTHING
-    return HOLDS_EVERYTHING if offset is None else offset
+    return HOLDS_EVERYTHING if pin is None else pin
 
 
 def pull_back_pins(storage: Storage, offset: int, *, clock: Clock = system_clock) -> None:

@@ -30,10 +30,13 @@ from seglog.log.appends.batch import append_batches, prepared
 from seglog.log.appends.group import Appended, Draft, Group, Wanted, checked_row, checked_rows
 from seglog.log.appends.stream import Stream, append_stream, checked_stream
 from seglog.log.compaction import Compactor
+from seglog.log.copies import Copies, checked_copies
 from seglog.log.info import CompactionReport, SegmentInfo
 from seglog.log.live_segments import LiveSegments
 from seglog.log.log import Log
+from seglog.log.mirroring import Mirroring, checked_timeout
 from seglog.log.open_files import OpenFiles
+from seglog.log.pins import Pin
 from seglog.log.staging import (
     StagedSegment,
     after_batch,
@@ -80,6 +83,7 @@ class LogWriter(Log):
         self._syncer = Syncer(self._state, live.config)
         self._files = OpenFiles(self._state)
         self._compactor = Compactor(self._state, storage, clock)
+        self._mirroring = Mirroring(self._state, Copies(storage), self.view)
         self._flush_records = live.config.flush_records
         self._segment_bytes = live.segment_bytes
         self._needs_keys = live.config.retention.needs_keys
@@ -307,6 +311,43 @@ class LogWriter(Log):
     def sync(self) -> None:
         """Return once every appended record survives power loss; see Log.sync."""
         self._syncer.sync()
+
+    # --- copies -------------------------------------------------------------------------------------------------
+
+    def mirrored(self, offset: int, copies: int = 1, *, timeout: float | None = None, epoch: int | None = None) -> None:
+        """Return once copies have the record; see Log.mirrored."""
+        offset, copies, timeout = checked_offset(offset), checked_copies(copies), checked_timeout(timeout)
+        epoch = None if epoch is None else checked_offset(epoch, "epoch")
+        if offset < 0 or (epoch is None and offset >= self.next_offset):
+            raise OffsetOutOfRange(offset, self.lowest_offset, self.next_offset)
+        since = self._mirroring.since(offset, epoch)
+        if self.durable_offset <= offset:
+            self.sync()
+        self._mirroring.wait(offset, copies, timeout, since)
+
+    def _mirrored_since(self, offset: int, epoch: int | None) -> int:
+        return self._mirroring.since(offset, epoch)
+
+    def _copies_with(self, offset: int, since: int) -> int:
+        return self._mirroring.count(offset, since)
+
+    def _reports(self) -> dict[str, list[Pin]]:
+        return self._mirroring.copies.reports()
+
+    def _note_copy(self, name: str, pin: Pin, *, durable: bool) -> None:
+        if durable:
+            super()._note_copy(name, pin, durable=True)
+        self._mirroring.copies.report(name, pin)
+
+    def pin(self, name: str, offset: int) -> None:
+        """Register a follower or update its position; see Log.pin."""
+        super().pin(name, offset)
+        self._mirroring.copies.forget(name)
+
+    def unpin(self, name: str) -> None:
+        """Remove a follower; see Log.unpin."""
+        super().unpin(name)
+        self._mirroring.copies.forget(name)
 
     # --- structure ----------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from seglog.log.copied import CopyWriter
 from seglog.log.log import Log
 from seglog.log.opening import Home, Seed, open_copy
 from seglog.replication.lineage import Lineage, continue_at, history_of, shared_offset
+from seglog.replication.source import Held
 from seglog.storage import Storage
 
 if TYPE_CHECKING:
@@ -74,11 +75,12 @@ class LogMirror:
         self.path = target.path
         self._restart = restart
         self._pins = pin
-        self._pinned: int | None = None
+        self._pinned: Held | None = None
         self._pinned_at = float("-inf")
         self._behind_since = time.monotonic()
         self._left = (0, 0)
         self._ahead: Fetched | None = None
+        self._held: Held | None = None  # what is known to be on the copy's disk
         first = source.fetch(None)
         seed = Seed(
             log_id=first.lineage.log_id,
@@ -102,11 +104,18 @@ class LogMirror:
         self._reconcile(first)
         if not self._pins:
             return
+        self._note_held()  # the opening has synced what it found
         copy, offset = self._writer.manifest.role.copy, self.position
         is_new = offset == self._writer.manifest.start
         if not is_new and not self.source.pinned(copy):
             self._check_unpinned(self.source.fetch(offset, 1), offset)
-        self._move_pin(offset, now=True)
+        self._note_held()
+        self._move_pin(now=True)
+
+    def _note_held(self) -> None:
+        """Note that everything in the copy is on its disk."""
+        manifest, offset = self._writer.manifest, self.position
+        self._held = Held(manifest.role.copy, offset, manifest.cuts.epoch_at(offset)) if self._pins else None
 
     def _check_unpinned(self, fetched: Fetched, offset: int) -> None:
         """Raise CopyExpired if the source, without this copy's pin, may have removed tombstones that it needs."""
@@ -146,7 +155,7 @@ class LogMirror:
             CopyStopped: If the copy cannot follow its source.
             CorruptRecord: If a record of the source is damaged; the records before it are copied.
         """
-        copied, before, writer = 0, self.position, self._writer
+        copied, writer = 0, self._writer
         try:
             while copied < most:
                 fetched = self._fetch_next()
@@ -159,19 +168,20 @@ class LogMirror:
                     self._finish(fetched)
                     break
         finally:
-            if self.position != before:
+            if writer.log.durable_offset < self.position:
                 writer.sync()
+            self._note_held()
         self._measure(fetched)
-        self._move_pin(self.position)
+        self._move_pin()
         return copied
 
     def fetch_ahead(self) -> None:
         """Fetch what the next round begins with, so that it has nothing newer than that."""
-        self._ahead = self.source.fetch(self.position)
+        self._ahead = self.source.fetch(self.position, held=self._held)
 
     def _fetch_next(self) -> Fetched:
         fetched, self._ahead = self._ahead, None
-        return fetched or self.source.fetch(self.position)
+        return fetched or self.source.fetch(self.position, held=self._held)
 
     def _finish(self, fetched: Fetched) -> None:
         """Take what is true of the source's whole log, once the copy has all of it."""
@@ -207,6 +217,7 @@ class LogMirror:
                 return self._start_over(theirs)
         role = Role(term=theirs.term, copy=manifest.role.copy or secrets.token_hex(8), fenced=manifest.role.fenced)
         history = history_of(theirs, role)
+        self._held = None
         if offset < ours.start:
             self._writer.start_over(offset, history)
         elif offset < ours.end:
@@ -218,9 +229,17 @@ class LogMirror:
     def _start_over(self, theirs: Lineage) -> bool:
         """Delete everything that the copy holds, and begin at the source's first record."""
         role = Role(term=theirs.term, copy=self._writer.manifest.role.copy or secrets.token_hex(8))
+        self._withdraw(theirs)
         self._writer.start_over(theirs.start, {**history_of(theirs, role), "published": {}, "rebuilt": False})
         self._restart = False
         return True
+
+    def _withdraw(self, theirs: Lineage) -> None:
+        """Report to the source, before records are deleted, that the copy has none of them."""
+        copy, self._held = self._writer.manifest.role.copy, None
+        if self._pins and copy and self.source.pinned(copy):
+            self.source.pin(Held(copy, theirs.start, theirs.cuts.epoch_at(theirs.start)))
+            self._pinned = None
 
     def _measure(self, fetched: Fetched) -> None:
         if fetched.complete:
@@ -231,12 +250,12 @@ class LogMirror:
         self._left = fetched.records_left * left // max(fetched.bytes_left, 1), left
         self._behind_since = self._behind_since or time.monotonic()
 
-    def _move_pin(self, offset: int, *, now: bool = False) -> None:
+    def _move_pin(self, *, now: bool = False) -> None:
         due = now or time.monotonic() - self._pinned_at >= PIN_SECONDS
-        if self._pins and due and offset != self._pinned:
+        if self._held is not None and due and self._held != self._pinned:
             with suppress(OffsetOutOfRange):  # the source was cut just now; the next round follows
-                self.source.pin(self._writer.manifest.role.copy, offset)
-                self._pinned, self._pinned_at = offset, time.monotonic()
+                self.source.pin(self._held)
+                self._pinned, self._pinned_at = self._held, time.monotonic()
 
     # --- housekeeping and the end ---------------------------------------------------------------------------------
 
@@ -246,6 +265,6 @@ class LogMirror:
             return
         try:
             with suppress(SeglogError):  # a pin that is too low keeps more than necessary
-                self._move_pin(self.position, now=True)
+                self._move_pin(now=True)
         finally:
             self._writer.log.close()

@@ -16,7 +16,7 @@ from seglog.format.codec import HEAD_BYTES, NATIVE, InvalidRecord
 from seglog.log.copied import EncodedRecords
 from seglog.replication import wire
 from seglog.replication.places import Kind
-from seglog.replication.source import FETCH_BYTES, Fetched, LogSource
+from seglog.replication.source import FETCH_BYTES, Fetched, Held, LogSource
 from seglog.topic.layout.description import Description
 from seglog.topic.layout.places import Partition
 
@@ -103,10 +103,10 @@ class RemoteSource:
         path = "groups" if partition is None else f"{partition[0]}/{partition[1]}"
         self.name = f"{place.name.rstrip('/')}/{path}"
 
-    def fetch(self, offset: int | None, most: int = FETCH_BYTES) -> Fetched:
+    def fetch(self, offset: int | None, most: int = FETCH_BYTES, held: Held | None = None) -> Fetched:
         """Return history and records; see LogSource.fetch. A record longer than `most` comes in pieces."""
         for _attempt in range(ATTEMPTS):
-            fetched, _ = self._ask(offset, most)
+            fetched, _ = self._ask(offset, most, held=held)
             if not fetched.records:
                 return fetched
             first = self._completed(fetched.records[0], offset, most)
@@ -114,8 +114,12 @@ class RemoteSource:
                 return fetched._replace(records=[first, *fetched.records[1:]])
         return fetched._replace(records=[], complete=False)
 
-    def _ask(self, offset: int | None, most: int, *, skip: int = 0, copy: str | None = None) -> tuple[Fetched, bool]:
-        call = copy_calls.copy(self._partition, offset, max_bytes=most, skip=skip, copy=copy)
+    def _ask(
+        self, offset: int | None, most: int, *, skip: int = 0, copy: str | None = None, held: Held | None = None
+    ) -> tuple[Fetched, bool]:
+        reported = None if held is None else (held.offset, held.epoch)
+        copy = copy if held is None else held.copy
+        call = copy_calls.copy(self._partition, offset, max_bytes=most, skip=skip, copy=copy, held=reported)
         return wire.decode(self._place.call(call), self.name)
 
     def _completed(self, part: EncodedRecords, offset: int | None, most: int) -> EncodedRecords | None:
@@ -135,9 +139,9 @@ class RemoteSource:
             until = more.until
         return part._replace(data=data, until=until)
 
-    def pin(self, copy: str, offset: int) -> None:
+    def pin(self, held: Held) -> None:
         """Store the position of a copy; see LogSource.pin."""
-        self._place.call(copy_calls.pin(self._partition, copy, offset))
+        self._place.call(copy_calls.pin(self._partition, held.copy, held.offset, held.epoch))
 
     def pinned(self, copy: str) -> bool:
         """Whether the copy has a pin."""

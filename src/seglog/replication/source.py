@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from seglog.clock import Clock, system_clock
 from seglog.config import LogConfig
-from seglog.errors import CorruptRecord
+from seglog.errors import CorruptRecord, OffsetOutOfRange
 from seglog.format.codec import HEAD_BYTES, NATIVE, InvalidRecord
 from seglog.log.copied import EncodedRecords
 from seglog.log.log import Log
 from seglog.log.opening import open_log
+from seglog.log.pins import Pin
 from seglog.log.view import View
 from seglog.replication.lineage import Lineage
 from seglog.segment.reader import SegmentReader
@@ -42,22 +44,31 @@ class Fetched(NamedTuple):
     bytes_left: int
 
 
+class Held(NamedTuple):
+    """What a copy has on its disk: every record before `offset`, which has this epoch in it. copy: its id."""
+
+    copy: str
+    offset: int
+    epoch: int
+
+
 class LogSource(Protocol):
     """A log to copy. `name`: for errors, a path or a URL."""
 
     name: str
 
-    def fetch(self, offset: int | None, most: int = FETCH_BYTES) -> Fetched:
+    def fetch(self, offset: int | None, most: int = FETCH_BYTES, held: Held | None = None) -> Fetched:
         """Return the present history, and records from `offset` on (None: no records).
 
         Args:
             offset: The first offset to return.
             most: Bytes of records; the first record may exceed it.
+            held: What the copy reports to have on its disk, for appends that wait for it; not stored durably.
         """
         ...
 
-    def pin(self, copy: str, offset: int) -> None:
-        """Store durably that the copy of this id has every record before `offset`.
+    def pin(self, held: Held) -> None:
+        """Store durably what a copy has on its disk.
 
         Raises OffsetOutOfRange if the source ends before it by now, because it was cut.
         """
@@ -81,20 +92,31 @@ def pin_name(copy: str) -> str:
     return f"mirror-{copy}"
 
 
+def note_copy(log: Log, held: Held, *, durable: bool) -> None:
+    """Tell a log what a copy of it has on its disk; see Log._note_copy."""
+    log._note_copy(pin_name(held.copy), Pin(held.offset, held.epoch), durable=durable)
+
+
 class LocalSource:
     """Reads a log by its path or Storage, also beside its writer."""
 
     def __init__(self, place: str | os.PathLike[str] | Storage, *, clock: Clock = system_clock) -> None:
         self._log = open_log(place, mode="r", clock=clock)
         self.name = self._log.path
+        self._reported: Held | None = None
 
-    def fetch(self, offset: int | None, most: int = FETCH_BYTES) -> Fetched:
+    def fetch(self, offset: int | None, most: int = FETCH_BYTES, held: Held | None = None) -> Fetched:
         """Return history and records; see LogSource.fetch."""
+        if held is not None and held != self._reported:
+            with suppress(OffsetOutOfRange):  # it was cut just now: the copy follows, and reports again
+                note_copy(self._log, held, durable=False)
+            self._reported = held
         return fetch_from(self._log, offset, most)
 
-    def pin(self, copy: str, offset: int) -> None:
+    def pin(self, held: Held) -> None:
         """Store the position of a copy; see LogSource.pin."""
-        self._log.pin(pin_name(copy), offset)
+        note_copy(self._log, held, durable=True)
+        self._reported = held
 
     def unpin(self, copy: str) -> None:
         """Remove the pin of a copy."""

@@ -21,6 +21,7 @@ from seglog.server.runtime.disk_space import Space
 from seglog.server.runtime.fencing import fence_all
 from seglog.server.runtime.memory import Memory
 from seglog.server.runtime.metrics import Metrics
+from seglog.server.runtime.mirroring import Mirroring
 from seglog.server.runtime.spool import Spool
 from seglog.server.runtime.waiting import Waiting
 from seglog.server.runtime.workers import Workers
@@ -65,6 +66,7 @@ def services_of(
         guard=Guard(settings),
         spool=Spool(settings.spool or Path(tempfile.gettempdir()), limits, memory),
         appends=Appends(limits, waiting),
+        mirroring=Mirroring(),
         memory=memory,
         waiting=waiting,
         reads=Workers("read", READ_THREADS, limits.calls + limits.tails),

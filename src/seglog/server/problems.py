@@ -29,6 +29,7 @@ _STATUS: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
     ((errors.CopyStopped, errors.LogFenced), 409),
     # Each value was checked on its own before: this one contradicts another value, or the topic.
     ((errors.ConfigError,), 409),
+    ((errors.NotMirrored,), 504),
     ((errors.RecordTooLarge, errors.StreamOverflow), 413),
     ((errors.OnceConflict,), 422),
     ((errors.Busy,), 429),
@@ -49,6 +50,7 @@ _ATTRIBUTES = (
     "topic",
     "partition",
     "group",
+    "copies",
 )
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from seglog.server.runtime.following import Following
     from seglog.server.runtime.memory import Memory
     from seglog.server.runtime.metrics import Metrics
+    from seglog.server.runtime.mirroring import Mirroring
     from seglog.server.runtime.spool import Spool
     from seglog.server.runtime.waiting import Waiting
     from seglog.server.runtime.workers import Workers
@@ -42,6 +43,7 @@ class Services:
     guard: Guard
     spool: Spool
     appends: Appends
+    mirroring: Mirroring
     memory: Memory
     waiting: Waiting
     reads: Workers
@@ -63,6 +65,7 @@ class Services:
 
     def close(self) -> None:
         """Close everything: first appends, then housekeeping, then the logs."""
+        self.mirroring.close()
         self.appends.close()
         for workers in (self.reads, self.scans, self.groups, self.care):
             workers.close()

@@ -24,9 +24,9 @@ class Limits:
     groups: consumer groups that one token has created, but for those that it owns.
     read_bytes: of one answer, but for a record that is longer. shown_bytes: of a value in JSON. head_seconds: for a
     request's head. idle_seconds: without a byte of a body, or of an answer that is not read. body_rate: bytes per
-    second that a body must bring on average. wait_seconds: of a long poll. keep_seconds: of a connection between two
-    requests. stop_seconds: for requests under way when it stops. sync_seconds: after
-    which what was appended is synced without being asked for.
+    second that a body must bring on average. wait_seconds: of a long poll, and of an append for copies. keep_seconds:
+    of a connection between two requests. stop_seconds: for requests under way when it stops. sync_seconds: after which
+    what was appended is synced without being asked for.
     """
 
     body_bytes: int = 1024 * MIB

@@ -20,6 +20,7 @@ from tests.fuzz.choices import Choices, mangled, mangled_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+APPENDED, DURABLE = (topic_calls.acknowledgement(ack) for ack in ("appended", "durable"))
 NO_RETRIES = retrying.Retries(0)
 STATE = {
     "partition": 0,
@@ -97,9 +98,9 @@ def _flows() -> list[Any]:
         topic_calls.truncate("t", 0, 3),
         topic_calls.offset_at("t", 5),
         append_calls.append(
-            "t", b"", key=None, timestamp=None, headers=(), partition=0, expected_offset=None, once="x", ack="durable"
+            "t", b"", key=None, timestamp=None, headers=(), partition=0, expected_offset=None, once="x", ack=DURABLE
         ),
-        append_calls.append_batch("t", b"", partition=None, once="x", ack="appended"),
+        append_calls.append_batch("t", b"", partition=None, once="x", ack=APPENDED),
         group_calls.groups(),
         group_calls.group("g"),
         group_calls.join("g", ["t"], member="m", session_timeout=5),

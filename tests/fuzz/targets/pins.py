@@ -33,7 +33,8 @@ def target(data: bytes) -> None:
         text = mangled_text(PIN, Choices(text))
     if kind in (CHECKED, CHANGED):
         text = checked(text)
-    offset = decode_pin(text)
+    pin = decode_pin(text)
+    offset = None if pin is None else pin.offset
     assert offset is None or (offset >= 0 and type(offset) is int)
     storage = MemoryStorage()
     storage.make([filename.PINS, filename.READERS])

@@ -157,6 +157,8 @@ class AsyncClient(Uncopied):
         queue_bytes: int = 64 * 1024 * 1024,
         delivery_timeout: float = 120.0,
         ack: Ack = "appended",
+        copies: int = 1,
+        wait: float = topic_calls.MIRROR_SECONDS,
     ) -> AsyncProducer:
         """Return a producer, which batches single records in the background. See `Producer` for the arguments."""
         return AsyncProducer(
@@ -168,7 +170,7 @@ class AsyncClient(Uncopied):
             linger=linger,
             queue_bytes=queue_bytes,
             delivery_timeout=delivery_timeout,
-            ack=ack,
+            ack=topic_calls.acknowledgement(ack, copies, wait),
         )
 
     async def consumer(

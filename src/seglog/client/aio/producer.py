@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from seglog.client.models import Ack
 from seglog.client.producing import Deliverer, Entry, Outbox, Outcome, Tally, checked_linger, ended, entry
 from seglog.client.retrying import Retries
 from seglog.errors import LogClosed, SeglogError
@@ -18,6 +17,7 @@ from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from seglog.client.aio.driver import AsyncDriver
+from seglog.client.requests.topic_calls import Acknowledgement
 
 
 class AsyncProducer(Uncopied):
@@ -34,7 +34,7 @@ class AsyncProducer(Uncopied):
         linger: float,
         queue_bytes: int,
         delivery_timeout: float,
-        ack: Ack,
+        ack: Acknowledgement,
     ) -> None:
         """Take the arguments of `Producer`."""
         self._driver, self._once, self._linger = driver, once, checked_linger(linger)

@@ -9,6 +9,7 @@ from seglog.client import flows, full_values
 from seglog.client.models import Ack, Bounds, Page, PartitionInfo, PartitionState, TopicInfo
 from seglog.client.requests import append_calls, topic_calls
 from seglog.client.requests.call import Call
+from seglog.client.requests.topic_calls import MIRROR_SECONDS
 from seglog.client.retrying import Retries, retrying
 from seglog.client.topic import BATCH_BYTES
 from seglog.client.upload import upload
@@ -51,6 +52,8 @@ class AsyncRemoteTopic:
         expected_offset: int | None = None,
         once: str | None = None,
         ack: Ack = "appended",
+        copies: int = 1,
+        wait: float = MIRROR_SECONDS,
     ) -> tuple[int, int]:
         """Append one record and return (partition, offset); as RemoteTopic.append. value None: a tombstone."""
         call = append_calls.append(
@@ -62,7 +65,7 @@ class AsyncRemoteTopic:
             partition=partition,
             expected_offset=expected_offset,
             once=self._once() if once is None else once,
-            ack=ack,
+            ack=topic_calls.acknowledgement(ack, copies, wait),
         )
         return await self._call(call)
 
@@ -77,6 +80,8 @@ class AsyncRemoteTopic:
         partition: int | None = None,
         once: str | None = None,
         ack: Ack = "appended",
+        copies: int = 1,
+        wait: float = MIRROR_SECONDS,
     ) -> tuple[int, int]:
         """Append one record with a streamed value; as RemoteTopic.append_stream, also from async sources."""
         call = append_calls.append_stream(
@@ -87,7 +92,7 @@ class AsyncRemoteTopic:
             headers=headers,
             partition=partition,
             once=self._once() if once is None else once,
-            ack=ack,
+            ack=topic_calls.acknowledgement(ack, copies, wait),
         )
         return await self._call(call)
 
@@ -98,11 +103,14 @@ class AsyncRemoteTopic:
         partition: int | None = None,
         once: str | None = None,
         ack: Ack = "appended",
+        copies: int = 1,
+        wait: float = MIRROR_SECONDS,
         batch_bytes: int = BATCH_BYTES,
     ) -> dict[int, range]:
         """Append rows and return partition -> their offsets; as RemoteTopic.append_batch."""
         once = self._once() if once is None else once
-        options: dict[str, Any] = {"partition": partition, "once": once, "ack": ack, "most": batch_bytes}
+        asked = topic_calls.acknowledgement(ack, copies, wait)
+        options: dict[str, Any] = {"partition": partition, "once": once, "ack": asked, "most": batch_bytes}
         return await self._driver.run(flows.append_batch(self.name, data, **options, retries=self._retries))
 
     # --- reading --------------------------------------------------------------------------------------------------

@@ -6,13 +6,11 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from seglog.client.models import Ack
 from seglog.client.requests.call import Answer, Call
 from seglog.client.requests.topic_calls import (
     ARROW,
     NDJSON,
     body_of,
-    checked_ack,
     fields,
     json_body,
     target,
@@ -33,6 +31,7 @@ from seglog.record import (
 )
 
 if TYPE_CHECKING:
+    from seglog.client.requests.topic_calls import Acknowledgement
     from seglog.client.upload import Upload
 
 _OCTETS = b"application/octet-stream"
@@ -49,7 +48,7 @@ def append(
     partition: int | None,
     expected_offset: int | None,
     once: str,
-    ack: Ack,
+    ack: Acknowledgement,
 ) -> Call[tuple[int, int]]:
     """Append one record, its value as the body; a key or headers too long for a head go as a batch of one."""
     key, settled = checked_key(key), _settled(headers)
@@ -63,7 +62,8 @@ def append(
     if value is None:
         query["tombstone"] = "true"
     head = fields(content=_OCTETS, once=once)
-    return Call("POST", target(topic_path(name, "/records"), query), _place, value or b"", head)
+    path = target(topic_path(name, "/records"), query)
+    return Call("POST", path, _place, value or b"", head, wait=ack.patience)
 
 
 def append_stream(
@@ -75,7 +75,7 @@ def append_stream(
     headers: Iterable[Header],
     partition: int | None,
     once: str,
-    ack: Ack,
+    ack: Acknowledgement,
 ) -> Call[tuple[int, int]]:
     """Append one record with a streamed value."""
     key, settled = checked_key(key), _settled(headers)
@@ -86,11 +86,12 @@ def append_stream(
         )
     query = _append_query(key, timestamp, settled, partition, None, ack)
     path = target(topic_path(name, "/records"), query)
-    return Call("POST", path, _place, body, fields(content=_OCTETS, once=once), repeatable=body.again)
+    head = fields(content=_OCTETS, once=once)
+    return Call("POST", path, _place, body, head, repeatable=body.again, wait=ack.patience)
 
 
 def append_batch(
-    name: str, body: bytes | memoryview, *, partition: int | None, once: str, ack: Ack, content: str = ARROW
+    name: str, body: bytes | memoryview, *, partition: int | None, once: str, ack: Acknowledgement, content: str = ARROW
 ) -> Call[dict[int, range]]:
     """Append many records; return partition -> their offsets."""
 
@@ -98,8 +99,8 @@ def append_batch(
         found = body_of(answer)["partitions"]
         return {int(number): range(one["first_offset"], one["next_offset"]) for number, one in found.items()}
 
-    path = target(topic_path(name, "/batches"), {"partition": partition, "ack": _ack(ack)})
-    return Call("POST", path, read, body, fields(content=content.encode(), once=once))
+    path = target(topic_path(name, "/batches"), {"partition": partition, **ack.query()})
+    return Call("POST", path, read, body, fields(content=content.encode(), once=once), wait=ack.patience)
 
 
 def _append_query(
@@ -108,9 +109,9 @@ def _append_query(
     headers: Headers,
     partition: int | None,
     expected_offset: int | None,
-    ack: Ack,
+    ack: Acknowledgement,
 ) -> dict[str, object]:
-    query: dict[str, object] = {"key": key, "timestamp": timestamp, "ack": _ack(ack)}
+    query: dict[str, object] = {"key": key, "timestamp": timestamp, **ack.query()}
     if partition is not None:
         query["partition"] = checked_offset(partition, "partition")
     if expected_offset is not None:
@@ -136,7 +137,7 @@ def _fit_the_head(headers: Headers) -> bool:
 
 
 def _batch_of_one(
-    name: str, record: Record, timestamp: int | None, partition: int | None, once: str, ack: Ack
+    name: str, record: Record, timestamp: int | None, partition: int | None, once: str, ack: Acknowledgement
 ) -> Call[tuple[int, int]]:
     line: dict[str, Any] = {
         "value": encode_bytes(record.value),
@@ -151,13 +152,9 @@ def _batch_of_one(
         ((number, offsets),) = call.read(answer).items()
         return number, offsets.start
 
-    return Call(call.method, call.target, read, call.body, call.headers)
+    return Call(call.method, call.target, read, call.body, call.headers, wait=call.wait)
 
 
 def _place(answer: Answer) -> tuple[int, int]:
     found = json.loads(answer.body)
     return found["partition"], found["offset"]
-
-
-def _ack(ack: Ack) -> str | None:
-    return None if checked_ack(ack) == "appended" else ack

@@ -69,8 +69,8 @@ def committed(name: str) -> Call[dict[str, dict[int, int]]]:
 
 
 def _ack(ack: Ack) -> str:
-    if checked_ack(ack) == "archived":
-        raise InvalidArgument('a commit of offsets has ack "appended" or "durable"; they are archived with the records')
+    if checked_ack(ack) not in ("appended", "durable"):
+        raise InvalidArgument('a commit of offsets has ack "appended" or "durable"; they are copied with the records')
     return ack
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import quote
 
 from seglog.client.models import Ack, Bounds, Fetched, Page, PartitionInfo, PartitionState, SegmentState, TopicInfo
@@ -16,6 +16,7 @@ from seglog.client.requests.call import Answer, Call, Fields
 from seglog.config import Expose, LogConfig, Retention
 from seglog.errors import InvalidArgument, InvalidType
 from seglog.format.lines import decode_bytes
+from seglog.log.copies import checked_copies
 from seglog.record import Cut, Record, checked_bytes, checked_kind, checked_offset, checked_timestamp
 from seglog.topic import read_trace
 from seglog.topic.groups.arguments import checked_offsets, checked_wait
@@ -29,6 +30,7 @@ OCTETS = "application/octet-stream"
 NDJSON = "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
 _MAX_ONCE = 200
+MIRROR_SECONDS = 30.0  # that an append waits for copies
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
@@ -68,9 +70,33 @@ def fields(*, accept: str | None = None, content: bytes | None = None, once: str
 
 def checked_ack(ack: object) -> Ack:
     """Return `ack`. Raises InvalidArgument for any other value."""
-    if ack == "appended" or ack == "durable" or ack == "archived":  # noqa: PLR1714 - each one narrows the type
+    if ack == "appended" or ack == "durable" or ack == "archived" or ack == "mirrored":  # noqa: PLR1714 - each one narrows the type
         return ack
-    raise InvalidArgument(f'ack is {ack!r}; it must be "appended", "durable" or "archived"')
+    raise InvalidArgument(f'ack is {ack!r}; it must be "appended", "durable", "archived" or "mirrored"')
+
+
+class Acknowledgement(NamedTuple):
+    """When an append is to be answered. copies, wait: with "mirrored", how many copies, and seconds to wait."""
+
+    ack: Ack
+    copies: int
+    wait: float
+
+    def query(self) -> dict[str, object]:
+        """Return the parameters; those with defaults, which servers of earlier versions may not know, are omitted."""
+        if self.ack == "mirrored":
+            return {"ack": self.ack, "copies": self.copies, "wait": self.wait}
+        return {"ack": None if self.ack == "appended" else self.ack}
+
+    @property
+    def patience(self) -> float:
+        """Seconds that the server may take longer than for other requests."""
+        return self.wait if self.ack == "mirrored" else 0.0
+
+
+def acknowledgement(ack: object, copies: object = 1, wait: float = MIRROR_SECONDS) -> Acknowledgement:
+    """Return the arguments of an append. Raises InvalidArgument or InvalidType."""
+    return Acknowledgement(checked_ack(ack), checked_copies(copies), checked_wait(wait))
 
 
 def checked_expose(expose: object) -> Expose:

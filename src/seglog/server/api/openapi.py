@@ -26,7 +26,7 @@ PROBLEM = {
     },
     "required": ["type", "title", "status", "detail", "error", "retriable"],
 }
-OPEN_REFUSALS = (400, 403, 404, 405, 429, 503)
+OPEN_REFUSALS: tuple[int, ...] = (400, 403, 404, 405, 429, 503)
 REFUSALS = (400, 401, 403, 404, 405, 406, 408, 409, 413, 415, 422, 429, 500, 503)
 
 
@@ -81,7 +81,10 @@ def _body(body: type[BaseModel] | Mapping[str, Mapping[str, Any]]) -> dict[str, 
 def _answers(operation: Operation) -> Iterable[tuple[str, dict[str, Any]]]:
     for status, answer in operation.answers.items():
         yield str(status), _answer(answer)
-    for status in OPEN_REFUSALS if operation.needs == "nothing" else REFUSALS:
+    refusals = OPEN_REFUSALS if operation.needs == "nothing" else REFUSALS
+    if any(parameter.name == "copies" for parameter in operation.parameters):
+        refusals = (*refusals, HTTPStatus.GATEWAY_TIMEOUT)
+    for status in map(int, refusals):
         if status not in operation.answers:
             content = {MEDIA_TYPE: {"schema": {"$ref": REFERENCE.format(model="Problem")}}}
             yield str(status), {"description": HTTPStatus(status).phrase, "content": content}

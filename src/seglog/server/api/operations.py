@@ -110,6 +110,7 @@ class Call:
         self.held = held
         self.values = self._values(scope)
         self.topics: set[str] = set()  # the topics that the request uses
+        self.epochs: dict[int, int] = {}  # of partitions before an append that waits for copies
         self._receive = receive
 
     def _values(self, scope: Scope) -> dict[str, Any]:

@@ -17,9 +17,10 @@ from seglog.server.api.parameters import choice, data, integer
 from seglog.server.api.schemas import BINARY, BOOLEAN, COUNT, by_number, object_of
 from seglog.server.http.bodies import ARROW, NDJSON, decoding_bytes, table_of
 from seglog.server.problems import HttpProblem
-from seglog.server.routes.common import ACK, ONCE, PARTITION, TOPIC, json_of, partition_log, topic_of
+from seglog.server.routes.common import ACKS, ONCE, PARTITION, TOPIC, json_of, partition_log, topic_of
 from seglog.server.runtime.appends import Append
 from seglog.server.runtime.memory import Claim
+from seglog.server.runtime.mirroring import Written
 from seglog.server.runtime.spool import Body
 from seglog.topic.topic import Topic
 
@@ -53,6 +54,7 @@ async def _append_one(call: Call) -> Response:
         )
         tombstone = values["tombstone"] == "true"
         partition, offset = await store(call, topic, body, record, partition=values["partition"], tombstone=tombstone)
+    await acknowledged(call, topic, [(partition, offset)])
     durable = values["ack"] != "appended"
     return json_answer({"partition": partition, "offset": offset, "durable": durable})
 
@@ -77,8 +79,8 @@ def _header(pair: bytes) -> tuple[str, bytes]:
 async def store(
     call: Call, topic: Topic, body: Body, record: Draft, *, partition: int | None, tombstone: bool = False
 ) -> tuple[int, int]:
-    """Append the record with the body as its value; return (partition, offset), once `ack` is fulfilled."""
-    _check_archive(call)
+    """Append the record with the body as its value; return (partition, offset). `acknowledged` follows."""
+    _prepare(call, topic)
     durable, once = call.values["ack"] != "appended", call.values["Idempotency-Key"]
     if tombstone and body.size:
         raise InvalidArgument("a tombstone has no value: send it with an empty body")
@@ -90,21 +92,30 @@ async def store(
             result = await call.services.appends.append(Append(writer, record, once, durable), body.size + HEAD_BYTES)
     else:
         result = await _stream(call, topic, writer.place[1], body, record, once, durable)
-    await _archived(call)
     call.services.metrics.appended(writer.place[0], 1, body.size)
     return result
 
 
-def _check_archive(call: Call) -> None:
-    """Refuse "archived" before anything is appended, if this server has no archive."""
+def _prepare(call: Call, topic: Topic) -> None:
+    """Prepare for `ack`: refuse "archived" if this server has no archive; note epochs for "mirrored"."""
     if call.values["ack"] == "archived" and call.services.archiving is None:
         raise HttpProblem(409, "this server has no archive; start it with `seglog serve --archive URL`")
+    if call.values["ack"] == "mirrored":
+        call.epochs = {number: topic.partition(number).epoch for number in range(topic.partitions)}
 
 
-async def _archived(call: Call) -> None:
-    """Wait until the archive has what was appended, if the caller asked for that; all waiting calls share a round."""
-    if call.values["ack"] == "archived" and call.services.archiving is not None:
-        await asyncio.wrap_future(call.services.archiving.archived())
+async def acknowledged(call: Call, topic: Topic, last: Iterable[tuple[int, int]]) -> None:
+    """Wait, beyond a sync, for what `ack` asks. last: partition and offset of the last record in each partition.
+
+    The request holds no body any more. All calls that wait for the archive share a round.
+    """
+    values, services = call.values, call.services
+    if values["ack"] == "archived" and services.archiving is not None:
+        await asyncio.wrap_future(services.archiving.archived())
+    if values["ack"] == "mirrored":
+        waits = [Written(topic.partition(number), offset, call.epochs[number]) for number, offset in last]
+        seconds = min(values["wait"], services.settings.limits.wait_seconds)
+        await asyncio.gather(*(services.mirroring.mirrored(one, values["copies"], seconds) for one in waits))
 
 
 async def _stream(
@@ -140,7 +151,7 @@ async def _append_many(call: Call) -> Response:
         raise HttpProblem(415, f"a batch must be {ARROW} or {NDJSON}, not {media or 'without a content type'}")
     if values["partition"] is not None:
         partition_log(topic, values["partition"])
-    _check_archive(call)
+    _prepare(call, topic)
     once, durable = values["Idempotency-Key"], values["ack"] != "appended"
     limits, claim = call.services.settings.limits, Claim(call.services.memory, "decoding")
     call.held.callback(claim.close)
@@ -155,9 +166,10 @@ async def _append_many(call: Call) -> Response:
         room = partial(claim.wait, decoding_bytes(body, media, limits))
         async with call.services.appends.alone(topic.name, once):
             offsets = await call.services.appends.batch(topic.name, written, append, durable=durable, first=room)
-        await _archived(call)
         records = sum(len(one) for one in offsets.values())
         call.services.metrics.appended(topic.name, records, body.size)
+    claim.close()
+    await acknowledged(call, topic, [(number, at.stop - 1) for number, at in offsets.items()])
     partitions = {str(number): {"first_offset": at.start, "next_offset": at.stop} for number, at in offsets.items()}
     return json_answer({"records": records, "partitions": partitions, "durable": durable})
 
@@ -173,7 +185,7 @@ OPERATIONS = (
         _append_one,
         "write",
         {200: json_of("It is stored.", {"partition": COUNT, "offset": COUNT, "durable": BOOLEAN})},
-        (TOPIC, KEY, TIMESTAMP, PARTITION, EXPECTED, HEADER, TOMBSTONE, ACK, ONCE),
+        (TOPIC, KEY, TIMESTAMP, PARTITION, EXPECTED, HEADER, TOMBSTONE, *ACKS, ONCE),
         {ANYTHING: BINARY},
         links={"read": WHERE | {"offset": "$response.body#/offset"}, "read_range": WHERE},
     ),
@@ -194,7 +206,7 @@ OPERATIONS = (
                 },
             )
         },
-        (TOPIC, PARTITION, ACK, ONCE),
+        (TOPIC, PARTITION, *ACKS, ONCE),
         {ARROW: BINARY, NDJSON: BINARY},
     ),
 )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
+from seglog.log.copies import MOST_COPIES
 from seglog.log.log import Log
 from seglog.server.api.models import NAME
 from seglog.server.api.operations import Answer, Call
-from seglog.server.api.parameters import choice, integer, text
+from seglog.server.api.parameters import choice, integer, seconds, text
 from seglog.server.api.schemas import Schema, object_of
 from seglog.server.problems import HttpProblem
 from seglog.topic.topic import Topic
@@ -18,11 +20,19 @@ PARTITION = integer("partition", "A partition's number.", least=0, most=9999)
 ACK = choice(
     "ack",
     'When to answer: "appended": the record survives a kill of the server; "durable": it survives power loss; '
-    '"archived": the archive has it, too (`seglog serve --archive`).',
+    '"archived": the archive has it, too (`seglog serve --archive`); "mirrored": as many copies as `copies` have it on '
+    "their disks, too (`seglog mirror`).",
     "appended",
     "durable",
     "archived",
+    "mirrored",
 )
+COPIES = integer("copies", 'With ack "mirrored": how many copies must have it.', least=1, most=MOST_COPIES, default=1)
+ACK_WAIT = replace(
+    seconds("wait", 'With ack "mirrored": seconds to wait; then the answer is 504, and the record stays.', most=60),
+    default=30.0,
+)
+ACKS = (ACK, COPIES, ACK_WAIT)
 ONCE = text(
     "Idempotency-Key",
     "An append that is repeated with the same key is stored once and gets the same answer.",

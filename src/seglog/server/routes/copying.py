@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from starlette.responses import Response
 
+from seglog.errors import OffsetOutOfRange
 from seglog.log.log import Log
 from seglog.replication import wire
-from seglog.replication.source import fetch_from, pin_name
+from seglog.replication.source import Held, fetch_from, note_copy, pin_name
 from seglog.server.api.models import Fence
 from seglog.server.api.operations import Answer, Call, Operation
 from seglog.server.api.parameters import integer, text
@@ -23,6 +26,8 @@ COPY = text("copy", "Id of the copy; the answer reports whether it has a pin.", 
 PINNED = replace(text("copy", "Id of the copy.", pattern=ID, where="query"), required=True)
 OFFSET = integer("offset", "The first offset to return; without it the answer has no records.", least=0)
 POSITION = integer("offset", "The next offset that the copy will read.", least=0, required=True)
+HELD = integer("held", "The copy has every record before this offset on its disk; needs `copy`, `epoch`.", least=0)
+EPOCH = integer("epoch", "The epoch of that offset in the copy.", least=0)
 SKIP = integer("skip", "Bytes of the record at `offset` to omit, for a record that comes in pieces.", least=0)
 COPIED = Answer("History and encoded records; see docs/replication.md.", {wire.MEDIA_TYPE: BINARY})
 OVERHEAD = 64 * 1024  # of an answer besides its records
@@ -35,9 +40,14 @@ async def _groups_of(call: Call) -> Log:
 async def _fetch(call: Call, find: Callable[[Call], Awaitable[Log]]) -> Response:
     values, log = call.values, await find(call)
     limits = call.services.settings.limits
+    held = _held(values, "held")
     most = min(values["max_bytes"], limits.read_bytes, call.services.memory.share("answers") // 4)
 
     def read(_: int) -> bytes:
+        if held is not None:
+            with suppress(OffsetOutOfRange):  # the log was cut just now: the copy follows, and reports again
+                note_copy(log, held, durable=False)
+                call.services.mirroring.look()
         fetched = fetch_from(log, values["offset"], most, skip=values["skip"] or 0)
         copy = values["copy"]
         return wire.encode(fetched, pinned=copy is not None and pin_name(copy) in log.pins)
@@ -48,8 +58,20 @@ async def _fetch(call: Call, find: Callable[[Call], Awaitable[Log]]) -> Response
 
 async def _pin(call: Call, find: Callable[[Call], Awaitable[Log]]) -> Response:
     values, log = call.values, await find(call)
-    await call.services.care.run(partial(log.pin, pin_name(values["copy"]), values["offset"]))
+    held = _held(values, "offset")
+    if held is None:
+        await call.services.care.run(partial(log.pin, pin_name(values["copy"]), values["offset"]))
+    else:
+        await call.services.care.run(partial(note_copy, log, held, durable=True))
+        call.services.mirroring.look()
     return Response(status_code=204)
+
+
+def _held(values: dict[str, Any], offset: str) -> Held | None:
+    """Return what a copy reports to have on its disk; None if it reports nothing, as one of an earlier version."""
+    if values["copy"] is None or values[offset] is None or values["epoch"] is None:
+        return None
+    return Held(values["copy"], values[offset], values["epoch"])
 
 
 async def _unpin(call: Call, find: Callable[[Call], Awaitable[Log]]) -> Response:
@@ -81,7 +103,7 @@ _LOGS = tuple(
             partial(_fetch, find=find),
             "admin",
             {200: COPIED},
-            (*places, OFFSET, MAX_BYTES, SKIP, COPY),
+            (*places, OFFSET, MAX_BYTES, SKIP, COPY, HELD, EPOCH),
         ),
         Operation(
             "PUT",
@@ -91,7 +113,7 @@ _LOGS = tuple(
             partial(_pin, find=find),
             "admin",
             {204: EMPTY},
-            (*places, PINNED, POSITION),
+            (*places, PINNED, POSITION, EPOCH),
         ),
         Operation(
             "DELETE",

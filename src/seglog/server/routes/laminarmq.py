@@ -15,8 +15,8 @@ from seglog.server.api.operations import ANYTHING, Answer, Call, Operation, json
 from seglog.server.api.parameters import integer
 from seglog.server.api.schemas import BINARY, COUNT
 from seglog.server.http.bodies import OCTETS
-from seglog.server.routes.appending import store
-from seglog.server.routes.common import ACK, ONCE, json_of, topic_of
+from seglog.server.routes.appending import acknowledged, store
+from seglog.server.routes.common import ACKS, ONCE, json_of, topic_of
 from seglog.server.routes.record import whole_record
 from seglog.server.routes.topics import truncate
 from seglog.server.services import DEFAULT_TOPIC
@@ -35,8 +35,10 @@ async def _bounds(call: Call) -> Response:
 
 async def _append(call: Call) -> Response:
     async with call.spooled() as body:
-        _, offset = await store(call, await topic_of(call, DEFAULT_TOPIC), body, Draft(None), partition=0)
-    return json_answer({"write_index": offset})
+        topic = await topic_of(call, DEFAULT_TOPIC)
+        place = await store(call, topic, body, Draft(None), partition=0)
+    await acknowledged(call, topic, [place])
+    return json_answer({"write_index": place[1]})
 
 
 async def _read(call: Call) -> Response:
@@ -68,7 +70,7 @@ OPERATIONS = (
         _append,
         "write",
         {200: json_of("It is stored.", {"write_index": COUNT})},
-        (ACK, ONCE),
+        (*ACKS, ONCE),
         {ANYTHING: BINARY},
         DEFAULT_TOPIC,
     ),
