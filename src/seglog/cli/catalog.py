@@ -35,6 +35,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "archive": Entry("archive", "copy a log, a topic or a directory of topics to object storage, continuously"),
         "lease": Entry("archive", "show which process leads, by the lease beside an archive"),
         "restore": Entry("archive", "copy an archive on object storage back to a directory"),
+        "table": Entry("table", "keep an Apache Iceberg table of a log or of topics, which other engines read"),
         "truncate": Entry("truncate", "delete all records from an offset on"),
         "expire": Entry("truncate", "delete the oldest segments that retention no longer keeps"),
     },

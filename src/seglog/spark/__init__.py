@@ -6,7 +6,8 @@
     ingest/ snapshot/ export/ replay/ audit/ compact/       the jobs; jobs/: shared by them
     session   a local session with good defaults  java      which Java Spark runs on
     option_values   option strings -> values      interpreter   which Python its workers run
-    table     tables of a catalog                 progress  the lag of a stream
+    catalog_table   CREATE TABLE                  progress  the lag of a stream
+    warehouse       a table (seglog.table) and the log after it, read as one
 
 Importing this package imports neither pyspark nor pyarrow. It sets PYSPARK_PYTHON to this Python unless the user has
 set it, so that the workers of a later session find seglog.
@@ -19,11 +20,14 @@ from typing import TYPE_CHECKING
 
 from seglog.errors import MissingExtra
 from seglog.spark.interpreter import use_for_workers, use_this_python
+from seglog.table import require_pyiceberg
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    import os
 
-__all__ = ["register", "require_pyspark"]
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["register", "require_pyspark", "table"]
 
 
 def require_pyspark() -> None:
@@ -59,3 +63,37 @@ def register(spark: SparkSession) -> None:
 
 
 use_this_python()
+
+
+def table(
+    spark: SparkSession,
+    location: str | os.PathLike[str],
+    *,
+    log: str | os.PathLike[str] | None = None,
+    catalog: dict[str, str] | None = None,
+) -> DataFrame:
+    """Return the rows of a table of `seglog table sync` and, after them, the records that its log holds since.
+
+    Spark reads the table's Parquet files with its own reader, at the speed of Parquet, and only the rest through format
+    "seglog". Both are planned now, on one snapshot: no row is there twice, and none is missing. Records that are
+    appended or synchronized later do not change the frame.
+
+    Args:
+        spark: The session.
+        location: WAREHOUSE/NAME of the table.
+        log: Path of the log or topic, if it has moved since the last sync. None: the path that the table names.
+        catalog: Properties of a pyiceberg catalog. None: the file catalog.db in the warehouse.
+
+    Returns:
+        A frame with the columns offset, partition, timestamp, key, value, headers.
+
+    Raises:
+        TopicNotFound: There is no such table.
+        CopyDiverged, CopyExpired: The log is no longer the one that the table holds; see `seglog.table.sync`.
+        MissingExtra: pyspark or pyiceberg is missing.
+    """
+    require_pyspark()
+    require_pyiceberg()
+    from seglog.spark.warehouse import read  # noqa: PLC0415 - needs both
+
+    return read(spark, location, log, catalog)

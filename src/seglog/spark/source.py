@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from seglog.errors import InvalidArgument
-from seglog.spark import table
+from seglog.spark import catalog_table
 from seglog.spark.read.options import Mode, ReadOptions
 from seglog.spark.schema import spark_schema
 from seglog.spark.write.options import CREATE_NAMES, WriteOptions, check_columns
@@ -37,14 +37,14 @@ class SeglogDataSource(DataSource):
     def schema(self) -> StructType:
         """Return the columns; `load` calls this, so options that hold for batch and stream are checked here.
 
-        Spark also asks for them to create a table, and passes the table's options only then (see `table`).
+        Spark also asks for them to create a table, and passes the table's options only then (see `catalog_table`).
         """
-        created = table.declared(self.options)
+        created = catalog_table.declared(self.options)
         if created is None:
             return spark_schema(self._read_options("any").columns)
-        options = ReadOptions.parse(table.for_reading(created), "any", os.environ)
+        options = ReadOptions.parse(catalog_table.for_reading(created), "any", os.environ)
         self._create_topic_of(created)
-        return table.with_options(spark_schema(options.columns), created)
+        return catalog_table.with_options(spark_schema(options.columns), created)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the batch reader. Raises InvalidArgument for a bad option or schema."""
@@ -83,7 +83,7 @@ class SeglogDataSource(DataSource):
 
         Spark asks for a sink on the driver, before it runs tasks: so a wrong path fails here.
         """
-        options = WriteOptions.parse(table.write_options(schema, self.options), streaming=streaming)
+        options = WriteOptions.parse(catalog_table.write_options(schema, self.options), streaming=streaming)
         check_columns(schema)
         from seglog.spark.write.destination import check_place, create_topic  # noqa: PLC0415 - see above
 
@@ -106,13 +106,13 @@ class SeglogDataSource(DataSource):
 
     def _read_options(self, mode: Mode, schema: StructType | None = None) -> ReadOptions:
         """Return the options; a token from the driver's environment goes to the tasks with them."""
-        given = self.options if schema is None else table.read_options(schema, self.options)
+        given = self.options if schema is None else catalog_table.read_options(schema, self.options)
         return ReadOptions.parse(given, mode, os.environ)
 
 
 def _check_schema(schema: StructType, options: ReadOptions) -> None:
     own = spark_schema(options.columns)
-    if table.plain(schema) != own:
+    if catalog_table.plain(schema) != own:
         raise InvalidArgument(f"format seglog has its own schema; omit .schema(): {own.simpleString()}")
 
 

@@ -1,0 +1,141 @@
+"""`table`: logs as Apache Iceberg tables. The work is done by seglog.table."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from seglog.cli.frame import Args, Command, Verbs, argument, flag, option
+from seglog.cli.location import LocalPath
+from seglog.errors import InvalidArgument
+from seglog.terminal import output
+from seglog.terminal.exits import Exit
+from seglog.terminal.units import format_count, format_size, parse_duration
+
+if TYPE_CHECKING:
+    from seglog.table.synchronize import TableReport
+
+_STORY = """\
+WAREHOUSE is a directory; catalog.db in it is the catalog. Each topic becomes the table WAREHOUSE/TOPIC. Spark, DuckDB,
+Polars and every engine that reads Iceberg or Parquet read it without seglog (pip install 'seglog[table]').
+`sync` adds the records of sealed segments, each once, in one commit for all partitions; it works beside a writer."""
+
+
+def _sync(args: Args) -> int:
+    from seglog.table import TableSync
+
+    with TableSync(
+        args.root,
+        args.warehouse,
+        name=args.name,
+        active=args.all,
+        on_truncate=args.on_truncate,
+        skip_expired=args.skip_expired,
+        restart=args.restart,
+        catalog=_catalog(args),
+    ) as tables:
+        if args.interval is None:
+            for report in tables.step():
+                _say(args, report)
+            return Exit.OK
+        stop = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+        tables.run(args.interval, stop.wait, lambda report: _say(args, report))
+    return Exit.OK
+
+
+def _say(args: Args, report: TableReport) -> None:
+    if args.json:
+        output.say_json(asdict(report))
+    else:
+        deleted = f", {format_count(report.deleted, 'row')} deleted" if report.deleted else ""
+        held = ", ".join(f"{number}: {offset}" for number, offset in report.held.items())
+        output.say(
+            f"{report.table}: {format_count(report.records, 'record')} added in {format_count(report.files, 'file')} "
+            f"({format_size(report.bytes)}){deleted}; complete up to offset {held}"
+        )
+    output.flush()
+
+
+def _info(args: Args) -> int:
+    from seglog.table import require_pyiceberg
+
+    require_pyiceberg()
+    from seglog.table.describe import describe
+
+    for one in describe(args.warehouse, _catalog(args)):
+        if args.json:
+            output.say_json(asdict(one))
+            continue
+        held = ", ".join(f"{number}: {offset}" for number, offset in one.held.items()) or "nothing"
+        output.say(
+            f"{one.table}: {format_count(one.rows, 'row')} in {format_count(one.files, 'file')} "
+            f"({format_size(one.bytes)}), {format_count(one.snapshots, 'snapshot')}; from {one.source}, complete up to "
+            f"offset {held}"
+        )
+    return Exit.OK
+
+
+def _catalog(args: Args) -> dict[str, str] | None:
+    if not args.catalog:
+        return None
+    pairs = [text.partition("=") for text in args.catalog]
+    for name, sign, _ in pairs:
+        if not name or not sign:
+            raise InvalidArgument(
+                f"--catalog {name!r}: write KEY=VALUE, such as type=rest or uri=http://127.0.0.1:8181"
+            )
+    return {name: value for name, _, value in pairs}
+
+
+_WAREHOUSE = argument("warehouse", metavar="WAREHOUSE", help="the directory of the tables")
+_CATALOG = option(
+    "--catalog",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="a property of another pyiceberg catalog; repeat it; default: WAREHOUSE/catalog.db",
+)
+
+COMMANDS = (
+    Verbs(
+        "table",
+        [
+            Command(
+                "sync",
+                _sync,
+                [
+                    argument("root", help="a log's directory, a topic, or a directory of topics", type=LocalPath()),
+                    _WAREHOUSE,
+                    option("--name", metavar="NAME", help="of the table; default: the topic's"),
+                    flag("--all", help="also take the active segments, as far as they are synced"),
+                    option(
+                        "--interval",
+                        metavar="DURATION",
+                        type=parse_duration,
+                        help="continue, with a round this often; default: one round",
+                    ),
+                    option(
+                        "--on-truncate",
+                        metavar="delete|refuse",
+                        default="delete",
+                        help="rows of records that were cut off: delete them, or refuse to go on; default delete",
+                    ),
+                    flag("--skip-expired", help="go on if the log has deleted records that the table lacks"),
+                    flag("--restart", help="delete the rows of a partition whose log is another one now"),
+                    _CATALOG,
+                ],
+                summary="add to tables what the logs hold and the tables lack",
+            ),
+            Command("info", _info, [_WAREHOUSE, _CATALOG], summary="show the tables of a warehouse and what they hold"),
+        ],
+        story=_STORY,
+        examples=[
+            "seglog table sync shop warehouse",
+            "seglog table sync shop/orders warehouse --all --interval 10s",
+            "seglog table info warehouse",
+        ],
+    ),
+)

@@ -1,0 +1,82 @@
+"""Read a table and the log after it as one frame. The driver plans both on one snapshot of the table."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from pyiceberg.table import Table
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
+
+from seglog.errors import InvalidArgument
+from seglog.log.opening import open_log, storage_at
+from seglog.replication.lineage import Lineage
+from seglog.spark import register
+from seglog.storage import Storage
+from seglog.table.place import Logs, logs_at
+from seglog.table.ranges import Range, next_range
+from seglog.table.warehouse import Warehouse, files_of, held_by, name_of, source_of, split_location
+
+SCHEMA = (
+    "offset BIGINT, partition INT, timestamp TIMESTAMP, key BINARY, value BINARY, "
+    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+)
+
+
+def read(
+    spark: SparkSession,
+    location: str | os.PathLike[str],
+    log: str | os.PathLike[str] | None,
+    catalog: dict[str, str] | None,
+) -> DataFrame:
+    """Return the frame; see `seglog.spark.table`."""
+    register(spark)
+    with _table(location, catalog) as table:
+        files = [file.location for file in files_of(table)]
+        held = held_by(table)
+        logs = _one(logs_at(storage_at(source_of(table) if log is None else log)))
+        name = name_of(table)
+    steps = {number: _step(place, held.get(number), name) for number, place in logs.places.items()}
+    stored = spark.read.schema(SCHEMA).parquet(*files) if files else spark.createDataFrame([], SCHEMA)
+    for number, step in steps.items():
+        if step.cut is not None:
+            stored = stored.where((F.col("partition") != number) | (F.col("offset") < step.cut))
+    missing = {number: step for number, step in steps.items() if step.start < step.stop}
+    return stored.unionByName(_after(spark, logs, steps)) if missing else stored
+
+
+@contextmanager
+def _table(location: str | os.PathLike[str], catalog: dict[str, str] | None) -> Iterator[Table]:
+    place, name = split_location(location)
+    with closing(Warehouse(place, catalog)) as warehouse:
+        yield warehouse.table(name)
+
+
+def _one(found: list[Logs]) -> Logs:
+    if len(found) != 1:
+        raise InvalidArgument(f"log is a directory of {len(found)} topics; name the topic of the table")
+    return found[0]
+
+
+def _step(place: Storage, held: Lineage | None, name: str) -> Range:
+    """Return which offsets of a partition the table lacks, up to the end of its log now."""
+    with open_log(place, mode="r") as log:
+        source = Lineage.of(log.view())
+        return next_range(held, source, source.end, (name, log.path))
+
+
+def _after(spark: SparkSession, logs: Logs, steps: dict[int, Range]) -> DataFrame:
+    """Return the records of these offsets."""
+    starts = {logs.name: {str(number): step.start for number, step in steps.items()}}
+    ends = {logs.name: {str(number): max(step.start, step.stop) for number, step in steps.items()}}
+    frame = (
+        spark.read.format("seglog")
+        .option("includeHeaders", "true")
+        .option("startingOffsets", json.dumps(starts))
+        .option("endingOffsets", json.dumps(ends))
+        .load(logs.path)
+    )
+    return frame.select("offset", "partition", "timestamp", "key", "value", "headers")

@@ -1,0 +1,36 @@
+"""The records of a topic as an Apache Iceberg table, which other engines read without seglog.
+
+    WAREHOUSE/catalog.db          the catalog: which metadata file of each table is current (SQLite)
+    WAREHOUSE/<table>/data/       Parquet files; each holds a range of offsets of one partition
+    WAREHOUSE/<table>/metadata/   snapshots: lists of files; each names up to which offset it holds every partition
+
+`schema` and `ranges` are pure: the columns, and which offsets come next. `files` and `durable_files` write; `warehouse`
+opens tables and commits to them; `synchronize` brings tables up to date.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from seglog.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from seglog.table.synchronize import TableReport, TableSync, sync
+
+__all__ = ["TableReport", "TableSync", "sync"]
+
+
+def require_pyiceberg() -> None:
+    """Raise MissingExtra unless what the extra `table` brings is installed."""
+    missing = [package for package in ("pyiceberg", "sqlalchemy", "pyarrow") if find_spec(package) is None]
+    if missing:
+        raise MissingExtra(f"tables need {' and '.join(missing)}: pip install 'seglog[table]'")
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    require_pyiceberg()
+    return getattr(import_module("seglog.table.synchronize"), name)  # pyiceberg loads when first used

@@ -1,0 +1,67 @@
+"""The columns of a table: as Spark's source shows a topic, with field ids as Iceberg requires. Pure."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import (
+    BinaryType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+OFFSET_ID, PARTITION_ID = 1, 2
+_HEADER = StructType(NestedField(8, "key", StringType(), required=True), NestedField(9, "value", BinaryType()))
+SCHEMA = Schema(
+    NestedField(OFFSET_ID, "offset", LongType(), required=True),
+    NestedField(PARTITION_ID, "partition", IntegerType(), required=True),
+    NestedField(3, "timestamp", TimestamptzType(), required=True),
+    NestedField(4, "key", BinaryType()),
+    NestedField(5, "value", BinaryType()),
+    NestedField(6, "headers", ListType(7, _HEADER, element_required=True)),
+)
+SPEC = PartitionSpec(PartitionField(PARTITION_ID, 1000, IdentityTransform(), "partition"))
+
+
+def _field(number: int, name: str, kind: pa.DataType, *, required: bool = False) -> pa.Field:
+    return pa.field(name, kind, not required, {"PARQUET:field_id": str(number)})
+
+
+_KEY_AND_VALUE = pa.struct([_field(8, "key", pa.string(), required=True), _field(9, "value", pa.binary())])
+_HEADERS = pa.list_(_field(7, "element", _KEY_AND_VALUE, required=True))
+ARROW = pa.schema(
+    [
+        _field(OFFSET_ID, "offset", pa.int64(), required=True),
+        _field(PARTITION_ID, "partition", pa.int32(), required=True),
+        _field(3, "timestamp", pa.timestamp("us", "UTC"), required=True),
+        _field(4, "key", pa.binary()),
+        _field(5, "value", pa.binary()),
+        _field(6, "headers", _HEADERS),
+    ]
+)
+"""The same columns as pyarrow writes them to Parquet."""
+
+
+def rows_of(batch: pa.RecordBatch, partition: int) -> pa.RecordBatch:
+    """Return a batch of a log's records (`Log.batches(values="binary")`) as rows of the table. Copies no values."""
+    headers = batch.column("headers")
+    without = pc.equal(headers.value_lengths(), 0)  # a record without headers has null, as in Spark's sources
+    entries = headers.values  # a struct array; its fields take the names and the nullability of ARROW
+    keyed = pa.StructArray.from_arrays(entries.flatten(), fields=list(_KEY_AND_VALUE))
+    columns = [
+        batch.column("offset"),
+        pa.repeat(pa.scalar(partition, pa.int32()), batch.num_rows),
+        batch.column("timestamp"),
+        batch.column("key"),
+        batch.column("value"),
+        pa.ListArray.from_arrays(headers.offsets, keyed, type=_HEADERS, mask=without),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=ARROW)

@@ -1,0 +1,236 @@
+"""Open tables of a warehouse, say what a table holds, and commit changes to it.
+
+A commit is one snapshot. The catalog replaces the table's metadata file only if it is the one that the commit read, so
+two programs never both commit on the same state.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pyarrow.fs
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.conversions import from_bytes
+from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyiceberg.types import IntegerType, LongType
+
+from seglog.errors import CorruptLog, InvalidArgument, LogNotFound, TopicNotFound
+from seglog.table import durable_files, ranges
+from seglog.table.ranges import Held
+from seglog.table.schema import OFFSET_ID, PARTITION_ID, SCHEMA, SPEC
+
+NAMESPACE = "seglog"
+CATALOG_FILE = "catalog.db"
+HELD = "seglog.held"
+SOURCE = "seglog.source"
+_PROPERTIES = {
+    "format-version": "2",
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+
+
+logging.getLogger("pyiceberg.io.pyarrow").addFilter(
+    # values and headers have no statistics on purpose: no query prunes by them
+    lambda record: not record.getMessage().startswith("PyArrow statistics missing for column")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A Parquet file of a table. start, last: its lowest and greatest offset."""
+
+    location: str
+    partition: int
+    start: int
+    last: int
+    rows: int
+    entry: DataFile
+
+
+class Warehouse:
+    """A directory of tables with its catalog, or a catalog that the user names."""
+
+    def __init__(
+        self, place: str | os.PathLike[str], catalog: dict[str, str] | None = None, *, create: bool = False
+    ) -> None:
+        """Open a warehouse. Raises LogNotFound if it does not exist and is not to be created.
+
+        Args:
+            place: Path of the directory, or a URL of an object store.
+            catalog: Properties of a pyiceberg catalog, such as {"type": "rest", "uri": ...}. None: the file catalog.db
+                in the directory.
+            create: Create the directory and its catalog if they are missing.
+        """
+        text = os.fspath(place)
+        if not text:
+            raise InvalidArgument("the warehouse has no name: give a directory")
+        self.location = text.rstrip("/") if "://" in text else Path(text).absolute().as_uri()
+        self._catalog = (
+            self._own(create) if catalog is None else load_catalog("seglog", **_defaults(catalog, self.location))
+        )
+
+    def _own(self, create: bool) -> Catalog:
+        directory = local_path(self.location)
+        if directory is None:
+            raise InvalidArgument(
+                f"{self.location} needs a catalog: only a directory can hold the catalog's file; give the properties "
+                "of a catalog, such as type=rest and uri=..."
+            )
+        if not create and not (directory / CATALOG_FILE).exists():
+            raise LogNotFound(
+                f"there is no warehouse at {directory}: it has no {CATALOG_FILE}; `seglog table sync` creates one"
+            )
+        directory.mkdir(parents=True, exist_ok=True)
+        properties = {"uri": f"sqlite:///{directory / CATALOG_FILE}", "warehouse": self.location}
+        return SqlCatalog("seglog", **_defaults(properties, self.location))
+
+    def names(self) -> list[str]:
+        """Return the names of the tables."""
+        if not self._catalog.namespace_exists(NAMESPACE):
+            return []
+        return sorted(name[-1] for name in self._catalog.list_tables(NAMESPACE))
+
+    def table(self, name: str) -> Table:
+        """Open a table. Raises TopicNotFound if it does not exist."""
+        try:
+            return self._catalog.load_table((NAMESPACE, name))
+        except NoSuchTableError:
+            raise TopicNotFound(f"{self.location}/{name}") from None
+
+    def table_for(self, name: str, source: str) -> Table:
+        """Open the table of a topic; create it if it does not exist. source: the topic's path."""
+        self._catalog.create_namespace_if_not_exists(NAMESPACE)
+        try:
+            return self._catalog.create_table(
+                (NAMESPACE, name),
+                SCHEMA,
+                location=f"{self.location}/{name}",
+                partition_spec=SPEC,
+                properties={**_PROPERTIES, SOURCE: source},
+            )
+        except TableAlreadyExistsError:
+            return self.table(name)
+
+    def close(self) -> None:
+        """Close the catalog."""
+        if isinstance(self._catalog, SqlCatalog):
+            self._catalog.engine.dispose()
+
+
+def _defaults(properties: dict[str, str], location: str) -> dict[str, str]:
+    return {"py-io-impl": durable_files.NAME, "warehouse": location, **properties}
+
+
+def local_path(location: str) -> Path | None:
+    """Return the path of a file: URL; None if it is of another kind."""
+    if not location.startswith("file:"):
+        return None
+    _, path = pyarrow.fs.FileSystem.from_uri(location)
+    return Path(path)
+
+
+def held_by(table: Table) -> Held:
+    """Return what the present snapshot holds of each partition. A snapshot of another program keeps its parent's."""
+    snapshot = table.current_snapshot()
+    while snapshot is not None:
+        summary = snapshot.summary
+        if summary is not None and (text := summary.additional_properties.get(HELD)) is not None:
+            return ranges.from_text(text, name_of(table))
+        parent = snapshot.parent_snapshot_id
+        snapshot = table.snapshot_by_id(parent) if parent is not None else None
+        if snapshot is None and parent is not None:
+            raise CorruptLog(
+                f"{name_of(table)}: the snapshots that name its offsets have expired; keep the last snapshot that "
+                "`seglog table sync` has made"
+            )
+    return {}
+
+
+def name_of(table: Table) -> str:
+    """Return how errors name a table: its location."""
+    path = local_path(table.location())
+    return str(path) if path else table.location()
+
+
+def files_of(table: Table, partition: int | None = None) -> Iterator[TableFile]:
+    """Yield the files of the present snapshot, of one partition or of all."""
+    scan = table.scan() if partition is None else table.scan(row_filter=f"partition = {partition}")
+    for task in scan.plan_files():
+        entry = task.file
+        yield TableFile(
+            entry.file_path,
+            int(from_bytes(IntegerType(), entry.lower_bounds[PARTITION_ID])),
+            int(from_bytes(LongType(), entry.lower_bounds[OFFSET_ID])),
+            int(from_bytes(LongType(), entry.upper_bounds[OFFSET_ID])),
+            entry.record_count,
+            entry,
+        )
+
+
+def commit(table: Table, held: Held, added: Iterable[str], removed: Iterable[TableFile] = ()) -> None:
+    """Commit one snapshot: without the removed files, with the added ones.
+
+    Args:
+        table: Refreshed by this call.
+        held: What the table then holds.
+        added: Locations of complete files.
+        removed: Files of the present snapshot.
+
+    Raises:
+        CommitFailedException: (pyiceberg) If another program committed meanwhile; nothing is changed.
+    """
+    gone = list(removed)
+    properties = {HELD: ranges.to_text(held)}
+    with table.transaction() as transaction:
+        update = transaction.update_snapshot(snapshot_properties=properties)
+        with update.overwrite() if gone else update.merge_append() as snapshot:
+            for file in gone:
+                snapshot.delete_data_file(file.entry)
+            for location in added:
+                snapshot.append_data_file(parquet_file_to_data_file(table.io, transaction.table_metadata, location))
+
+
+def expire(table: Table, keep: timedelta) -> None:
+    """Forget snapshots that are older; the present one stays."""
+    limit = datetime.now().astimezone() - keep
+    old = [one.snapshot_id for one in table.snapshots() if one.timestamp_ms < limit.timestamp() * 1000]
+    present = table.current_snapshot()
+    ids = [one for one in old if present is None or one != present.snapshot_id]
+    if ids:
+        table.maintenance.expire_snapshots().by_ids(ids).commit()
+
+
+def referenced(table: Table) -> set[str]:
+    """Return the locations of all data files that a snapshot refers to."""
+    found: set[str] = set()
+    for snapshot in table.snapshots():
+        for manifest in snapshot.manifests(table.io):
+            found.update(entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io))
+    return found
+
+
+def source_of(table: Table) -> str:
+    """Return the path of the log or topic of a table. CorruptLog if the table names none."""
+    source = table.properties.get(SOURCE)
+    if not source:
+        raise CorruptLog(f"{name_of(table)} names no log: `seglog table sync` has not made it")
+    return source
+
+
+def split_location(location: str | os.PathLike[str]) -> tuple[str, str]:
+    """Return the warehouse and the name of a table at WAREHOUSE/NAME."""
+    warehouse, _, name = os.fspath(location).rstrip("/").rpartition("/")
+    if not name:
+        raise InvalidArgument(f"{location!r} is not a table; write WAREHOUSE/NAME")
+    return warehouse or ("/" if os.fspath(location).startswith("/") else "."), name

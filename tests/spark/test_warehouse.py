@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import seglog
+import seglog.spark
+from seglog import Topic
+from seglog.errors import CopyDiverged, InvalidArgument, TopicNotFound
+from tests.table.conftest import Row, logged
+
+pytest.importorskip("pyiceberg")
+
+
+def rows(frame: DataFrame) -> list[Row]:
+    found = frame.selectExpr("partition", "offset", "unix_micros(timestamp)", "key", "value", "headers").collect()
+    return sorted(
+        (part, offset, time, key and bytes(key), value and bytes(value), headers_of(headers))
+        for part, offset, time, key, value, headers in found
+    )
+
+
+def headers_of(headers: object) -> tuple[tuple[str, bytes | None], ...]:
+    return tuple((one.key, bytes(one.value)) for one in headers or ())  # type: ignore[attr-defined]
+
+
+def append(topic: Topic, count: int, text: str) -> None:
+    for number in range(count):
+        topic.append(f"{text}{number}".encode(), key=f"k{number % 5}".encode(), headers=[("a", b"1")] * (number % 2))
+    topic.sync()
+
+
+def test_a_table_and_the_log_after_it_are_read_as_one(spark: SparkSession, tmp_path: Path) -> None:
+    warehouse = tmp_path / "warehouse"
+    with Topic.create(tmp_path / "orders", partitions=2) as topic:
+        append(topic, 40, "old")
+        seglog.table.sync(tmp_path / "orders", warehouse, active=True)
+        assert rows(seglog.spark.table(spark, warehouse / "orders")) == logged(topic)
+        append(topic, 15, "new")
+        frame = seglog.spark.table(spark, warehouse / "orders")
+        expected = logged(topic)
+        append(topic, 5, "later")  # after the frame was planned
+        seglog.table.sync(tmp_path / "orders", warehouse, active=True)
+        assert rows(frame) == expected
+        topic.partition(0).truncate(3)
+        topic.append(b"in place of another", key=b"k0")
+        assert rows(seglog.spark.table(spark, warehouse / "orders")) == logged(topic)
+
+
+def test_a_table_without_files_is_read_from_the_log(spark: SparkSession, tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "log") as log:
+        log.append(b"v")
+        seglog.table.sync(tmp_path / "log", tmp_path / "warehouse")
+        assert seglog.spark.table(spark, tmp_path / "warehouse" / "log").count() == 1
+
+
+def test_a_log_that_moved_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "log") as log:
+        log.append(b"v")
+    seglog.table.sync(tmp_path / "log", tmp_path / "warehouse", active=True)
+    (tmp_path / "log").rename(tmp_path / "moved")
+    location = tmp_path / "warehouse" / "log"
+    assert seglog.spark.table(spark, location, log=tmp_path / "moved").count() == 1
+    with seglog.open(tmp_path / "other") as log:
+        log.append(b"v")
+    with pytest.raises(CopyDiverged, match="another log"):
+        seglog.spark.table(spark, location, log=tmp_path / "other")
+
+
+def test_a_place_without_a_table_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "log") as log:
+        log.append(b"v")
+    seglog.table.sync(tmp_path / "log", tmp_path / "warehouse", active=True)
+    with pytest.raises(TopicNotFound):
+        seglog.spark.table(spark, tmp_path / "warehouse" / "other")
+    with pytest.raises(InvalidArgument, match="WAREHOUSE/NAME"):
+        seglog.spark.table(spark, "")
