@@ -37,6 +37,7 @@ from benchmarks import (
     single_append,
     spark_io,
     startup,
+    table_io,
 )
 from benchmarks.peers import peer_versions
 from benchmarks.scale import FULL, QUICK, Scale
@@ -59,6 +60,7 @@ BENCHMARKS: dict[str, Callable[[Path, Scale], Iterator[Figure]]] = {
     "http": over_http.figures,
     "kafka": beside_kafka.figures,
     "spark": spark_io.figures,
+    "table": table_io.figures,
     "laminarmq": against_laminarmq.figures,
     "spark-kafka": beside_kafka.spark_figures,
 }

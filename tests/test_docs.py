@@ -120,3 +120,9 @@ def test_every_example_of_the_page_on_copies_runs_as_it_stands(tmp_path):
         "b'1 apple'",
         "2",
     ]
+
+
+def test_every_example_of_the_page_on_tables_runs_as_it_stands(tmp_path):
+    shown = run_page("table.md", tmp_path).splitlines()
+    assert shown[-1] == "[(2,)]"
+    assert shown[3].startswith("orders: 2 records added in 1 file")
