@@ -126,3 +126,16 @@ def test_every_example_of_the_page_on_tables_runs_as_it_stands(tmp_path):
     shown = run_page("table.md", tmp_path).splitlines()
     assert shown[-1] == "[(2,)]"
     assert shown[3].startswith("orders: 2 records added in 1 file")
+
+
+def test_every_example_of_the_page_on_state_machines_runs_as_it_stands(tmp_path):
+    assert run_page("replay.md", tmp_path).splitlines() == [
+        "{'ann': -5, 'bob': 3, 'cleo': 2}",
+        "{'ann': -5, 'bob': 5}",
+        "-4 1",
+        "True",
+        "KeyState(offset=2, state=2)",
+        "3",
+        "[0, 2]",
+        "[1]",
+    ]

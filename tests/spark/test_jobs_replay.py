@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import seglog
+from seglog import PerKey
 from seglog.errors import InvalidArgument
 from seglog.machines.machine import named_machine
 from seglog.record import Record
@@ -213,6 +214,54 @@ def test_what_is_no_machine_is_refused(spark: SparkSession, tmp_path: Path) -> N
     for mistake in ({"per": "topic"}, {"plan": "fast"}):
         with pytest.raises(InvalidArgument, match="it must be"):
             replay(spark, tmp_path, Classroom(), **mistake)
+
+
+@pytest.mark.parametrize("per", ["key", "partition"])
+def test_the_job_and_the_replay_without_spark_share_snapshots(spark: SparkSession, tmp_path: Path, per: Any) -> None:
+    machine: Any = PerKey(Classroom()) if per == "key" else Classroom()
+    states = tmp_path / "states"
+    with Topic.create(tmp_path / "lesson", partitions=2, config=SMALL) as topic:
+        for number, instruction in enumerate(lesson(200)):
+            topic.append(instruction, key=b"%d" % (number % 7))
+        first = seglog.replay(topic, machine, snapshots=states)
+        for number, instruction in enumerate(lesson(100, seed=2)):
+            topic.append(instruction, key=b"%d" % (number % 3))
+        found = ends(replay(spark, tmp_path / "lesson", Classroom(), per=per, snapshots=states))
+        assert found == ends(replay(spark, tmp_path / "lesson", Classroom(), per=per))
+        last = seglog.replay(topic, machine, snapshots=states)
+        assert (last.records, first.records) == (0, 200)
+        for number, one in last.partitions.items():
+            assert one.resumed_at == topic.partition(number).next_offset
+            if per == "key":
+                assert {key: str(at.state).encode() for key, at in one.state.items()} == {
+                    key: state for (partition, key), (_, state) in found.items() if partition == number
+                }
+        middle = {number: one.next_offset for number, one in first.partitions.items()}
+        stops = ends(
+            replay(spark, tmp_path / "lesson", Classroom(), per=per, snapshots=states, stop={"lesson": middle})
+        )
+        assert stops == ends(replay(spark, tmp_path / "lesson", Classroom(), per=per, stop={"lesson": middle}))
+    with pytest.raises(InvalidArgument, match="shuffle"):
+        replay(spark, tmp_path / "lesson", Classroom(), plan="shuffle", snapshots=states)
+    with pytest.raises(InvalidArgument, match="no decode"):
+        replay(spark, tmp_path / "lesson", Heard(), snapshots=states)
+
+
+def test_the_job_continues_from_a_snapshot_where_the_log_has_expired(spark: SparkSession, tmp_path: Path) -> None:
+    kept = seglog.LogConfig(segment_bytes=2048, retention=seglog.Retention(bytes=8192))
+    with seglog.open(tmp_path / "lesson", kept) as log:
+        instructions = lesson(400)
+        for instruction in instructions[:300]:
+            log.append(instruction)
+        seglog.replay(log, Classroom(), snapshots=tmp_path / "states")
+        for instruction in instructions[300:]:
+            log.append(instruction)
+        log.expire()
+        assert 0 < log.lowest_offset <= 300
+        found = ends(replay(spark, tmp_path / "lesson", Classroom(), per="partition", snapshots=tmp_path / "states"))
+        assert found == {(0, None): (399, by_hand(instructions))}
+        with pytest.raises(InvalidArgument, match="earlier records are gone"):
+            replay(spark, tmp_path / "lesson", Classroom())
 
 
 @pytest.mark.needs("java")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import seglog
-from seglog.errors import InvalidArgument, OffsetCompacted
+from seglog.errors import InvalidArgument, MachineFailed, OffsetCompacted
 from seglog.log.catalog import read_manifest
 from seglog.log.opening import storage_at
 from seglog.record import Record
@@ -106,10 +106,10 @@ def test_both_tasks_name_the_record_that_the_machine_refuses(tmp_path: Path) -> 
         log.append(b"Sing")
     part = range_of(tmp_path / "lesson")
     said = "Classroom rejected offset 1 of partition 0 of topic 'lesson': ValueError"
-    with pytest.raises(InvalidArgument, match=said):
+    with pytest.raises(MachineFailed, match=said):
         list(tasks.states_of_log(part, machine=Classroom(), columns=COLUMNS, per_key=True, complete=True))
     runs = records(part, ["topic", "partition", *COLUMNS])
-    with pytest.raises(InvalidArgument, match=said):
+    with pytest.raises(MachineFailed, match=said):
         list(tasks.states_of_runs(runs, machine=Classroom(), per_key=True))
 
 

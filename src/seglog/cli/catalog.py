@@ -22,6 +22,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "read": Entry("read", "print one record or a range of records"),
         "tail": Entry("read", "print the last records, and follow the log as it grows"),
         "consume": Entry("consume", "print and commit the records that a consumer group has not read yet"),
+        "replay": Entry("replay", "apply records to a state machine, and print its state"),
         "import": Entry("transfer", "append the records of a file"),
         "export": Entry("transfer", "write records to a file"),
     },

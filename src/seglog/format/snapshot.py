@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from xxhash import xxh64, xxh64_intdigest
 
@@ -31,13 +31,29 @@ _HEX = re.compile(r"[0-9a-f]{16}")
 _CHECK_BYTES = len(b'{"check":"0123456789abcdef"}\n')
 
 
+class Last(NamedTuple):
+    """The last record that a state includes. check: of all but its headers, which a reader may not have asked for."""
+
+    offset: int
+    check: str
+
+    @classmethod
+    def of(cls, record: Record) -> Last:
+        """Return offset and checksum of a record."""
+        digest = xxh64(b"%d %d" % (record.offset, record.timestamp))
+        for part in (record.key, record.value):
+            digest.update(b"-" if part is None else b"+%d " % len(part))
+            digest.update(part or b"")
+        return cls(record.offset, digest.hexdigest())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotHeader:
     """Where a state comes from.
 
     machine, version: the machine, as `seglog.machines.machine.Identity` names it. partition: 0 for a log without a
     topic. offset: of the next record to apply. log, epoch, file: the trace of that offset. last: offset of the last
-    applied record, None before the first; last_check: `check_of` it. written: time (us).
+    applied record, None before the first; last_check: of that record, see `Last`. written: time (us).
     """
 
     machine: str
@@ -50,6 +66,11 @@ class SnapshotHeader:
     last: int | None
     last_check: str
     written: int
+
+    @property
+    def last_record(self) -> Last | None:
+        """The last applied record."""
+        return None if self.last is None else Last(self.last, self.last_check)
 
     @property
     def name(self) -> str:
@@ -72,15 +93,6 @@ def parse_snapshot_file(name: str) -> tuple[int, int] | None:
     if match is None or int(match[2]) > MAX_OFFSET:
         return None
     return int(match[1]), int(match[2])
-
-
-def check_of(record: Record) -> str:
-    """Return a checksum of a record without its headers, which a reader may not have asked for."""
-    digest = xxh64(b"%d %d" % (record.offset, record.timestamp))
-    for part in (record.key, record.value):
-        digest.update(b"-" if part is None else b"+%d " % len(part))
-        digest.update(part or b"")
-    return digest.hexdigest()
 
 
 def encode_header(header: SnapshotHeader, body: bytes) -> bytes:

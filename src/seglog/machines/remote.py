@@ -77,14 +77,15 @@ def _trace(state: PartitionState, offset: int) -> Trace:
 def remote_parts(place: object) -> Iterator[dict[int, Part]]:
     """Yield the partitions of a `RemoteTopic`, or of the URL of a topic or partition."""
     if not isinstance(place, str):
-        yield _parts(cast("RemoteTopic", place), None)
+        yield parts_of_topic(cast("RemoteTopic", place), None)
         return
     location = parse_location(place)
     with Client(location.url) as client:
-        yield _parts(client.topic(location.topic), location.partition)
+        yield parts_of_topic(client.topic(location.topic), location.partition)
 
 
-def _parts(topic: RemoteTopic, only: int | None) -> dict[int, Part]:
+def parts_of_topic(topic: RemoteTopic, only: int | None) -> dict[int, Part]:
+    """Return the partitions of a topic on a server, or only one. Raises InvalidArgument if it does not exist."""
     states = topic.states()
     if only is not None and only not in states:
         raise InvalidArgument(f"topic {topic.name!r} has partitions 0 to {len(states) - 1}, not {only}")

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from seglog.errors import InvalidArgument, LogTruncated, OffsetOutOfRange
+from seglog.format.snapshot import Last
 from seglog.log.history import Trace, was_cut
 from seglog.log.log import Log
 from seglog.machines.machine import Machine, checked_machine, failed
@@ -17,7 +18,6 @@ from seglog.machines.part import Part
 from seglog.machines.parts import parts_of
 from seglog.machines.per_key import check_decodes
 from seglog.machines.snapshots import Snapshots, SnapshotShelf, checked_snapshots
-from seglog.record import Record
 from seglog.storage import Storage
 from seglog.topic.topic import Topic
 
@@ -34,6 +34,7 @@ class ReplayedLog(Generic[S]):
     Attributes:
         state: The state after the last record before `next_offset`.
         next_offset: The offset of the next record to apply.
+        last_offset: The offset of the last applied record; None if there is none.
         records: Number of records that this call applied.
         gaps: Number of offsets in the applied range that have no record, because compaction removed it.
         resumed_at: Offset of the snapshot that it continued from; None if it began without one.
@@ -43,12 +44,13 @@ class ReplayedLog(Generic[S]):
 
     state: S
     next_offset: int
+    last_offset: int | None
     records: int
     gaps: int
     resumed_at: int | None
     unusable: Mapping[str, str]
     _trace: Trace = field(repr=False)
-    _last: Record | None = field(repr=False)
+    _last: Last | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,33 +123,51 @@ def replay(
         CorruptRecord: At a damaged record.
         InvalidArgument: If the machine lacks a method, or arguments exclude each other.
     """
+    with parts_of(log) as parts:
+        return replay_parts(parts, machine, state=state, start=start, stop=stop, snapshots=snapshots)
+
+
+def replay_parts(
+    parts: Mapping[int, Part],
+    machine: Machine[S],
+    *,
+    state: S | None = None,
+    start: int | datetime | Mapping[int, int] | Replayed[S] | None = None,
+    stop: int | datetime | Mapping[int, int] | None = None,
+    snapshots: str | os.PathLike[str] | Storage | Snapshots | None = None,
+) -> Replayed[S]:
+    """Replay partitions that are open; see `replay`."""
     machine = checked_machine(machine)
     kept = checked_snapshots(snapshots)
     if kept is not None:
         check_decodes(machine)
         if state is not None or (start is not None and not isinstance(start, Replayed)):
             raise InvalidArgument("snapshots hold a state and its offset: omit state and start, or omit snapshots")
-    if state is not None and isinstance(start, Replayed):
+    if state is not None and len(parts) > 1:
+        raise InvalidArgument(f"one state for {len(parts)} partitions: replay each partition, or omit state")
+    stops = offsets_of(stop, "stop", parts)
+    if isinstance(start, Replayed):
+        _check_continues(start, state, parts)
+    starts = {} if isinstance(start, Replayed) else offsets_of(start, "start", parts)
+    found: dict[int, ReplayedLog[S]] = {}
+    for number, part in parts.items():
+        shelf = None if kept is None else SnapshotShelf(kept, number, machine)
+        one = Replay(part, machine, stops.get(number, part.end), shelf)
+        if isinstance(start, Replayed):
+            one.go_on(start.partitions[number])
+        elif state is not None or number in starts:
+            one.begin(state, starts.get(number))
+        else:
+            one.resume()
+        found[number] = one.run()
+    return Replayed(found)
+
+
+def _check_continues(start: Replayed[S], state: S | None, parts: Mapping[int, Part]) -> None:
+    if state is not None:
         raise InvalidArgument("start is an earlier result, which has a state: omit state")
-    with parts_of(log) as parts:
-        if state is not None and len(parts) > 1:
-            raise InvalidArgument(f"one state for {len(parts)} partitions: replay each partition, or omit state")
-        stops = offsets_of(stop, "stop", parts)
-        starts = {} if isinstance(start, Replayed) else offsets_of(start, "start", parts)
-        if isinstance(start, Replayed) and start.partitions.keys() != parts.keys():
-            raise InvalidArgument(f"start has partitions {sorted(start.partitions)}, the log has {sorted(parts)}")
-        found: dict[int, ReplayedLog[S]] = {}
-        for number, part in parts.items():
-            shelf = None if kept is None else SnapshotShelf(kept, number, machine)
-            one = Replay(part, machine, stops.get(number, part.end), shelf)
-            if isinstance(start, Replayed):
-                one.go_on(start.partitions[number])
-            elif state is not None or number in starts:
-                one.begin(state, starts.get(number))
-            else:
-                one.resume()
-            found[number] = one.run()
-        return Replayed(found)
+    if start.partitions.keys() != parts.keys():
+        raise InvalidArgument(f"start has partitions {sorted(start.partitions)}, the log has {sorted(parts)}")
 
 
 class Replay(Generic[S]):
@@ -161,7 +181,7 @@ class Replay(Generic[S]):
         self._state: S
         self._position = part.lowest
         self._resumed_at: int | None = None
-        self._last: Record | None = None
+        self._last: Last | None = None
 
     # --- where it begins ------------------------------------------------------------------------------------------
 
@@ -185,11 +205,11 @@ class Replay(Generic[S]):
             error.add_note(f"snapshot {name} cannot be used: {why}")
         return error
 
-    def resume(self) -> None:
-        """Begin with the newest snapshot that can be used, else with the first record."""
+    def resume(self, start: int | None = None) -> None:
+        """Begin with the newest snapshot that can be used, else with `start`; see `begin`."""
         loaded = None if self._shelf is None else self._shelf.newest(self._part, self._stop)
         if loaded is None:
-            self.begin()
+            self.begin(start=start)
             return
         header, body = loaded
         try:
@@ -198,7 +218,7 @@ class Replay(Generic[S]):
             error.add_note(f"while {type(self._machine).__name__} decoded the snapshot {header.name}")
             raise
         self._position = self._resumed_at = header.offset
-        self._last = None if header.last is None else self._part.read(header.last)
+        self._last = header.last_record
 
     def go_on(self, earlier: ReplayedLog[S]) -> None:
         """Continue an earlier result. Raises LogTruncated if the log no longer has what it applied."""
@@ -227,8 +247,8 @@ class Replay(Generic[S]):
                     state = apply(state, record)
             except Exception as error:  # noqa: BLE001 - whatever the machine raises
                 failed(self._machine, record, part.name, error)
-            self._last = records[-1]
-            self._position = self._last.offset + 1
+            self._last = Last.of(record)
+            self._position = record.offset + 1
             count += len(records)
             if shelf is not None and count - noted >= shelf.every and self._position > stored:
                 noted = count
@@ -239,6 +259,7 @@ class Replay(Generic[S]):
         return ReplayedLog(
             state=state,
             next_offset=self._stop,
+            last_offset=None if self._last is None else self._last.offset,
             records=count,
             gaps=self._stop - begun - count,
             resumed_at=self._resumed_at,

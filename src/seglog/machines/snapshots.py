@@ -18,12 +18,12 @@ from seglog.clock import system_clock
 from seglog.errors import InvalidArgument, LogReplaced, StorageError
 from seglog.format import filename
 from seglog.format import snapshot as snapshot_format
-from seglog.format.snapshot import UNFINISHED, DamagedSnapshot, SnapshotHeader, check_of, parse_snapshot_file
+from seglog.format.snapshot import UNFINISHED, DamagedSnapshot, Last, SnapshotHeader, parse_snapshot_file
 from seglog.log.history import Trace, was_cut
 from seglog.log.opening import storage_at
 from seglog.machines.machine import identity_of
 from seglog.machines.part import Part
-from seglog.record import Record, checked_offset
+from seglog.record import checked_offset
 from seglog.storage import File, Lock, Storage
 from seglog.topic.layout import description
 
@@ -160,7 +160,7 @@ class SnapshotShelf:
         if header.offset < part.lowest:
             return f"records since then have expired: the log begins at offset {part.lowest}"
         last = None if header.last is None else part.read(header.last)
-        if last is not None and check_of(last) != header.last_check:
+        if last is not None and Last.of(last) != header.last_record:
             return f"the log has another record at offset {last.offset}"
         return None
 
@@ -171,7 +171,7 @@ class SnapshotShelf:
 
     # --- writing --------------------------------------------------------------------------------------------------
 
-    def write(self, trace: Trace, offset: int, last: Record | None, body: bytes) -> None:
+    def write(self, trace: Trace, offset: int, last: Last | None, body: bytes) -> None:
         """Store the state before `offset` durably; then remove the oldest snapshots, and those that are unusable.
 
         last: the last applied record. Raises StorageError: the earlier snapshots are unchanged then.
@@ -185,7 +185,7 @@ class SnapshotShelf:
             epoch=trace.epoch,
             file=trace.file,
             last=None if last is None else last.offset,
-            last_check="" if last is None else check_of(last),
+            last_check="" if last is None else last.check,
             written=system_clock(),
         )
         self._storage.make([])

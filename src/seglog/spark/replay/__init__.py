@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from seglog.errors import InvalidArgument
 from seglog.machines.machine import Machine, checked_machine
+from seglog.machines.per_key import check_decodes
+from seglog.machines.snapshots import Snapshots, checked_snapshots
 from seglog.spark.jobs.pins import pin
 from seglog.spark.jobs.tasks import read, spread, with_marks
 
@@ -48,6 +50,7 @@ def replay(
     plan: Plan = "partition",
     include_headers: bool = False,
     incomplete: bool = False,
+    snapshots: str | Path | Snapshots | None = None,
 ) -> DataFrame:
     """Return the state of every machine: topic, partition, key, offset (of the last applied record), state (encoded).
 
@@ -66,6 +69,9 @@ def replay(
         incomplete: Accept a log from which retention or compaction removed records; a machine that needs all of them
         then
             ends in another state.
+        snapshots: A directory that all executors have, or `Snapshots`, as of `seglog.replay`: each task continues from
+            the newest snapshot of its partition, and stores one at its end. Both use the same snapshots (of
+            `PerKey(machine)` if per is "key"). Not with plan="shuffle".
 
     Raises:
         InvalidArgument, OffsetOutOfRange: an argument is invalid, or the log is incomplete.
@@ -74,15 +80,29 @@ def replay(
     _check_choice("per", per, ("key", "partition"))
     _check_choice("plan", plan, ("partition", "shuffle"))
     machine = checked_machine(machine)
+    kept = checked_snapshots(snapshots)
+    if kept is not None:
+        check_decodes(machine)
+        if plan == "shuffle":
+            raise InvalidArgument(
+                'snapshots need plan="partition": with "shuffle" no task has the states of a partition'
+            )
     pins = pin(path, stop=stop)
-    if not incomplete:
+    if not incomplete and kept is None:  # else each task checks what its snapshot lacks
         _check_complete(pins)
     columns = [*COLUMNS, "headers"] if include_headers else COLUMNS
     if plan == "shuffle":
         return _by_shuffle(spark, path, pins, machine, columns, per=per, complete=not incomplete)
     from seglog.spark.replay.tasks import states_of_log  # noqa: PLC0415 - imports pyarrow when a job runs
 
-    work = partial(states_of_log, machine=machine, columns=columns, per_key=per == "key", complete=not incomplete)
+    work = partial(
+        states_of_log,
+        machine=machine,
+        columns=columns,
+        per_key=per == "key",
+        complete=not incomplete,
+        snapshots=kept,
+    )
     return spread(spark, [one.range for one in pins], work, SCHEMA)
 
 

@@ -39,6 +39,9 @@ def build_parser() -> Parser:
         "--per", choices=("key", "partition"), default="key", help="one machine per key (default) or per partition"
     )
     parser.add_argument("--headers", action="store_true", help="pass the headers of each record to the machine")
+    parser.add_argument(
+        "--snapshots", metavar="DIRECTORY", help="continue from the newest snapshots there, and store new ones"
+    )
     command.add_plan(parser)
     command.add_incomplete(parser)
     command.add_table_output(parser)
@@ -54,6 +57,7 @@ def _run(spark: SparkSession, args: argparse.Namespace) -> int:
         per=args.per,
         plan=args.plan,
         include_headers=args.headers,
+        snapshots=args.snapshots,
         incomplete=args.incomplete,
     )
     command.put(states, args, {"machine": args.machine})

@@ -43,3 +43,7 @@ class Classroom:
     def encode(self, state: Fraction) -> bytes:
         """Return the number as text, such as 9 or 45/7."""
         return str(state).encode()
+
+    def decode(self, data: bytes) -> Fraction:
+        """Return the number that `encode` wrote."""
+        return Fraction(data.decode())

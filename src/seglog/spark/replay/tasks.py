@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from seglog.errors import InvalidArgument, OffsetCompacted
-from seglog.machines.machine import Machine
+from seglog.arrow.to_records import pieces_of, records_of
+from seglog.errors import OffsetCompacted
+from seglog.log.log import Log
+from seglog.log.opening import open_log
+from seglog.machines.machine import Machine, failed
+from seglog.machines.part import partition_name
+from seglog.machines.parts import LocalPart
+from seglog.machines.per_key import PerKey
+from seglog.machines.replay import Replay, ReplayedLog
+from seglog.machines.snapshots import Snapshots, SnapshotShelf
 from seglog.record import Record
 from seglog.spark.jobs.pins import Pin, check_all
 from seglog.spark.jobs.tasks import MARK, records
@@ -16,7 +25,6 @@ from seglog.spark.read.plan import OffsetRange
 
 ROWS = 10_000
 STATES_BYTES = 8 * 1024 * 1024  # of one batch of states
-_NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 _SCHEMA = pa.schema(
     {
         "topic": pa.string(),
@@ -39,28 +47,56 @@ class _State(NamedTuple):
 
 
 def states_of_log(
-    part: OffsetRange, *, machine: Machine[Any], columns: Sequence[str], per_key: bool, complete: bool
+    part: OffsetRange,
+    *,
+    machine: Machine[Any],
+    columns: Sequence[str],
+    per_key: bool,
+    complete: bool,
+    snapshots: Snapshots | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Apply the records of a range of one log in order, and yield the final states of all its machines.
 
-    complete: there must be a record at every offset; otherwise OffsetCompacted is raised.
+    complete: there must be a record at every offset; otherwise OffsetCompacted is raised. snapshots: continue from the
+    newest one, and store the states, as `seglog.replay` does.
     """
-    states: dict[bytes | None, tuple[int, Any]] = {}
-    expected = part.start
-    for batch in records(part, columns):
-        expected = _behind(batch, expected, complete=complete)
-        for record in _rows(batch):
-            key = record.key if per_key else None
-            known = states.get(key)
-            try:
-                state = machine.apply(machine.initial() if known is None else known[1], record)
-            except Exception as error:
-                raise _refusal(machine, part.topic, part.partition, record, error) from error
-            states[key] = record.offset, state
-    if complete and expected != part.stop:
-        raise _gap(expected, part.stop)
-    ends = ((key, offset, machine.encode(state)) for key, (offset, state) in states.items())
-    yield from _batches(_State(part.topic, part.partition, *end) for end in ends)
+    with open_log(part.path, mode="r") as log:
+        applied: Machine[Any] = PerKey(machine) if per_key else machine
+        shelf = None if snapshots is None else SnapshotShelf(snapshots, part.partition, applied)
+        replay = Replay(PlannedPart(log, part, columns, complete=complete), applied, part.stop, shelf)
+        replay.resume(None if complete else part.start)
+        found = replay.run()
+    yield from _batches(_State(part.topic, part.partition, *end) for end in _ends(machine, found, per_key=per_key))
+
+
+def _ends(
+    machine: Machine[Any], found: ReplayedLog[Any], *, per_key: bool
+) -> Iterator[tuple[bytes | None, int, bytes]]:
+    """Yield key, offset of the last applied record and encoded state of every machine that has applied one."""
+    if per_key:
+        for key, (offset, state) in found.state.items():
+            yield key, offset, machine.encode(state)
+    elif found.last_offset is not None:
+        yield None, found.last_offset, machine.encode(found.state)
+
+
+class PlannedPart(LocalPart):
+    """The range of a log that a job has planned; its records are read by the data source, which checks the plan."""
+
+    def __init__(self, log: Log, planned: OffsetRange, columns: Sequence[str], *, complete: bool) -> None:
+        super().__init__(log, partition_name(planned.topic, planned.partition))
+        self._planned = planned
+        self._columns = columns
+        self._complete = complete
+
+    def pieces(self, start: int, stop: int) -> Iterator[list[Record]]:
+        """Yield the records of a part of the range."""
+        expected = start
+        for batch in records(replace(self._planned, start=start, stop=stop), self._columns):
+            expected = _behind(batch, expected, complete=self._complete)
+            yield from pieces_of(batch)
+        if self._complete and expected != stop:
+            raise _gap(expected, stop)
 
 
 def _behind(batch: pa.RecordBatch, expected: int, *, complete: bool) -> int:
@@ -96,7 +132,7 @@ def _ends_of_runs(
     state, offset = None, -1
     for batch in batches:
         topics, partitions = batch.column("topic").to_pylist(), batch.column("partition").to_pylist()
-        for topic, partition, record in zip(topics, partitions, _rows(batch), strict=True):
+        for topic, partition, record in zip(topics, partitions, records_of(batch), strict=True):
             if record.offset == MARK:
                 check_all(marked[topic, partition])
                 continue
@@ -108,33 +144,10 @@ def _ends_of_runs(
             offset = record.offset
             try:
                 state = machine.apply(state, record)
-            except Exception as error:
-                raise _refusal(machine, topic, partition, record, error) from error
+            except Exception as error:  # noqa: BLE001 - whatever the machine raises
+                failed(machine, record, partition_name(topic, partition), error)
     if run is not None:
         yield _State(*run, offset, machine.encode(state))
-
-
-def _refusal(machine: Machine[Any], topic: str, partition: int, record: Record, error: Exception) -> InvalidArgument:
-    return InvalidArgument(
-        f"{type(machine).__name__} rejected offset {record.offset} of partition {partition} of topic {topic!r}: "
-        f"{type(error).__name__}: {error}"
-    )
-
-
-def _rows(batch: pa.RecordBatch) -> Iterator[Record]:
-    """Yield the rows of a batch as records."""
-    columns = [
-        batch.column("offset").to_pylist(),
-        batch.column("timestamp").cast(pa.int64()).to_pylist(),
-        batch.column("key").to_pylist(),
-        batch.column("value").to_pylist(),
-    ]
-    if "headers" not in batch.schema.names:
-        yield from map(Record, *columns)
-        return
-    for offset, timestamp, key, value, pairs in zip(*columns, batch.column("headers").to_pylist(), strict=True):
-        named = tuple((pair["key"], pair["value"]) for pair in pairs) if pairs else _NO_HEADERS
-        yield Record(offset, timestamp, key, value, named)
 
 
 def _batches(rows: Iterable[_State]) -> Iterator[pa.RecordBatch]:
