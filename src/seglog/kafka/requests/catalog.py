@@ -5,6 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from seglog.kafka import codes
+from seglog.kafka.messages.admin import (
+    ALTER_CONFIGS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+)
 from seglog.kafka.messages.core import (
     API_VERSIONS,
     FETCH,
@@ -27,6 +35,7 @@ from seglog.kafka.messages.groups import (
 )
 from seglog.kafka.requests.call import Call, Handler, Values
 from seglog.kafka.requests.commits import offset_commit, offset_fetch
+from seglog.kafka.requests.configs import alter_configs, describe_configs, incremental_alter_configs
 from seglog.kafka.requests.epochs import offset_for_leader_epoch
 from seglog.kafka.requests.fetch import fetch
 from seglog.kafka.requests.groups import (
@@ -39,9 +48,10 @@ from seglog.kafka.requests.groups import (
     list_groups,
     sync_group,
 )
-from seglog.kafka.requests.metadata import metadata
+from seglog.kafka.requests.metadata import describe_cluster, metadata
 from seglog.kafka.requests.offsets import list_offsets
 from seglog.kafka.requests.produce import produce
+from seglog.kafka.requests.topics import create_topics, delete_topics
 from seglog.kafka.wire.schema import Api
 
 
@@ -84,7 +94,13 @@ CATALOG = {
         Known(DESCRIBE_GROUPS, describe_groups),
         Known(LIST_GROUPS, list_groups),
         Known(API_VERSIONS, _api_versions, open=True),
+        Known(CREATE_TOPICS, create_topics),
+        Known(DELETE_TOPICS, delete_topics),
         Known(OFFSET_FOR_LEADER_EPOCH, offset_for_leader_epoch),
+        Known(DESCRIBE_CONFIGS, describe_configs),
+        Known(ALTER_CONFIGS, alter_configs),
         Known(DELETE_GROUPS, delete_groups),
+        Known(INCREMENTAL_ALTER_CONFIGS, incremental_alter_configs),
+        Known(DESCRIBE_CLUSTER, describe_cluster),
     )
 }

@@ -42,12 +42,19 @@ async def _described(call: Call, name: str) -> Values:
     try:
         return _partitions(await _topic(call, name))
     except SeglogError as error:
-        return {"error_code": _code(error), "name": name, "partitions": []}
+        return {"error_code": refusal_of(error), "name": name, "partitions": []}
 
 
-def _code(error: SeglogError) -> int:
-    is_bad_name = isinstance(error, InvalidArgument) and not isinstance(error, TopicNotFound)
-    return codes.INVALID_TOPIC if is_bad_name else codes.code_of(error)
+def refusal_of(error: SeglogError) -> int:
+    """Return the code of an error about a topic, whose name may be invalid."""
+    return codes.INVALID_TOPIC if isinstance(error, InvalidArgument) else codes.code_of(error)
+
+
+async def describe_cluster(call: Call) -> Values:
+    """Return the one broker."""
+    host, port = call.advertised
+    brokers = [{"broker_id": NODE, "host": host, "port": port}]
+    return {"cluster_id": CLUSTER, "controller_id": NODE, "brokers": brokers}
 
 
 async def _topic(call: Call, name: str) -> Topic:

@@ -1,0 +1,153 @@
+"""Topic configs by Kafka's names, as text <-> `LogConfig`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from seglog.config import LogConfig
+from seglog.errors import ConfigError
+
+BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
+COMPACT, DELETE = "compact", "delete"
+POLICIES = frozenset({COMPACT, DELETE})
+NEVER = -1
+MOST_LAG_MS = 2**63 - 1
+
+
+class Setting(NamedTuple):
+    """A config. shown: its value in a config; type: as Kafka numbers them; fixed: only for a new topic."""
+
+    shown: Callable[[LogConfig], str]
+    type: int
+    fixed: bool = False
+
+
+def _policy(config: LogConfig) -> str:
+    retention = config.retention
+    if not retention.compact:
+        return DELETE
+    return COMPACT if retention.age is None and retention.bytes is None else f"{COMPACT},{DELETE}"
+
+
+def _ms(seconds: object, none: int = NEVER) -> str:
+    return str(none if seconds is None else round(float(seconds) * 1000))  # type: ignore[arg-type] # settled to float
+
+
+def _number(value: int | None, none: int = NEVER) -> str:
+    return str(none if value is None else value)
+
+
+SETTINGS: dict[str, Setting] = {
+    "cleanup.policy": Setting(_policy, LIST),
+    "delete.retention.ms": Setting(lambda config: _ms(config.retention.delete_retention), LONG),
+    "flush.messages": Setting(lambda config: _number(config.flush_records, MOST_LAG_MS), LONG, fixed=True),
+    "flush.ms": Setting(lambda config: _ms(config.flush_interval, MOST_LAG_MS), LONG, fixed=True),
+    "max.compaction.lag.ms": Setting(lambda config: _ms(config.retention.max_compaction_lag, MOST_LAG_MS), LONG),
+    "min.cleanable.dirty.ratio": Setting(lambda config: str(float(config.retention.min_dirty_ratio)), DOUBLE),
+    "min.compaction.lag.ms": Setting(lambda config: _ms(config.retention.min_compaction_lag), LONG),
+    "retention.bytes": Setting(lambda config: _number(config.retention.bytes), LONG),
+    "retention.ms": Setting(lambda config: _ms(config.retention.age), LONG),
+    "segment.bytes": Setting(lambda config: str(config.segment_bytes), INT, fixed=True),
+    "segment.ms": Setting(lambda config: _ms(config.segment_age, MOST_LAG_MS), LONG, fixed=True),
+}
+CONSTANT: dict[str, tuple[frozenset[str], int]] = {  # which values are accepted: the first is shown
+    "compression.type": (frozenset({"producer", "uncompressed"}), STRING),
+    "message.timestamp.type": (frozenset({"CreateTime"}), STRING),
+    "min.insync.replicas": (frozenset({"1"}), INT),
+    "preallocate": (frozenset({"false"}), BOOLEAN),
+    "unclean.leader.election.enable": (frozenset({"false"}), BOOLEAN),
+}
+SHOWN = {"compression.type": "producer", "message.timestamp.type": "CreateTime", "min.insync.replicas": "1"}
+"""The constants that are listed with the settings."""
+
+
+def values_of(config: LogConfig) -> dict[str, str]:
+    """Return every setting of a config."""
+    return {name: setting.shown(config) for name, setting in SETTINGS.items()}
+
+
+DEFAULTS = values_of(LogConfig())
+
+
+def changed(config: LogConfig, changes: Mapping[str, str | None], *, is_new: bool) -> LogConfig:
+    """Return a config with changes; None: the default.
+
+    Args:
+        config: The present config, or that of a new topic.
+        changes: The settings to change, by Kafka's names.
+        is_new: Whether the topic is being created.
+
+    Raises:
+        ConfigError: A setting is unknown, has an invalid value, or cannot be changed any more.
+    """
+    values = values_of(config)
+    for name, given in changes.items():
+        if name in CONSTANT:
+            _check_constant(name, given)
+            continue
+        if name not in SETTINGS:
+            raise ConfigError(f"there is no config {name!r}; docs/kafka.md lists those that exist")
+        value = DEFAULTS[name] if given is None else given
+        if SETTINGS[name].fixed and not is_new and value != values[name]:
+            raise ConfigError(f"{name} is {values[name]}, and is fixed once a topic exists; create another topic")
+        values[name] = value
+    return _config(config, values, is_new=is_new)
+
+
+def _check_constant(name: str, value: str | None) -> None:
+    accepted, _ = CONSTANT[name]
+    if value is not None and value not in accepted:
+        raise ConfigError(f"{name} cannot be {value!r}; this server accepts {' or '.join(sorted(accepted))}")
+
+
+def _config(config: LogConfig, values: Mapping[str, str], *, is_new: bool) -> LogConfig:
+    policy = {one.strip() for one in values["cleanup.policy"].split(",")}
+    if not policy or not policy <= POLICIES:
+        raise ConfigError(f"cleanup.policy is {values['cleanup.policy']!r}; it must be delete, compact, or both")
+    expires = DELETE in policy  # with "compact" alone Kafka ignores the limits of age and size
+    age, size = _seconds(values, "retention.ms", none=NEVER), _limit(values, "retention.bytes", none=NEVER)
+    retention = replace(
+        config.retention,
+        compact=COMPACT in policy,
+        age=age if expires else None,
+        bytes=size if expires else None,
+        delete_retention=_seconds(values, "delete.retention.ms") or 0.0,
+        min_compaction_lag=_seconds(values, "min.compaction.lag.ms") or 0.0,
+        max_compaction_lag=_seconds(values, "max.compaction.lag.ms", none=MOST_LAG_MS),
+        min_dirty_ratio=_ratio(values, "min.cleanable.dirty.ratio"),
+    )
+    if not is_new:
+        return replace(config, retention=retention)
+    return LogConfig(
+        segment_bytes=_whole(values, "segment.bytes"),
+        segment_age=_seconds(values, "segment.ms", none=MOST_LAG_MS),
+        flush_records=_limit(values, "flush.messages", none=MOST_LAG_MS),
+        flush_interval=_seconds(values, "flush.ms", none=MOST_LAG_MS),
+        retention=retention,
+    )
+
+
+def _whole(values: Mapping[str, str], name: str) -> int:
+    try:
+        return int(values[name])
+    except ValueError as error:
+        raise ConfigError(f"{name} is {values[name]!r}; it must be a whole number") from error
+
+
+def _limit(values: Mapping[str, str], name: str, *, none: int) -> int | None:
+    found = _whole(values, name)
+    return None if found == none else found
+
+
+def _seconds(values: Mapping[str, str], name: str, *, none: int | None = None) -> float | None:
+    found = _whole(values, name)
+    return None if found == none else found / 1000
+
+
+def _ratio(values: Mapping[str, str], name: str) -> float:
+    try:
+        return float(values[name])
+    except ValueError as error:
+        raise ConfigError(f"{name} is {values[name]!r}; it must be a number from 0 to 1") from error

@@ -1,0 +1,157 @@
+"""Describe and alter configs: those of topics; the few of the broker only describe it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from seglog.config import LogConfig
+from seglog.errors import ConfigError, Forbidden, SeglogError
+from seglog.kafka import codes
+from seglog.kafka.configs import BOOLEAN, CONSTANT, DEFAULTS, INT, LIST, SETTINGS, SHOWN, changed, values_of
+from seglog.kafka.requests.call import Call, Values
+from seglog.kafka.requests.metadata import NODE, refusal_of
+from seglog.topic.topic import Topic
+
+TOPIC, BROKER = 2, 4
+OF_TOPIC, OF_BROKER, DEFAULT = 1, 4, 5
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+Change = Callable[[LogConfig], LogConfig]
+
+
+async def describe_configs(call: Call) -> Values:
+    """Return the configs of topics and of the broker."""
+    return {"results": [await _described(call, one) for one in call.values["resources"]]}
+
+
+async def _described(call: Call, wanted: Values) -> Values:
+    kind, name, keys = wanted["resource_type"], wanted["resource_name"], wanted["configuration_keys"]
+    shown = {"resource_type": kind, "resource_name": name, "configs": []}
+    try:
+        found = _of_broker(call, name) if kind == BROKER else await _of_topic(call, kind, name)
+    except SeglogError as error:
+        return {**shown, "error_code": refusal_of(error), "error_message": str(error)}
+    return {**shown, "configs": [one for one in found if keys is None or one["name"] in keys]}
+
+
+def _entry(name: str, value: str, kind: int, source: int, *, fixed: bool) -> Values:
+    return {
+        "name": name,
+        "value": value,
+        "read_only": fixed,
+        "config_source": source,
+        "is_sensitive": False,
+        "synonyms": [],
+        "config_type": kind,
+    }
+
+
+async def _of_topic(call: Call, kind: int, name: str) -> list[Values]:
+    topic = await _topic(call, kind, name, admin=False)
+    values = values_of(topic.partition(0).config)
+    most = str(call.services.settings.limits.batch_bytes)
+    return [
+        *(
+            _entry(
+                each,
+                values[each],
+                setting.type,
+                DEFAULT if values[each] == DEFAULTS[each] else OF_TOPIC,
+                fixed=setting.fixed,
+            )
+            for each, setting in SETTINGS.items()
+        ),
+        *(_entry(each, value, CONSTANT[each][1], DEFAULT, fixed=True) for each, value in SHOWN.items()),
+        _entry("max.message.bytes", most, INT, DEFAULT, fixed=True),
+    ]
+
+
+async def _topic(call: Call, kind: int, name: str, *, admin: bool) -> Topic:
+    if kind != TOPIC:
+        raise ConfigError(f"resources of kind {kind} have no configs here; topics (2) and brokers (4) do")
+    if admin:
+        call.caller.require("admin", name)
+    elif not call.caller.may_anything(name):
+        raise Forbidden(f"the token {call.caller.name!r} has no right on topic {name!r}")
+    return await call.services.reads.run(partial(call.services.broker.topic, name))
+
+
+def _of_broker(call: Call, name: str) -> list[Values]:
+    if name not in ("", str(NODE)):
+        raise ConfigError(f"there is no broker {name!r}; the only one is {NODE}")
+    settings, limits = call.parts.settings, call.services.settings.limits
+    values = {
+        "auto.create.topics.enable": ("true" if settings.topic_partitions else "false", BOOLEAN),
+        "default.replication.factor": ("1", INT),
+        "log.cleanup.policy": ("delete", LIST),
+        "message.max.bytes": (str(limits.batch_bytes), INT),
+        "num.partitions": (str(max(settings.topic_partitions, 1)), INT),
+        "offsets.topic.replication.factor": ("1", INT),
+    }
+    return [_entry(each, value, kind, OF_BROKER, fixed=True) for each, (value, kind) in values.items()]
+
+
+# --- altering ---------------------------------------------------------------------------------------------------------
+
+
+async def alter_configs(call: Call) -> Values:
+    """Replace the configs of topics: those that are not named get their defaults."""
+
+    def change(wanted: Values) -> Change:
+        given = {one["name"]: one["value"] for one in wanted["configs"]}
+        absent: dict[str, str | None] = {name: None for name, one in SETTINGS.items() if not one.fixed}
+        return lambda config: changed(config, absent | given, is_new=False)
+
+    return {"responses": [await _alter(call, one, change(one)) for one in call.values["resources"]]}
+
+
+async def incremental_alter_configs(call: Call) -> Values:
+    """Change some configs of topics."""
+
+    def change(wanted: Values) -> Change:
+        return lambda config: changed(config, _changes(config, wanted["configs"]), is_new=False)
+
+    return {"responses": [await _alter(call, one, change(one)) for one in call.values["resources"]]}
+
+
+def _changes(config: LogConfig, wanted: list[Values]) -> dict[str, str | None]:
+    present, found = values_of(config), dict[str, str | None]()
+    for one in wanted:
+        name, value = one["name"], one["value"]
+        if name in found:
+            raise ConfigError(f"the request changes {name} twice")
+        found[name] = _changed_value(present, name, value, one["config_operation"])
+    return found
+
+
+def _changed_value(present: Mapping[str, str], name: str, value: str | None, operation: int) -> str | None:
+    if operation == DELETE:
+        return None
+    if value is None:
+        raise ConfigError(f"{name} has no value")
+    if operation == SET:
+        return value
+    if operation not in (APPEND, SUBTRACT) or name not in SETTINGS or SETTINGS[name].type != LIST:
+        raise ConfigError(f"operation {operation} is not possible for {name}; only a list can be extended")
+    items = dict.fromkeys(present[name].split(","))
+    for item in value.split(","):
+        if operation == APPEND:
+            items[item] = None
+        else:
+            items.pop(item, None)
+    return ",".join(items)
+
+
+async def _alter(call: Call, wanted: Values, change: Change) -> Values:
+    kind, name = wanted["resource_type"], wanted["resource_name"]
+    shown = {"resource_type": kind, "resource_name": name}
+    try:
+        topic = await _topic(call, kind, name, admin=True)
+        config = change(topic.partition(0).config)
+        if not call.values["validate_only"]:
+            await call.services.care.run(partial(call.services.broker.alter_retention, name, config.retention))
+            call.services.cleaner.wake()
+    except SeglogError as error:
+        return {**shown, "error_code": refusal_of(error), "error_message": str(error)}
+    return {**shown, "error_code": codes.NONE}

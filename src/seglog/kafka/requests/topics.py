@@ -1,0 +1,96 @@
+"""Create and delete topics."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from seglog.config import LogConfig
+from seglog.errors import Forbidden, InvalidArgument, SeglogError, TopicExists, TopicNotFound
+from seglog.kafka import codes
+from seglog.kafka.configs import changed
+from seglog.kafka.requests.call import Call, Values
+from seglog.kafka.requests.metadata import NODE, refusal_of
+from seglog.topic.layout.names import checked_name, refuse_reserved
+
+DEFAULT = -1
+
+
+class _Refused(SeglogError):
+    """A topic that cannot be created as wanted; code: Kafka's."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+async def create_topics(call: Call) -> Values:
+    """Create topics; or only check whether they could be."""
+    names = [one["name"] for one in call.values["topics"]]
+    return {"topics": [await _create(call, one, twice=names.count(one["name"]) > 1) for one in call.values["topics"]]}
+
+
+async def _create(call: Call, wanted: Values, *, twice: bool) -> Values:
+    name = wanted["name"]
+    try:
+        if twice:
+            raise _Refused(codes.INVALID_REQUEST, f"the request has the topic {name!r} twice")
+        call.caller.require("admin", name)
+        refuse_reserved(checked_name(name, "topic"))
+        partitions = _partitions(call, wanted)
+        config = changed(LogConfig(), {one["name"]: one["value"] for one in wanted["configs"]}, is_new=True)
+        if call.values["validate_only"]:
+            _check_absent(call, name)
+        else:
+            create = partial(call.services.broker.create_topic, name, partitions=partitions, config=config)
+            await call.services.care.run(create)
+    except _Refused as error:
+        return {"name": name, "error_code": error.code, "error_message": str(error)}
+    except SeglogError as error:
+        return {"name": name, "error_code": refusal_of(error), "error_message": str(error)}
+    return {"name": name}
+
+
+def _check_absent(call: Call, name: str) -> None:
+    if name in call.services.broker.topics():
+        raise TopicExists(name)
+
+
+def _partitions(call: Call, wanted: Values) -> int:
+    """Return the number of partitions, after every check. Raises _Refused."""
+    count: int = wanted["num_partitions"]
+    assigned = {one["partition_index"]: one["broker_ids"] for one in wanted["assignments"]}
+    if assigned:
+        if count != DEFAULT or sorted(assigned) != list(range(len(assigned))):
+            raise _Refused(codes.INVALID_REPLICA_ASSIGNMENT, "assignments need every partition from 0, and no count")
+        if any(brokers != [NODE] for brokers in assigned.values()):
+            raise _Refused(codes.INVALID_REPLICA_ASSIGNMENT, f"the only broker is {NODE}")
+        count = len(assigned)
+    elif wanted["replication_factor"] not in (DEFAULT, 1):
+        text = f"the replication factor is {wanted['replication_factor']}; there is one broker, so it must be 1"
+        raise _Refused(codes.INVALID_REPLICATION_FACTOR, text)
+    if count == DEFAULT:
+        return max(call.parts.settings.topic_partitions, 1)
+    most = call.services.settings.limits.partitions
+    if not 1 <= count <= most:
+        raise _Refused(codes.INVALID_PARTITIONS, f"{count} partitions; a topic has 1 to {most} (--partitions)")
+    return count
+
+
+async def delete_topics(call: Call) -> Values:
+    """Delete topics with their records and committed offsets."""
+    names = call.values["topic_names"]
+    return {"responses": [{"name": name, "error_code": await _delete(call, name)} for name in names]}
+
+
+async def _delete(call: Call, name: str) -> int:
+    try:
+        call.caller.require("admin", name)
+        checked_name(name, "topic")
+        await call.services.care.run(partial(call.services.broker.delete_topic, name))
+    except (InvalidArgument, TopicNotFound):
+        return codes.UNKNOWN_TOPIC_OR_PARTITION
+    except Forbidden:
+        return codes.TOPIC_AUTHORIZATION_FAILED
+    except SeglogError as error:
+        return codes.code_of(error)
+    return codes.NONE

@@ -1,0 +1,212 @@
+"""Admin clients create, describe, alter and delete topics; HTTP shows the same configs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import NewTopic as AioTopic
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kafka as kafka_python
+from seglog import LogConfig, Retention
+from seglog.client import Client
+from seglog.errors import ConfigError
+from seglog.kafka.configs import DEFAULTS, changed, values_of
+from seglog.kafka.messages.admin import ALTER_CONFIGS, CREATE_TOPICS
+from tests.kafka.clients import Confluent, Sent
+from tests.kafka.conftest import until
+
+
+@pytest.fixture
+def admin(kafka):
+    return AdminClient({"bootstrap.servers": kafka.address})
+
+
+def code_of(future):
+    with pytest.raises(KafkaException) as caught:
+        future.result()
+    return caught.value.args[0].code()
+
+
+def described(admin, name):
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    return admin.describe_configs([resource])[resource].result()
+
+
+def test_a_topic_is_created_with_its_config_and_deleted(kafka, admin, name):
+    wanted = {
+        "cleanup.policy": "compact,delete",
+        "retention.ms": "3600000",
+        "retention.bytes": "1000000",
+        "segment.bytes": "65536",
+        "min.cleanable.dirty.ratio": "0.25",
+        "delete.retention.ms": "1500",
+        "min.compaction.lag.ms": "10",
+        "max.compaction.lag.ms": "20000",
+    }
+    admin.create_topics([NewTopic(name, 3, 1, config=wanted)])[name].result()
+    with Client(kafka.url) as http:
+        info = http.topic(name).info()
+    assert info.partitions == 3
+    assert info.config.segment_bytes == 65536
+    kept = Retention(
+        compact=True,
+        age=3600.0,
+        bytes=1_000_000,
+        min_dirty_ratio=0.25,
+        delete_retention=1.5,
+        min_compaction_lag=0.01,
+        max_compaction_lag=20.0,
+    )
+    assert info.config.retention == kept
+    found = described(admin, name)
+    assert {each: found[each].value for each in wanted} == wanted
+    admin.delete_topics([name])[name].result()
+    until(lambda: name not in admin.list_topics().topics)
+    assert code_of(admin.delete_topics([name])[name]) == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def test_configs_are_altered_one_by_one(kafka, admin, name):
+    admin.create_topics([NewTopic(name, 1, config={"retention.ms": "5000"})])[name].result()
+
+    def alter(*entries, **options):
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=list(entries))
+        return admin.incremental_alter_configs([resource], **options)[resource]
+
+    operation = AlterConfigOpType
+    alter(
+        ConfigEntry("retention.ms", None, incremental_operation=operation.DELETE),
+        ConfigEntry("cleanup.policy", "compact", incremental_operation=operation.APPEND),
+        ConfigEntry("retention.bytes", "77", incremental_operation=operation.SET),
+    ).result()
+    alter(ConfigEntry("retention.bytes", "1", incremental_operation=operation.SET), validate_only=True).result()
+    with Client(kafka.url) as http:
+        assert http.topic(name).info().config.retention == Retention(compact=True, bytes=77)
+    alter(ConfigEntry("cleanup.policy", "delete", incremental_operation=operation.SUBTRACT)).result()
+    assert described(admin, name)["cleanup.policy"].value == "compact"
+    for entry in (
+        ConfigEntry("segment.bytes", "2000", incremental_operation=operation.SET),
+        ConfigEntry("no.such", "1", incremental_operation=operation.SET),
+        ConfigEntry("retention.ms", "often", incremental_operation=operation.SET),
+        ConfigEntry("retention.ms", "1", incremental_operation=operation.APPEND),
+    ):
+        assert code_of(alter(entry)) == KafkaError.INVALID_CONFIG
+
+
+def test_configs_are_replaced(kafka, admin, name):
+    admin.create_topics([NewTopic(name, 1, config={"retention.ms": "5000", "segment.bytes": "9999"})])[name].result()
+    configs = [{"name": "retention.bytes", "value": "5000"}]
+    resource = {"resource_type": 2, "resource_name": name, "configs": configs}
+    with kafka.connection() as raw:
+        found = raw.ask(ALTER_CONFIGS, 1, {"resources": [resource], "validate_only": False})
+    assert [one["error_code"] for one in found["responses"]] == [0]
+    with Client(kafka.url) as http:
+        config = http.topic(name).info().config
+    assert (config.retention, config.segment_bytes) == (Retention(bytes=5000), 9999)
+
+
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [
+        (NewTopic("default", 1), KafkaError.TOPIC_ALREADY_EXISTS),
+        (NewTopic("a b", 1), KafkaError.TOPIC_EXCEPTION),
+        (NewTopic("new", 1, 3), KafkaError.INVALID_REPLICATION_FACTOR),
+        (NewTopic("new", 100_000, 1), KafkaError.INVALID_PARTITIONS),
+        (NewTopic("new", 1, 1, config={"retention.ms": "soon"}), KafkaError.INVALID_CONFIG),
+        (NewTopic("new", 1, 1, config={"min.insync.replicas": "2"}), KafkaError.INVALID_CONFIG),
+    ],
+)
+def test_what_cannot_be_created_is_refused(admin, topic, code):
+    assert code_of(admin.create_topics([topic])[topic.topic]) == code
+
+
+def test_a_creation_can_be_tried(kafka, admin, name):
+    admin.create_topics([NewTopic(name, 1)], validate_only=True)[name].result()
+    assert name not in admin.list_topics().topics
+    assigned = [{"partition_index": number, "broker_ids": [1]} for number in range(2)]
+    wanted = {"name": name, "num_partitions": -1, "replication_factor": -1, "assignments": assigned, "configs": []}
+    with kafka.connection() as raw:
+        assert raw.ask(CREATE_TOPICS, 4, {"topics": [wanted]})["topics"][0]["error_code"] == 0
+    assert len(admin.list_topics(name).topics[name].partitions) == 2
+
+
+def test_topics_are_listed_with_their_partitions(admin, name):
+    admin.create_topics([NewTopic(name, 4)])[name].result()
+    found = admin.list_topics()
+    assert found.cluster_id == "seglog"
+    assert [one.id for one in found.brokers.values()] == [1]
+    assert sorted(found.topics[name].partitions) == [0, 1, 2, 3]
+    assert found.topics[name].partitions[3].leader == 1
+    assert admin.describe_cluster().result().controller.id == 1
+
+
+def test_the_broker_describes_itself(admin):
+    resource = ConfigResource(ResourceType.BROKER, "1")
+    found = admin.describe_configs([resource])[resource].result()
+    assert found["auto.create.topics.enable"].value == "true"
+    absent = ConfigResource(ResourceType.TOPIC, "absent")
+    assert code_of(admin.describe_configs([absent])[absent]) == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def test_the_other_admin_clients_create_and_delete(kafka, name):
+    client = kafka_python.KafkaAdminClient(bootstrap_servers=kafka.address)
+    client.create_topics([kafka_python.admin.NewTopic(f"{name}-1", 2, 1)])
+    assert f"{name}-1" in client.list_topics()
+    client.delete_topics([f"{name}-1"])
+    client.close()
+
+    async def use():
+        client = AIOKafkaAdminClient(bootstrap_servers=kafka.address)
+        await client.start()
+        await client.create_topics([AioTopic(f"{name}-2", 2, 1)])
+        assert f"{name}-2" in await client.list_topics()
+        await client.delete_topics([f"{name}-2"])
+        await client.close()
+
+    asyncio.run(use())
+
+
+def test_topics_are_created_by_use_only_if_the_server_allows_it(own_kafka, name):
+    kafka = own_kafka("--kafka-partitions", "0")
+    with pytest.raises(KafkaException) as caught:
+        Confluent(kafka.address, **{"topic.metadata.propagation.max.ms": 0}).produce(name, [Sent(b"v")])
+    assert caught.value.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
+
+
+@given(
+    st.builds(
+        Retention,
+        compact=st.booleans(),
+        age=st.none() | st.integers(0, 10**9).map(float),
+        bytes=st.none() | st.integers(0, 2**60),
+        delete_retention=st.integers(0, 10**6).map(float),
+        min_dirty_ratio=st.floats(0, 1),
+        unkeyed=st.sampled_from(["keep", "reject"]),
+    )
+)
+def test_a_config_is_the_same_after_its_settings_are_read_and_set(retention):
+    config = LogConfig(segment_bytes=4096, retention=retention)
+    assert changed(config, values_of(config), is_new=False) == config
+    reset = changed(config, dict.fromkeys(["retention.ms", "cleanup.policy"]), is_new=False)
+    assert (reset.retention.age, reset.retention.compact) == (None, False)
+
+
+@given(st.sampled_from(sorted(DEFAULTS)), st.text(max_size=5) | st.integers().map(str))
+def test_any_value_of_a_setting_is_taken_or_refused(setting, value):
+    try:
+        found = changed(LogConfig(), {setting: value}, is_new=True)
+    except ConfigError:
+        return
+    assert values_of(found)[setting] is not None
