@@ -234,7 +234,7 @@ def test_what_is_no_manifest_is_refused(data: bytes) -> None:
 
 
 def test_a_newer_format_is_told_from_damage_whatever_else_it_holds() -> None:
-    for data in (signed({"format": 2}), b'{"format": 7, "what": "no check that we know"}\n'):
+    for data in (signed({"format": 3}), b'{"format": 7, "what": "no check that we know"}\n'):
         with pytest.raises(FormatVersionError, match=r"MANIFEST.*version.*nothing was changed"):
             decode(data, "MANIFEST")
 

@@ -142,9 +142,9 @@ def make_store_newer(store: Path, *, version: int = 1, flags: int = 0) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_a_newer_manifest_is_refused_and_not_touched(path: Path, contents: Any, mode: str) -> None:
     a_log(path)
-    rewrite_manifest(path, lambda header: header.update(format=2))
+    rewrite_manifest(path, lambda header: header.update(format=3))
     before = contents(path)
-    with pytest.raises(seglog.FormatVersionError, match=r"MANIFEST.*version 2.*Install a newer seglog") as caught:
+    with pytest.raises(seglog.FormatVersionError, match=r"MANIFEST.*version 3.*Install a newer seglog") as caught:
         opened(path, mode)
     assert isinstance(caught.value, ValueError)
     with pytest.raises(seglog.FormatVersionError):

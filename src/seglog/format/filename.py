@@ -9,6 +9,7 @@ from seglog.config import MAX_OFFSET
 
 MANIFEST = "MANIFEST"
 MANIFEST_PREVIOUS = "MANIFEST.prev"
+ROLE = "ROLE"
 LOCK = "LOCK"
 TREE_LOCK = ".seglog.lock"
 TMP = "tmp"
@@ -71,5 +72,5 @@ def pin_file(name: str) -> str:
 
 def belongs_to_log(name: str) -> bool:
     """Whether a name in a log's directory may belong to the log."""
-    known = (MANIFEST, MANIFEST_PREVIOUS, LOCK, PINS, *DIRECTORIES)
+    known = (MANIFEST, MANIFEST_PREVIOUS, ROLE, LOCK, PINS, *DIRECTORIES)
     return name in known or parse_segment_file(name) is not None or _TORN_FILE.fullmatch(name) is not None

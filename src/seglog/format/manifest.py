@@ -25,7 +25,9 @@ from seglog.format import filename
 from seglog.format.cuts import Cuts
 from seglog.format.foreign import UNREADABLE
 
-VERSION = 1
+VERSION = 2
+PLAIN_VERSION = 1
+"""What a plain leader has. Any other role has VERSION, because earlier versions would ignore it, and write the log."""
 BLOCK_SEGMENTS = 256  # number of segments whose lines are kept joined
 ANYTHING = 2**63 - 1  # as superseded_to: it is unknown what superseded
 
@@ -166,6 +168,11 @@ class Role:
     copy: str = ""
     fenced: int = 0
 
+    @property
+    def accepts(self) -> bool:
+        """Whether the log accepts appends."""
+        return not self.copy and self.fenced <= self.term
+
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Role:
         """Read the field; a leader if there is none. TypeError or KeyError if it is invalid."""
@@ -267,7 +274,7 @@ class Manifest:
 
     def _header(self) -> dict[str, Any]:
         return {
-            "format": VERSION,
+            "format": PLAIN_VERSION if self.role == LEADER else VERSION,
             "version": self.version,
             "log_id": f"{self.log_id:016x}",
             "epoch": self.epoch,
@@ -305,10 +312,10 @@ def _check_version(data: bytes, path: str) -> None:
         return  # not readable at all: damage, which the check detects
     if not isinstance(version, int) or version <= VERSION:
         return
-    ours = data.replace(b'"format": %a' % version, b'"format": %d' % VERSION, 1)
-    if _body_if_sound(ours) is None:
+    ours = (data.replace(b'"format": %a' % version, b'"format": %d' % known, 1) for known in (PLAIN_VERSION, VERSION))
+    if all(_body_if_sound(one) is None for one in ours):
         raise FormatVersionError(
-            f"{path}: manifest format version {version}; this seglog reads version {VERSION}. "
+            f"{path}: manifest format version {version}; this seglog reads versions up to {VERSION}. "
             "Install a newer seglog; nothing was changed"
         )
 

@@ -15,6 +15,7 @@ from seglog.log.boot_id import boot_id
 from seglog.log.leases import oldest_leased_version
 from seglog.log.locks.ownership import Ownership
 from seglog.log.quarantine import link_aside
+from seglog.log.role_file import write_role
 from seglog.log.view import Views
 from seglog.storage import Lock, Storage, must_sync
 
@@ -86,8 +87,13 @@ class Catalog:
         self.ownership.check()  # before tmp/ is written to
         old = self.current
         new.take_blocks(old)
+        if new.role != old.role and not new.role.accepts:
+            write_role(self._storage, new.role)
         write_manifest(self._storage, new, check=lambda: self._check_manifest(old))
         self.current, self._epoch_from = new, None
+        if new.role != old.role and new.role.accepts:
+            with suppress(StorageError):  # the next opening writes it
+                write_role(self._storage, new.role)
         with suppress(StorageError):  # the manifest is installed in any case
             self.ownership.installed()
 

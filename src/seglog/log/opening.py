@@ -27,7 +27,7 @@ from seglog.errors import (
     NotALog,
 )
 from seglog.format import filename
-from seglog.format.manifest import Manifest, SegmentEntry
+from seglog.format.manifest import Manifest, Role, SegmentEntry
 from seglog.format.store import HEADER_BYTES
 from seglog.log.boot_id import boot_id
 from seglog.log.catalog import Catalog, read_manifest, write_manifest
@@ -37,6 +37,7 @@ from seglog.log.locks.wait import patiently
 from seglog.log.locks.write_lock import holder_of, try_lock_log
 from seglog.log.log import Log
 from seglog.log.repair.rebuild_manifest import read_or_rebuild
+from seglog.log.role_file import read_role, settle_role, write_role
 from seglog.log.segment_cache import SegmentCache
 from seglog.log.stage_names import staged_identities
 from seglog.log.staging import COMPACTION, age_out, remove_own
@@ -142,9 +143,8 @@ def open_copy(place: str | os.PathLike[str] | Storage, seed: Seed, home: Home | 
     return _open_writer(storage_at(place), None, clock, home, seed)
 
 
-def check_leads(manifest: Manifest, path: str) -> None:
+def check_leads(role: Role, path: str) -> None:
     """Raise LogReadOnly if the log is a copy, LogFenced if another log was promoted in its place."""
-    role = manifest.role
     if role.copy:
         raise LogReadOnly(
             errno.EROFS,
@@ -297,11 +297,14 @@ class _Opening:
 
     def _manifest(self) -> Manifest:
         if self._never_written():
+            if self.seed is None and (role := read_role(self.storage)) is not None:
+                check_leads(role, self.storage.path)  # it was a copy, and lost everything
             return self._create()
         manifest, event = read_or_rebuild(self.storage, self.clock, self.config, like=self.seen, names=self.names)
         check_home(manifest, self.home, self.storage.path)
         if self.seed is None:
-            check_leads(manifest, self.storage.path)
+            check_leads(manifest.role, self.storage.path)
+        settle_role(self.storage, manifest.role, is_there=filename.ROLE in self.names)
         manifest = manifest if self.home is None else replace(manifest, home=self.home)
         if event is not None:
             self.events.append(event)
@@ -343,6 +346,8 @@ class _Opening:
             home=self.home,
             **seed.history,
         )
+        if not manifest.role.accepts:
+            write_role(self.storage, manifest.role)
         write_manifest(self.storage, manifest)
         return manifest
 

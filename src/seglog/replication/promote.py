@@ -54,7 +54,7 @@ def promote(target: str | os.PathLike[str] | Storage) -> int:
 
 def _waits(manifest: Manifest) -> bool:
     """Whether a log accepts no records: a copy, or an old leader that was fenced."""
-    return bool(manifest.role.copy) or manifest.role.fenced > manifest.role.term
+    return not manifest.role.accepts
 
 
 def _promote(place: Storage, home: Home | None, manifest: Manifest, term: int) -> None:

@@ -189,7 +189,7 @@ class Broker(Inheritable, Uncopied):
         refuse_reserved(checked_name(name, "topic"))
         with self._structure:
             self._check_writable("create_topic")
-            check_leads(self._offsets.view().manifest, self._offsets.path)
+            check_leads(self._offsets.view().manifest.role, self._offsets.path)
             if description.is_topic(self._at(name)):
                 raise TopicExists(name)
             self._forget_offsets(name)  # of a deleted topic, if its deletion failed half-way

@@ -17,10 +17,11 @@ from seglog.config import LogConfig
 from seglog.errors import CorruptLog, StorageError
 from seglog.format import filename
 from seglog.format.index import DENSE_HEADER_BYTES
-from seglog.format.manifest import LEADER, Manifest, SegmentEntry
+from seglog.format.manifest import LEADER, Manifest, Role, SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.log.catalog import read_manifest
 from seglog.log.repair.file_identity import check_places, is_foreign, previous_manifest, stores_of
+from seglog.log.role_file import read_role
 from seglog.segment.lookup import SparseLookup
 from seglog.segment.manifest_entries import cut_entry
 from seglog.segment.reader import SegmentReader
@@ -141,13 +142,21 @@ def rebuild_manifest(
         rebuilt=True,
         boot=previous.boot if previous else "",
         home=previous.home if previous else None,
-        role=previous.role if previous else LEADER,
+        role=_role(storage, previous),
         **changes,
     )
     detail = f"{why}; rebuilt from {len(segments) - (lost is not None)} stores"
     detail += " and MANIFEST.prev" if previous or config else "; its config is lost and was replaced by defaults"
     detail += "".join(f"; no store holds offsets {start} up to {stop}" for start, stop in _gaps(segments))
     return manifest, RecoveryEvent(kind="manifest", path=f"{storage.path}/{filename.MANIFEST}", detail=detail)
+
+
+def _role(storage: Storage, previous: Manifest | None) -> Role:
+    """Return the log's role. The file is newer than MANIFEST.prev, or as new."""
+    stored = read_role(storage)
+    if stored is not None:
+        return stored
+    return LEADER if previous is None else previous.role
 
 
 def _candidates(storage: Storage, known: dict[int, SegmentEntry], now: int) -> Iterator[_Candidate]:
