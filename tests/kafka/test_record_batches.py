@@ -37,9 +37,9 @@ record = st.tuples(
 )
 
 
-def kio_batch(rows):
-    """Return a batch; kio calculates with floats, so only whole seconds are exact."""
-    records = tuple(
+def kio_records(rows):
+    """Return kio's records; kio calculates times with floats, so only whole seconds are exact."""
+    return tuple(
         Record(
             attributes=0,
             timestamp=datetime.datetime.fromtimestamp(0, UTC) + datetime.timedelta(milliseconds=time),
@@ -50,6 +50,9 @@ def kio_batch(rows):
         )
         for number, (time, key, value, headers) in enumerate(rows)
     )
+
+
+def kio_batch(rows):
     target = io.BytesIO()
     write_batch(
         target,
@@ -59,7 +62,7 @@ def kio_batch(rows):
             partition_leader_epoch=0,
             base_sequence=-1,
             attributes=0,
-            records=records,
+            records=kio_records(rows),
         ),
     )
     return target.getvalue()

@@ -24,7 +24,7 @@ from seglog.errors import (
     Unauthorized,
     UnknownMember,
 )
-from seglog.kafka.faults import FutureEpoch, StaleEpoch
+from seglog.kafka.faults import FutureEpoch, OldProducerEpoch, OutOfOrderSequence, StaleEpoch
 from seglog.kafka.records.faults import BadBatch, DamagedBatch, OldFormat, TooLarge
 
 UNKNOWN = -1
@@ -77,6 +77,8 @@ INVALID_RECORD = 87
 _CODES: tuple[tuple[type[SeglogError], int], ...] = (  # the first one that fits counts
     (StaleEpoch, FENCED_LEADER_EPOCH),
     (FutureEpoch, UNKNOWN_LEADER_EPOCH),
+    (OldProducerEpoch, INVALID_PRODUCER_EPOCH),
+    (OutOfOrderSequence, OUT_OF_ORDER_SEQUENCE_NUMBER),
     (DamagedBatch, CORRUPT_MESSAGE),
     (OldFormat, UNSUPPORTED_FOR_MESSAGE_FORMAT),
     (TooLarge, MESSAGE_TOO_LARGE),

@@ -13,6 +13,14 @@ class FutureEpoch(SeglogError):
     """The client knows a newer epoch of the log than there is."""
 
 
+class OldProducerEpoch(SeglogError):
+    """A batch of a producer that another one has replaced."""
+
+
+class OutOfOrderSequence(SeglogError):
+    """A batch that does not follow the last one of its producer, and repeats none of the last."""
+
+
 class NoSuchPartition(TopicNotFound):
     """A topic does not have the partition of this number."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from seglog.kafka.connection import Connection
 from seglog.kafka.groups.coordinator import Coordinator
+from seglog.kafka.producers.registry import Producers
 from seglog.kafka.requests.call import Parts
 from seglog.server.beside import bound
 
@@ -52,7 +53,7 @@ class KafkaListener:
         """Accept connections."""
         assert self._listener is not None  # noqa: S101 - bound before
         self._coordinator = Coordinator(services.broker.groups)
-        parts = Parts(services, self._settings, self._coordinator)
+        parts = Parts(services, self._settings, self._coordinator, Producers(services.scans))
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: Connection(parts, self._connections),

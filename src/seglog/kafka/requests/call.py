@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from seglog.errors import TopicNotFound
 from seglog.kafka.faults import NoSuchPartition
 from seglog.kafka.groups.coordinator import Coordinator
+from seglog.kafka.producers.registry import Producers
 from seglog.topic.layout.names import is_name
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Parts:
     services: Services
     settings: KafkaSettings
     coordinator: Coordinator
+    producers: Producers
 
 
 @dataclass(slots=True, eq=False)

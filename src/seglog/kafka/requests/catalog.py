@@ -33,6 +33,7 @@ from seglog.kafka.messages.groups import (
     OFFSET_FETCH,
     SYNC_GROUP,
 )
+from seglog.kafka.messages.producers import INIT_PRODUCER_ID
 from seglog.kafka.requests.call import Call, Handler, Values
 from seglog.kafka.requests.commits import offset_commit, offset_fetch
 from seglog.kafka.requests.configs import alter_configs, describe_configs, incremental_alter_configs
@@ -51,6 +52,7 @@ from seglog.kafka.requests.groups import (
 from seglog.kafka.requests.metadata import describe_cluster, metadata
 from seglog.kafka.requests.offsets import list_offsets
 from seglog.kafka.requests.produce import produce
+from seglog.kafka.requests.producers import init_producer_id
 from seglog.kafka.requests.topics import create_topics, delete_topics
 from seglog.kafka.wire.schema import Api
 
@@ -96,6 +98,7 @@ CATALOG = {
         Known(API_VERSIONS, _api_versions, open=True),
         Known(CREATE_TOPICS, create_topics),
         Known(DELETE_TOPICS, delete_topics),
+        Known(INIT_PRODUCER_ID, init_producer_id),
         Known(OFFSET_FOR_LEADER_EPOCH, offset_for_leader_epoch),
         Known(DESCRIBE_CONFIGS, describe_configs),
         Known(ALTER_CONFIGS, alter_configs),

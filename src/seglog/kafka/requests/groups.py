@@ -16,6 +16,7 @@ SESSION_MS = range(100, 30 * 60 * 1000 + 1)
 NEEDS_ID_SINCE = 4
 MEMBERS_SINCE = 3  # LeaveGroup: several at a time
 CONSUMER = "consumer"
+NO_TRANSACTIONS = "this server has no transactions"
 SEGLOG = "seglog"
 """The protocol type that is shown for groups whose members use seglog's own protocol."""
 
@@ -23,7 +24,7 @@ SEGLOG = "seglog"
 async def find_coordinator(call: Call) -> Values:
     """Return this broker."""
     if call.values["key_type"] != GROUP_KIND:
-        refused = {"error_code": codes.COORDINATOR_NOT_AVAILABLE, "error_message": "this server has no transactions"}
+        refused = {"error_code": codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "error_message": NO_TRANSACTIONS}
         return {**refused, "node_id": -1, "host": "", "port": -1}
     host, port = call.advertised
     return {"node_id": NODE, "host": host, "port": port}

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from seglog.clock import system_clock
 from seglog.errors import SeglogError, StorageError
 from seglog.kafka import codes
+from seglog.kafka.producers.sequences import key_of
 from seglog.kafka.records.decode import decode, head_of
 from seglog.kafka.records.faults import BadBatch, TooLarge
-from seglog.kafka.records.layout import CODEC_BITS, TRANSACTIONAL, Head
+from seglog.kafka.records.layout import CODEC_BITS, NO_PRODUCER, TRANSACTIONAL, Head
 from seglog.kafka.requests.call import Call, Values, log_of
 from seglog.server.runtime.memory import Claim
 
@@ -65,10 +66,30 @@ async def _append(call: Call, topic: Topic, number: int, data: memoryview | None
         raise TooLarge(most)
     head = head_of(data)
     _check(head, services.settings.limits.batch_records)
+    if head.producer_id == NO_PRODUCER:
+        return await _store(call, topic, number, data, head, durable=durable)
+    if head.producer_id < 0 or head.producer_epoch < 0 or head.sequence < 0:
+        raise BadBatch("a batch of an idempotent producer needs its epoch and sequence")
+    place = (topic.id, number)
+    async with call.parts.producers.turn(place, topic.partition(number), head):
+        return await _store(call, topic, number, data, head, once=key_of(number, head), durable=durable)
+
+
+async def _store(
+    call: Call,
+    topic: Topic,
+    number: int,
+    data: memoryview,
+    head: Head,
+    *,
+    once: str | None = None,
+    durable: bool,
+) -> range:
+    services, most = call.services, call.services.settings.limits.batch_bytes
 
     def append() -> range:
         batch = decode(data, head, now=system_clock(), most=most)
-        return topic.append_batch(batch.records, partition=number)[number]
+        return topic.append_batch(batch.records, partition=number, once=once)[number]
 
     claim = Claim(services.memory, "decoding")
     call.held.callback(claim.close)

@@ -1,0 +1,57 @@
+"""The sequence numbers of all partitions to which idempotent producers have sent something. Event loop only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from weakref import WeakValueDictionary
+
+from seglog.kafka.producers.sequences import Sequences
+from seglog.kafka.records.layout import Head
+from seglog.log.log import Log
+from seglog.server.runtime.workers import Workers
+
+MOST_PARTITIONS = 10_000
+Place = tuple[str, int]  # a topic's id, and the number of the partition
+
+
+class Producers:
+    """What is known of producers, by partition."""
+
+    def __init__(self, workers: Workers) -> None:
+        """workers: for reading the end of a log."""
+        self._workers = workers
+        self._known: dict[Place, Sequences] = {}
+        self._locks: WeakValueDictionary[tuple[Place, int], asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def turn(self, place: Place, log: Log, head: Head) -> AsyncIterator[None]:
+        """Let a batch be appended within the context, one of a producer and partition at a time.
+
+        Raises:
+            OldProducerEpoch, OutOfOrderSequence: It is neither the next batch nor one of the last.
+        """
+        key = (place, head.producer_id)
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = asyncio.Lock()
+        async with lock:
+            sequences = await self._sequences(place, log)
+            sequences.check(head)
+            yield
+            sequences.note(head)
+
+    async def _sequences(self, place: Place, log: Log) -> Sequences:
+        """Return those of a partition, read again if its log was truncated."""
+        found = self._known.get(place)
+        if found is None or found.epoch != log.view().manifest.epoch:
+            made = await self._workers.run(partial(Sequences, log))
+            present = self._known.get(place)
+            if present is None or present is found:
+                self._known[place] = made
+                if len(self._known) > MOST_PARTITIONS:  # the oldest is read again when it is needed
+                    del self._known[next(iter(self._known))]
+            found = self._known[place]
+        return found

@@ -1,0 +1,112 @@
+"""The sequence numbers of one partition's producers, read from its log and continued in memory.
+
+A batch of an idempotent producer is appended with the idempotency key
+`kafka <partition> <producer> <epoch> <sequence>`, which the log stores with the first record (topic/idempotency). So a
+repeated batch is stored once, also after a crash that left only part of it. This module decides only which batch may be
+next.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from seglog.kafka.faults import OldProducerEpoch, OutOfOrderSequence
+from seglog.kafka.records.layout import Head
+from seglog.log.log import Log
+from seglog.topic.idempotency.marks import read_mark
+
+KEY = re.compile(r"kafka [0-9]{1,5} ([0-9]{1,19}) ([0-9]{1,5}) ([0-9]{1,10})")
+SEQUENCES = 2**31
+REMEMBERED = 5
+"""How many of its last batches a producer may repeat, as with Kafka."""
+MOST_PRODUCERS = 10_000
+"""Producers that a partition remembers; of others any sequence is accepted, as of those that Kafka has expired."""
+WINDOW_BYTES, WINDOW_MARKS = 64 * 1024 * 1024, 100_000
+
+
+class Range(NamedTuple):
+    """The sequence numbers of a batch: the first and the last, which may have wrapped around."""
+
+    first: int
+    last: int
+
+    @classmethod
+    def of(cls, first: int, count: int) -> Range:
+        """Return those of `count` records."""
+        return cls(first, (first + count - 1) % SEQUENCES)
+
+
+@dataclass(slots=True)
+class Producer:
+    """The epoch of a producer, and its last batches, the latest last."""
+
+    epoch: int
+    batches: list[Range] = field(default_factory=list)
+
+    def check(self, epoch: int, sent: Range) -> None:
+        """Raise unless a batch is the next one, or one of the last."""
+        if epoch < self.epoch:
+            raise OldProducerEpoch(f"the producer has the epoch {self.epoch}; a batch has {epoch}")
+        if epoch > self.epoch:
+            if sent.first:
+                raise OutOfOrderSequence(f"the first sequence of a new epoch is {sent.first}; it must be 0")
+            return
+        following = (self.batches[-1].last + 1) % SEQUENCES
+        if sent.first != following and sent not in self.batches:
+            raise OutOfOrderSequence(f"the sequence {sent.first} does not follow: {following} is next")
+
+    def note(self, epoch: int, sent: Range) -> None:
+        """Remember a batch that was appended."""
+        if epoch > self.epoch:
+            self.epoch, self.batches = epoch, []
+        if sent not in self.batches:
+            self.batches = [*self.batches[1 - REMEMBERED :], sent]
+
+
+class Sequences:
+    """The producers of one partition."""
+
+    def __init__(self, log: Log) -> None:
+        """Read the end of the log."""
+        self.epoch = log.view().manifest.epoch
+        self._producers: OrderedDict[int, Producer] = OrderedDict()
+        if log.next_offset > log.lowest_offset:
+            self._read(log)
+
+    def _read(self, log: Log) -> None:
+        from seglog.topic.idempotency.tail_search import marks_at_end  # noqa: PLC0415 - reads only logs with records
+
+        for offset, value in marks_at_end(log, WINDOW_BYTES, WINDOW_MARKS):
+            found = read_mark(value, 0, offset)
+            key = None if found is None else KEY.fullmatch(found[0])
+            if found is not None and key is not None:
+                producer, epoch, sequence = map(int, key.groups())
+                self._note(producer, epoch, Range.of(sequence, found[1].rows))
+
+    def check(self, head: Head) -> None:
+        """Raise OldProducerEpoch or OutOfOrderSequence unless a batch may be appended; the first of a producer may."""
+        known = self._producers.get(head.producer_id)
+        if known is not None:
+            known.check(head.producer_epoch, Range.of(head.sequence, head.records))
+
+    def note(self, head: Head) -> None:
+        """Remember a batch that was appended."""
+        self._note(head.producer_id, head.producer_epoch, Range.of(head.sequence, head.records))
+
+    def _note(self, producer: int, epoch: int, sent: Range) -> None:
+        known = self._producers.get(producer)
+        if known is None:
+            known = self._producers[producer] = Producer(epoch)
+            if len(self._producers) > MOST_PRODUCERS:
+                self._producers.popitem(last=False)
+        else:
+            self._producers.move_to_end(producer)
+        known.note(epoch, sent)
+
+
+def key_of(partition: int, head: Head) -> str:
+    """Return the idempotency key of a batch: a topic's keys are those of all its partitions, sequences are not."""
+    return f"kafka {partition} {head.producer_id} {head.producer_epoch} {head.sequence}"
