@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from seglog.arrow.to_records import pieces_of
 from seglog.errors import InvalidArgument, OffsetError
 from seglog.log.history import Trace
 from seglog.log.log import Log
@@ -15,6 +14,11 @@ from seglog.record import Record
 from seglog.topic.layout import description
 from seglog.topic.layout.locations import is_location
 from seglog.topic.topic import Topic
+
+FEW = 256
+"""Up to so many offsets are read one by one: that is faster than a batch, and loads less."""
+
+PIECE_BYTES = 1024 * 1024
 
 
 class LocalPart:
@@ -44,8 +48,27 @@ class LocalPart:
 
     def pieces(self, start: int, stop: int) -> Iterator[list[Record]]:
         """Yield the records of a range, every one verified."""
+        if stop - start <= FEW:
+            yield from _in_pieces(self._view.scan(start, stop))
+            return
+        from seglog.arrow.to_records import pieces_of  # noqa: PLC0415 - a short replay needs neither Arrow nor kernels
+
         for batch in self._view.batches(start, stop):
             yield from pieces_of(batch)
+
+
+def _in_pieces(records: Iterator[Record]) -> Iterator[list[Record]]:
+    """Yield records in lists of about PIECE_BYTES at most, or of one record."""
+    piece: list[Record] = []
+    size = 0
+    for record in records:
+        piece.append(record)
+        size += len(record.value or b"")
+        if size >= PIECE_BYTES:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
 
 
 @contextmanager
