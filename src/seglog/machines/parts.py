@@ -16,7 +16,7 @@ from seglog.topic.layout.locations import is_location
 from seglog.topic.topic import Topic
 
 FEW = 256
-"""Up to so many offsets are read one by one: that is faster than a batch, and loads less."""
+"""Ranges of up to this number of offsets are read record by record: faster than a batch, and it loads less."""
 
 PIECE_BYTES = 1024 * 1024
 
