@@ -92,6 +92,18 @@ def test_every_example_of_the_page_on_python_runs_as_it_stands(tmp_path):
     ]
 
 
+def test_every_example_of_the_page_on_serializers_runs_as_it_stands(tmp_path):
+    pytest.importorskip("fastavro")
+    pytest.importorskip("google.protobuf")
+    assert run_page("serializers.md", tmp_path).splitlines() == [
+        "order-18 None",
+        "order-19 {'qty': 3, 'sku': 'a-1'}",
+        "value b'{broken'",
+        "{'qty': 3, 'sku': 'a-1'}",
+        "1400000000",
+    ]
+
+
 def test_every_example_of_the_page_on_arrow_runs_as_it_stands(serve, tmp_path):
     for library in ("polars", "duckdb", "pandas"):
         pytest.importorskip(library)

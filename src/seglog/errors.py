@@ -30,6 +30,7 @@
     ├── TopicNotFound (LookupError)
     ├── TopicExists (ValueError)
     ├── OnceConflict (ValueError)          an idempotency key was reused for another payload
+    ├── SerializationError (ValueError)    a serializer refused a key or value: topic, partition, offset, record
     ├── GroupNotFound (LookupError)
     ├── GroupConflict (ValueError)         members and static sharing, or a seek, in one group
     ├── UnknownMember (RuntimeError)       the session expired, or the member left: join again
@@ -356,6 +357,25 @@ class TopicExists(SeglogError, ValueError):
 
 class OnceConflict(SeglogError, ValueError):
     """The idempotency key was used before for another payload; nothing was stored. A key identifies one append."""
+
+
+class SerializationError(SeglogError, ValueError):
+    """A serializer raised for a key or value, or returned no bytes; nothing was stored, or skipped.
+
+    Attributes:
+        topic: Name of the topic.
+        partition: Number of the partition; None: the record had none yet.
+        offset: Offset of the record that cannot be deserialized; None: it was about to be appended.
+        field: "key" or "value".
+        record: The record as it is stored, with its bytes; None: it was about to be appended.
+    """
+
+    def __init__(
+        self, message: str, *, topic: str, partition: int | None, offset: int | None, field: str, record: Any
+    ) -> None:
+        super().__init__(message)
+        self.topic, self.partition, self.offset = topic, partition, offset
+        self.field, self.record = field, record
 
 
 class GroupNotFound(SeglogError, LookupError):

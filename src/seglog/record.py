@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import index
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from seglog.errors import InvalidArgument, InvalidType
 
@@ -59,14 +59,17 @@ def value_size(value: bytes | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """One record of a topic: topic, partition, and the fields of `Record`. The offset counts within the partition."""
+    """One record of a topic: topic, partition, and the fields of `Record`. The offset counts within the partition.
+
+    key, value: bytes or None; of a consumer with deserializers, what these returned, or None.
+    """
 
     topic: str
     partition: int
     offset: int
     timestamp: int
-    key: bytes | None
-    value: bytes | None
+    key: Any
+    value: Any
     headers: Headers = ()
 
 

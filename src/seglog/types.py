@@ -2,9 +2,10 @@
 
     from seglog.types import CompactionReport, RemoteTopic
 
-What is public: the names of `seglog`, of this module, of `seglog.aio`, `seglog.client`, `seglog.storage` and
-`seglog.testing`, the format "seglog" of Spark with the functions of the packages `seglog.spark.*`, and the `seglog`
-command. Everything else may change in any release. As with `seglog`, a name is loaded when it is first used.
+What is public: the names of `seglog`, of this module, of `seglog.aio`, `seglog.client`, `seglog.serializers`,
+`seglog.storage` and `seglog.testing`, the format "seglog" of Spark with the functions of the packages `seglog.spark.*`,
+and the `seglog` command. Everything else may change in any release. As with `seglog`, a name is loaded when it is first
+used.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from seglog.record import Header, Headers, Share
     from seglog.replication.log_mirror import Lag
     from seglog.segment.reader import OnCorrupt
+    from seglog.serializers import Deserialize
     from seglog.storage import File, Lock, Storage
     from seglog.storage.base import Buffer
     from seglog.storage.local import LocalLock
@@ -88,6 +90,7 @@ _HOME = {  # name -> where it is found below seglog
     "CompactionPlan": "compaction.plan.CompactionPlan",
     "CompactionReport": "log.info.CompactionReport",
     "Consumer": "topic.groups.consumer.Consumer",
+    "Deserialize": "serializers.Deserialize",
     "Draft": "log.appends.group.Draft",
     "Event": "topic.cleaning.state.Event",
     "Explanation": "log.explain.explain.Explanation",
@@ -131,6 +134,8 @@ _HOME = {  # name -> where it is found below seglog
     "SegmentPlace": "log.explain.explain.SegmentPlace",
     "SegmentStanding": "compaction.schedule.SegmentStanding",
     "SegmentState": "client.models.SegmentState",
+    "Serialize": "serializers.Serialize",
+    "Serializer": "serializers.Serializer",
     "Share": "record.Share",
     "StagedSegment": "log.staging.StagedSegment",
     "Standing": "compaction.schedule.Standing",
@@ -166,6 +171,7 @@ __all__ = [
     "CompactionPlan",
     "CompactionReport",
     "Consumer",
+    "Deserialize",
     "Draft",
     "Event",
     "Explanation",

@@ -13,6 +13,7 @@ import pytest
 import seglog
 import seglog.aio
 from seglog import LogConfig, Retention
+from seglog.serializers import JSON, STRING
 from seglog.types import Draft
 
 if TYPE_CHECKING:
@@ -432,5 +433,40 @@ def test_a_broker_closes_its_topics_whatever_is_cancelled(run: Any, tmp_path: An
         async with await seglog.aio.AsyncBroker.open(tmp_path, mode="r") as again:
             topic = await again.topic("orders")
             assert sum(len(topic.partition(number)) for number in range(10)) == 100
+
+    run(story)
+
+
+def test_serializers_of_a_broker_and_its_consumer(run: Any, tmp_path: Any) -> None:
+    both: dict[str, Any] = {"key_serializer": STRING, "value_serializer": JSON}
+    back: dict[str, Any] = {"key_deserializer": STRING, "value_deserializer": JSON}
+
+    async def story() -> None:
+        async with await seglog.aio.AsyncBroker.open(tmp_path) as broker:
+            raw = await broker.create_topic("orders", partitions=2)
+            orders = await broker.topic("orders", **both, **back)
+            number, offset = await orders.append({"n": 0}, key="k")
+            assert number == orders.route("k") == raw.route(b"k")
+            assert orders.partition(number) is raw.partition(number)
+            assert await orders.append({"n": 1}, key="k", once="a") == (number, offset + 1)
+            assert await orders.append_stream([b'{"n":', b"2}"], key="k") == (number, offset + 2)
+            with pytest.raises(seglog.SerializationError):
+                await orders.append({1, 2})
+            assert (await orders.read(number, 0)).value == {"n": 0}
+            assert [record.value["n"] async for record in orders.records(number)] == [0, 1, 2]
+            await raw.append(b"bad", partition=number)
+            await raw.append(b'{"n":4}', partition=number)
+            async with await broker.consumer("billing", ["orders"], **back) as consumer:
+                assert [record.value["n"] for record in await consumer.poll()] == [0, 1, 2]
+                with pytest.raises(seglog.SerializationError) as caught:
+                    await consumer.poll()
+                await consumer.commit()
+                assert (await broker.groups).committed("billing")["orders"][number] == caught.value.offset == 3
+                await consumer.seek("orders", number, 4)
+                assert [record.value["n"] for record in await consumer.poll()] == [4]
+            await orders.close()
+            assert raw.closed
+        async with await seglog.aio.AsyncTopic.open(tmp_path / "orders", mode="r", **back) as reader:
+            assert (await reader.read(number, 0)).key == "k"
 
     run(story)

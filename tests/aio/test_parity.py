@@ -28,7 +28,7 @@ INTERNAL = {"enter_child"}  # of Broker, for its forked child
 
 INSTANT = {  # calls that wait for nothing, and are not awaited
     "AsyncLog": {"is_ready", "records_from"},
-    "AsyncTopic": {"is_ready", "partition", "route", "writer"},
+    "AsyncTopic": {"is_ready", "partition", "route", "with_serializers", "writer"},
     "AsyncPartitionWriter": {"is_ready"},
     "AsyncBroker": {"if_open"},
 }

@@ -19,6 +19,7 @@ from seglog.aio.topic import AsyncTopic
 from seglog.clock import Clock, system_clock
 from seglog.config import Expose, LogConfig, Retention
 from seglog.errors import LogClosed, LogPoisoned, SeglogError
+from seglog.serializers import Deserialize, Serialize, serializers_of
 from seglog.storage import Storage
 from seglog.topic.broker import Broker
 from seglog.topic.groups import Groups
@@ -71,9 +72,19 @@ class AsyncBroker(Uncopied):
         """Return the names of all topics, sorted."""
         return await self._run(self.broker.topics)
 
-    async def topic(self, name: str) -> AsyncTopic:
-        """Return a topic; the same object until it is closed or deleted; as Broker.topic."""
-        return self._awaited(await self._run(self.broker.topic, name))
+    async def topic(
+        self,
+        name: str,
+        *,
+        key_serializer: Serialize | None = None,
+        value_serializer: Serialize | None = None,
+        key_deserializer: Deserialize | None = None,
+        value_deserializer: Deserialize | None = None,
+    ) -> AsyncTopic:
+        """Return a topic; without serializers the same object until it is closed or deleted; as Broker.topic."""
+        serializers = serializers_of(key_serializer, value_serializer, key_deserializer, value_deserializer)
+        topic = self._awaited(await self._run(self.broker.topic, name))
+        return topic if serializers is None else topic.with_serializers(**serializers._asdict())
 
     def if_open(self, name: str) -> AsyncTopic | None:
         """Return a topic that is already open, else None; as Broker.if_open."""
@@ -119,10 +130,21 @@ class AsyncBroker(Uncopied):
         start: Start = "earliest",
         session_timeout: float = 30.0,
         share: tuple[int, int] | None = None,
+        key_deserializer: Deserialize | None = None,
+        value_deserializer: Deserialize | None = None,
     ) -> AsyncConsumer:
         """Return a consumer of topics for a group; as Broker.consumer."""
         self._check_open()
-        make = partial(self.broker.consumer, group, topics, start=start, session_timeout=session_timeout, share=share)
+        make = partial(
+            self.broker.consumer,
+            group,
+            topics,
+            start=start,
+            session_timeout=session_timeout,
+            share=share,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+        )
         thread = writing_thread()
         consumer = await open_patiently(thread, make, None)  # a cancelled call leaves the group again
         return AsyncConsumer(consumer, thread=thread)

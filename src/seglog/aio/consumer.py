@@ -49,7 +49,7 @@ class AsyncConsumer(Uncopied):
         self, *, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES, timeout: float = 0.0
     ) -> list[TopicRecord]:
         """Return the next records of one or more partitions; as Consumer.poll."""
-        return records_in(await self._poll(read_records, max_records, max_bytes, timeout))
+        return self.consumer._deserialized(records_in(await self._poll(read_records, max_records, max_bytes, timeout)))
 
     async def poll_batches(
         self, *, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES, timeout: float = 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from functools import partial
@@ -22,7 +22,8 @@ from seglog.config import Expose, LogConfig, Retention
 from seglog.errors import LogClosed
 from seglog.log.appends.group import Draft
 from seglog.log.staging import StagedSegment
-from seglog.record import Header
+from seglog.record import Header, Record
+from seglog.serializers import Deserialize, Serialize, serializers_of
 from seglog.storage import Storage
 from seglog.topic.idempotency.memory import WINDOW, OnceWindow
 from seglog.topic.layout.places import Partition
@@ -46,10 +47,7 @@ class AsyncTopic(Uncopied):
 
     def __init__(self, topic: Topic) -> None:
         self.topic = topic
-        self._thread = writing_thread()  # for calls that concern several partitions
-        self._threads = [writing_thread() for _ in range(min(topic.partitions, WRITING_THREADS))]
-        self._logs: dict[int, AsyncLog] = {}
-        self._closing: Job[None] | None = None
+        self._parts = _Parts(topic)
 
     @classmethod
     async def create(
@@ -62,10 +60,16 @@ class AsyncTopic(Uncopied):
         clock: Clock | None = None,
         once_window: OnceWindow = WINDOW,
         wait: float | None = None,
+        key_serializer: Serialize | None = None,
+        value_serializer: Serialize | None = None,
+        key_deserializer: Deserialize | None = None,
+        value_deserializer: Deserialize | None = None,
     ) -> Self:
         """Create a topic and open it for writing; as Topic.create. A cancelled call leaves it closed."""
         options: dict[str, Any] = {"config": config, "name": name, "clock": clock, "once_window": once_window}
-        return cls(await _opened(partial(Topic.create, path, partitions=partitions, **options), wait))
+        serializers = serializers_of(key_serializer, value_serializer, key_deserializer, value_deserializer)
+        topic = await _opened(partial(Topic.create, path, partitions=partitions, **options), wait)
+        return cls(topic if serializers is None else topic.with_serializers(**serializers._asdict()))
 
     @classmethod
     async def open(
@@ -77,10 +81,35 @@ class AsyncTopic(Uncopied):
         clock: Clock | None = None,
         once_window: OnceWindow = WINDOW,
         wait: float | None = None,
+        key_serializer: Serialize | None = None,
+        value_serializer: Serialize | None = None,
+        key_deserializer: Deserialize | None = None,
+        value_deserializer: Deserialize | None = None,
     ) -> Self:
         """Open an existing topic; as Topic.open. A cancelled call leaves it closed."""
         options: dict[str, Any] = {"mode": mode, "expose": expose, "clock": clock, "once_window": once_window}
-        return cls(await _opened(partial(Topic.open, path, **options), wait))
+        serializers = serializers_of(key_serializer, value_serializer, key_deserializer, value_deserializer)
+        topic = await _opened(partial(Topic.open, path, **options), wait)
+        return cls(topic if serializers is None else topic.with_serializers(**serializers._asdict()))
+
+    def with_serializers(
+        self,
+        *,
+        key_serializer: Serialize | None = None,
+        value_serializer: Serialize | None = None,
+        key_deserializer: Deserialize | None = None,
+        value_deserializer: Deserialize | None = None,
+    ) -> AsyncTopic:
+        """Return this topic with other serializers; as Topic.with_serializers."""
+        twin = object.__new__(type(self))
+        twin._parts = self._parts
+        twin.topic = self.topic.with_serializers(
+            key_serializer=key_serializer,
+            value_serializer=value_serializer,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+        )
+        return twin
 
     # --- facts ----------------------------------------------------------------------------------------------------
 
@@ -107,22 +136,17 @@ class AsyncTopic(Uncopied):
     @property
     def closed(self) -> bool:
         """Whether the topic is closed."""
-        return self._closing is not None or self.topic.closed
+        return self._parts.closing is not None or self.topic.closed
 
     def partition(self, number: int) -> AsyncLog:
         """Return the log of a partition; the same object at each call. Errors as Topic.partition."""
-        log = self.topic.partition(number)
-        found = self._logs.get(number)
-        if found is None:
-            found = AsyncLog(log, thread=self._threads[number % len(self._threads)], own=False)
-            self._logs[number] = found
-        return found
+        return self._parts.partition(number)
 
     def writer(self, number: int) -> AsyncPartitionWriter:
         """Return the appends of a partition, for callers that keep it; as Topic.writer."""
         return AsyncPartitionWriter(self.topic.writer(number), self)
 
-    def route(self, key: bytes | None, once: str | None = None) -> int:
+    def route(self, key: Any, once: str | None = None) -> int:
         """Return the partition for a record; as Topic.route."""
         return self.topic.route(key, once)
 
@@ -134,9 +158,9 @@ class AsyncTopic(Uncopied):
 
     async def append(
         self,
-        value: bytes | None,
+        value: Any,
         *,
-        key: bytes | None = None,
+        key: Any = None,
         timestamp: int | None = None,
         headers: Iterable[Header] = (),
         partition: int | None = None,
@@ -156,7 +180,7 @@ class AsyncTopic(Uncopied):
         self,
         chunks: AsyncIterable[bytes] | Iterable[bytes],
         *,
-        key: bytes | None = None,
+        key: Any = None,
         timestamp: int | None = None,
         headers: Iterable[Header] = (),
         limit: int | None = None,
@@ -189,6 +213,17 @@ class AsyncTopic(Uncopied):
     ) -> dict[int, range]:
         """Append rows and return partition -> their offsets; as Topic.append_batch."""
         return await self._run(self.topic.append_batch, data, partition=partition, once=once)
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    async def read(self, partition: int, offset: int) -> Record:
+        """Return one record of a partition, deserialized; as Topic.read."""
+        return await running_loop().run_in_thread(partial(self.topic.read, partition, offset))
+
+    async def records(self, partition: int, start: int | None = None, stop: int | None = None) -> AsyncIterator[Record]:
+        """Iterate over a range of a partition, deserialized; as Topic.records."""
+        async for record in self.partition(partition).scan(start, stop):
+            yield self.topic._deserialized(record, partition)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
         """Export all records as an Arrow stream; blocks while it is read, as it does for `Topic`."""
@@ -226,28 +261,16 @@ class AsyncTopic(Uncopied):
         await outcome(self._close_soon())
 
     def _close_soon(self) -> Job[None]:
-        """Have the threads close everything, whatever happens to tasks and loops meanwhile."""
-        if self._closing is None:
-            parts = [log._close_soon() for log in self._logs.values()]
-            self._closing = self._thread.submit(self._close_after, parts)
-            for thread in (self._thread, *self._threads):
-                thread.shutdown(wait=False)
-        return self._closing
-
-    def _close_after(self, parts: list[Job[None]]) -> None:
-        wait_for(parts)
-        self.topic.close()
-        for part in parts:
-            part.result()
+        return self._parts.close_soon()
 
     async def _run(
         self, call: Callable[Parameters, Result], *args: Parameters.args, **options: Parameters.kwargs
     ) -> Result:
         self._check_open()
-        return await run_on(self._thread, call, *args, **options)
+        return await run_on(self._parts.thread, call, *args, **options)
 
     def _check_open(self) -> None:
-        if self._closing is not None:
+        if self._parts.closing is not None:
             raise LogClosed(f"{self.topic.path}: the topic is closed; open it again")
 
     async def __aenter__(self) -> Self:
@@ -260,6 +283,41 @@ class AsyncTopic(Uncopied):
 
     def __repr__(self) -> str:
         return f"<AsyncTopic of {self.topic!r}>"
+
+
+class _Parts:
+    """The threads and logs of a topic, which all objects of it share."""
+
+    def __init__(self, topic: Topic) -> None:
+        self.thread = writing_thread()  # for calls that concern several partitions
+        self.closing: Job[None] | None = None
+        self._topic = topic
+        self._threads = [writing_thread() for _ in range(min(topic.partitions, WRITING_THREADS))]
+        self._logs: dict[int, AsyncLog] = {}
+
+    def partition(self, number: int) -> AsyncLog:
+        """Return the log of a partition, always the same object."""
+        log = self._topic.partition(number)
+        found = self._logs.get(number)
+        if found is None:
+            found = AsyncLog(log, thread=self._threads[number % len(self._threads)], own=False)
+            self._logs[number] = found
+        return found
+
+    def close_soon(self) -> Job[None]:
+        """Have the threads close everything, whatever happens to tasks and loops meanwhile."""
+        if self.closing is None:
+            parts = [log._close_soon() for log in self._logs.values()]
+            self.closing = self.thread.submit(self._close_after, parts)
+            for thread in (self.thread, *self._threads):
+                thread.shutdown(wait=False)
+        return self.closing
+
+    def _close_after(self, parts: list[Job[None]]) -> None:
+        wait_for(parts)
+        self._topic.close()
+        for part in parts:
+            part.result()
 
 
 class AsyncPartitionWriter:

@@ -12,6 +12,8 @@ from seglog.client.retrying import Retries
 from seglog.config import Expose
 from seglog.errors import SeglogError
 from seglog.record import TopicRecord
+from seglog.serializers import Serializers
+from seglog.topic.groups.deserializing import deserialized
 from seglog.topic.groups.position import Start
 from seglog.topic.layout.places import Partition
 from seglog.topic.positions import Positions
@@ -43,6 +45,7 @@ class RemoteConsumer(Uncopied):
         share: tuple[int, int] | None,
         max_poll_interval: float,
         expose: Expose = "appended",
+        serializers: Serializers | None = None,
     ) -> None:
         """Join the group.
 
@@ -52,6 +55,7 @@ class RemoteConsumer(Uncopied):
             share: (index, n): read every n-th partition of each topic instead of joining.
             max_poll_interval: Seconds between polls after which heartbeats stop.
             expose: "durable": deliver only records that survive power loss.
+            serializers: For the records of `poll`; None: bytes.
 
         Raises:
             TopicNotFound: a topic does not exist.
@@ -67,6 +71,7 @@ class RemoteConsumer(Uncopied):
             expose=expose,
             retries=retries,
         )
+        self._serializers = serializers
         self._ending = threading.Event()
         self._keeper: threading.Thread | None = None
         driver.run(self._reading.begin())
@@ -100,11 +105,14 @@ class RemoteConsumer(Uncopied):
             OffsetOutOfRange: a partition does not hold the position; continue with `seek`. Has topic and partition.
             LogTruncated: records that this consumer read no longer belong to the partition. Has topic and partition.
             ConnectionFailed, Busy: all tries failed; poll again.
+            SerializationError: a deserializer refused the next record, after all before it were returned. Has topic,
+                partition, offset, and the record with its bytes; `seek(topic, partition, offset + 1)` skips it.
         """
         from seglog.client import arrow  # noqa: PLC0415 - imports pyarrow only when needed
 
         batches = self.poll_batches(max_records=max_records, max_bytes=max_bytes, timeout=timeout)
-        return [record for batch in batches for record in arrow.topic_records(batch)]
+        records = [record for batch in batches for record in arrow.topic_records(batch)]
+        return deserialized(records, self._serializers, self._reading.cursor)
 
     def poll_batches(
         self, *, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES, timeout: float = 0.0

@@ -25,12 +25,12 @@ def read(topic: str, partition: int, offset: int, retries: Retries, expose: Expo
 
 def with_key(
     topic: str, key: bytes, max_records: int, retries: Retries, expose: Expose = "appended"
-) -> Flow[list[Record]]:
-    """Read the last records of a key, newest last."""
+) -> Flow[list[tuple[int, Record]]]:
+    """Read the last records of a key, newest last, each with its partition."""
     found = yield from retrying(topic_calls.with_key(topic, key, max_records, expose), retries)
     records = []
     for partition, record in found:
-        records.append((yield from _whole(topic, partition, record, retries)))
+        records.append((partition, (yield from _whole(topic, partition, record, retries))))
     return records
 
 

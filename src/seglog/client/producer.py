@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from seglog.client.producing import Deliverer, Entry, Outbox, Outcome, Tally, checked_linger, ended, entry
 from seglog.client.retrying import Retries
 from seglog.errors import LogClosed, SeglogError
 from seglog.record import Header
+from seglog.serializers import Serializers
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Producer(Uncopied):
         queue_bytes: int,
         delivery_timeout: float,
         ack: Acknowledgement,
+        serializers: Serializers | None = None,
     ) -> None:
         """Start a producer.
 
@@ -49,6 +51,7 @@ class Producer(Uncopied):
             queue_bytes: The most bytes of queued records; `send` blocks beyond.
             delivery_timeout: Seconds for which a request is retried.
             ack: As the arguments ack, copies and wait of RemoteTopic.append.
+            serializers: For the keys and values of `send`; None: bytes.
         """
         self._driver, self._once, self._linger = driver, once, checked_linger(linger)
         self._outbox = Outbox(batch_bytes=batch_bytes, batch_records=batch_records, queue_bytes=queue_bytes)
@@ -56,15 +59,16 @@ class Producer(Uncopied):
         self._changed = threading.Condition()
         self._tally = Tally()
         self._hurry = 0
+        self._topic, self._serializers = topic, serializers
         self._closed = False
         self._thread: threading.Thread | None = None
         self._process = os.getpid()
 
     def send(
         self,
-        value: bytes | None,
+        value: Any,
         *,
-        key: bytes | None = None,
+        key: Any = None,
         timestamp: int | None = None,
         headers: Iterable[Header] = (),
         partition: int | None = None,
@@ -77,9 +81,12 @@ class Producer(Uncopied):
         Raises:
             LogClosed: the producer is closed.
             InvalidArgument, InvalidType: as a local append.
+            SerializationError: a serializer refused the key or value; nothing is queued.
         """
         self._check_process()
         future: Future[tuple[int, int]] = Future()
+        if self._serializers is not None:
+            key, value = self._serializers.serialized(self._topic, key, value, partition)
         one = entry(value, key=key, timestamp=timestamp, headers=headers, partition=partition, future=future)
         size = one.size
         with self._changed:

@@ -14,6 +14,7 @@ from seglog.client.retrying import Retries, retrying
 from seglog.client.upload import upload
 from seglog.config import Expose
 from seglog.record import Header, Record, Share, TopicRecord, checked_share
+from seglog.serializers import AnyRecord, Serializers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +39,8 @@ class RemoteTopic:
         copies, wait: With "mirrored": how many copies, and seconds (up to 60) to wait for them; after that NotMirrored
             is raised, and the record stays. A repetition with the same `once` waits again.
 
-    Every call raises TopicNotFound and the errors of `Client`.
+    Every call raises TopicNotFound and the errors of `Client`. With deserializers, `read`, `records`, `follow` and
+    `with_key` raise SerializationError for a record that they refuse; continue at its `offset` + 1 to skip it.
 
     expose, of all that reads: "appended", all records; "durable", those that survive power loss: `read` of another one
     raises NotDurableYet, a range ends before it, `follow` waits for the sync.
@@ -51,18 +53,20 @@ class RemoteTopic:
         retries: Retries,
         once: Callable[[], str],
         expose: Expose = "appended",
+        serializers: Serializers | None = None,
     ) -> None:
         self.name = name
         self.expose: Expose = topic_calls.checked_expose(expose)
         self._driver, self._retries, self._once = driver, retries, once
+        self._serializers = serializers
 
     # --- appending ------------------------------------------------------------------------------------------------
 
     def append(
         self,
-        value: bytes | None,
+        value: Any,
         *,
-        key: bytes | None = None,
+        key: Any = None,
         timestamp: int | None = None,
         headers: Iterable[Header] = (),
         partition: int | None = None,
@@ -89,7 +93,10 @@ class RemoteTopic:
             OnceConflict: `once` was used for another payload.
             KeyRequired: the topic is compacted by key, and there is no key.
             RecordTooLarge: the record does not fit a segment.
+            SerializationError: a serializer refused the key or value; nothing was sent.
         """
+        if self._serializers is not None:
+            key, value = self._serializers.serialized(self.name, key, value, partition)
         call = append_calls.append(
             self.name,
             value,
@@ -107,7 +114,7 @@ class RemoteTopic:
         self,
         chunks: Any,
         *,
-        key: bytes | None = None,
+        key: Any = None,
         timestamp: int | None = None,
         headers: Iterable[Header] = (),
         limit: int | None = None,
@@ -131,6 +138,8 @@ class RemoteTopic:
             StreamOverflow: the value is longer than limit; nothing is stored.
             ConnectionFailed: the connection was lost and the source cannot be read again.
         """
+        if self._serializers is not None:
+            key = self._serializers.serialized_key(self.name, key, partition)
         call = append_calls.append_stream(
             self.name,
             upload(chunks, limit=limit),
@@ -184,14 +193,16 @@ class RemoteTopic:
             OffsetCompacted: a compaction removed the record.
             NotDurableYet: the record is not synced, and the topic shows only synced ones.
         """
-        return self._driver.run(full_values.read(self.name, partition, offset, self._retries, self.expose))
+        record = self._driver.run(full_values.read(self.name, partition, offset, self._retries, self.expose))
+        return self._deserialized(record, partition)
 
     def records(self, partition: int, start: int | None = None, stop: int | None = None) -> Iterator[Record]:
         """Iterate over a range of a partition, page by page; by default over everything present now."""
         from seglog.client import arrow  # noqa: PLC0415 - imports pyarrow only when needed
 
         for batch in self.batches(partition, start, stop):
-            yield from arrow.records(batch)
+            for record in arrow.records(batch):
+                yield self._deserialized(record, partition)
 
     def batches(self, partition: int, start: int | None = None, stop: int | None = None) -> Iterator[pa.RecordBatch]:
         """Iterate over a range as Arrow batches; columns as in `Log.batches`, plain binary."""
@@ -242,15 +253,19 @@ class RemoteTopic:
         """
         flow = flows.follow(self.name, partition, start, self._retries, self.expose, checked_share(share))
         for records in self._driver.iterate(flow):
-            yield from records
+            for record in records:
+                yield self._deserialized(record, record.partition)
 
     def offset_at(self, timestamp: int) -> dict[int, int | None]:
         """Return partition -> the first offset at or after a time (microseconds), None if there is none."""
         return self._call(topic_calls.offset_at(self.name, timestamp, self.expose))
 
-    def with_key(self, key: bytes, max_records: int = 100) -> list[Record]:
+    def with_key(self, key: Any, max_records: int = 100) -> list[Record]:
         """Return the last records of a key, newest last; the server reads the key's whole partition."""
-        return self._driver.run(full_values.with_key(self.name, key, max_records, self._retries, self.expose))
+        if self._serializers is not None:
+            key = self._serializers.serialized_key(self.name, key)
+        found = self._driver.run(full_values.with_key(self.name, key, max_records, self._retries, self.expose))
+        return [self._deserialized(record, partition) for partition, record in found]
 
     # --- facts and maintenance ------------------------------------------------------------------------------------
 
@@ -284,6 +299,11 @@ class RemoteTopic:
 
     def _call(self, call: Call[T]) -> T:
         return self._driver.run(retrying(call, self._retries))
+
+    def _deserialized(self, record: AnyRecord, partition: int) -> AnyRecord:
+        if self._serializers is None:
+            return record
+        return self._serializers.deserialized(record, self.name, partition)
 
     def __repr__(self) -> str:
         return f"RemoteTopic({self.name!r})"

@@ -66,7 +66,8 @@ class Appending:
         """Append one record; see Topic.append."""
         value, key, timestamp, headers, expected = draft
         if once is None:
-            number, headers = self._plain(draft, partition)
+            number = self.route(key, None) if partition is None else partition
+            headers = without_mark(headers) if headers else ()
             return number, self._logs[number].append(
                 value, key=key, timestamp=timestamp, headers=headers, expected_offset=expected
             )
@@ -79,12 +80,8 @@ class Appending:
 
     def routed(self, draft: Draft, partition: int | None) -> tuple[int, Draft]:
         """Return the partition of an append without `once`, and the record as its log stores it."""
-        number, headers = self._plain(draft, partition)
-        return number, draft._replace(headers=headers)
-
-    def _plain(self, draft: Draft, partition: int | None) -> tuple[int, Iterable[Header]]:
         number = self.route(draft.key, None) if partition is None else partition
-        return number, without_mark(draft.headers) if draft.headers else ()
+        return number, draft._replace(headers=without_mark(draft.headers)) if draft.headers else draft
 
     def append_stream(
         self,

@@ -41,6 +41,7 @@ from seglog.log.locks.write_lock import TreeLock
 from seglog.log.log import Log
 from seglog.log.opening import check_expose, check_leads, storage_at
 from seglog.record import checked_text
+from seglog.serializers import Deserialize, Serialize, serializers_of
 from seglog.storage import Storage, Subdirectory
 from seglog.topic.groups import Groups
 from seglog.topic.layout import creation, deletion, description
@@ -149,22 +150,34 @@ class Broker(Inheritable, Uncopied):
         return [name for name in description.below(self._storage) if is_name(name) and name != self._coming]
 
     @_closes
-    def topic(self, name: str) -> Topic:
+    def topic(
+        self,
+        name: str,
+        *,
+        key_serializer: Serialize | None = None,
+        value_serializer: Serialize | None = None,
+        key_deserializer: Deserialize | None = None,
+        value_deserializer: Deserialize | None = None,
+    ) -> Topic:
         """Return a topic, opened in the broker's mode; the same object until it is closed or deleted.
+
+        With serializers: an object of its own each time, which is the same topic; see Topic.with_serializers.
 
         Raises:
             TopicNotFound: there is no such topic.
+            InvalidType: a serializer is neither a serializer nor a function.
             CorruptLog, FormatVersionError, StorageError: as Topic.open.
         """
+        serializers = serializers_of(key_serializer, value_serializer, key_deserializer, value_deserializer)
         checked_name(name, "topic")
         with self._guard:
             self._check_open()
             known = self._open.get(name)
-            if known is not None and not known.closed and self._is_present(name, known):
-                return known
-            if name == self._coming:
-                raise TopicNotFound(name)
-            return self._open_topic(name)
+            if known is None or known.closed or not self._is_present(name, known):
+                if name == self._coming:
+                    raise TopicNotFound(name)
+                known = self._open_topic(name)
+            return known if serializers is None else known.with_serializers(**serializers._asdict())
 
     def if_open(self, name: str) -> Topic | None:
         """Return a topic that is already open, else None; never waits. Only for a writing broker."""
@@ -308,11 +321,23 @@ class Broker(Inheritable, Uncopied):
         start: Start = "earliest",
         session_timeout: float = 30.0,
         share: tuple[int, int] | None = None,
+        key_deserializer: Deserialize | None = None,
+        value_deserializer: Deserialize | None = None,
     ) -> Consumer:
         """Return a consumer of topics for a group; see `seglog.topic.groups.consumer.Consumer`."""
         from seglog.topic.groups.consumer import Consumer  # noqa: PLC0415 - it imports the broker
 
-        return Consumer(self, self.groups, group, topics, start=start, session_timeout=session_timeout, share=share)
+        return Consumer(
+            self,
+            self.groups,
+            group,
+            topics,
+            start=start,
+            session_timeout=session_timeout,
+            share=share,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+        )
 
     def _load_groups(self) -> Groups:
         return Groups(

@@ -23,10 +23,15 @@ class Passage(NamedTuple):
     before: Trace
     after: Trace
 
-    @property
-    def has_cut(self) -> bool:
-        """Whether offsets in between may have other traces than the start."""
-        return self.before != self.after
+    def trace_at(self, at_start: bool) -> Trace | None:
+        """Return the trace of the start, or of an offset after it; None if that is not known.
+
+        If one epoch covers the read, it is that of each offset. The file may be that of a later record: then a cut that
+        an older version did not record may be reported without need, but none is missed.
+        """
+        if at_start:
+            return self.before
+        return self.after if self.before.epoch == self.after.epoch else None
 
 
 def passage_of(view: View, start: int, next_offset: int) -> Passage:

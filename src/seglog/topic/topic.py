@@ -8,7 +8,8 @@ segments, consumers or brokers.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,8 @@ from seglog.log.locks.wait import patiently
 from seglog.log.log import Log
 from seglog.log.opening import open_partition, storage_at
 from seglog.log.staging import StagedSegment
-from seglog.record import Header, checked_offset, checked_text
+from seglog.record import Header, Record, checked_offset, checked_text
+from seglog.serializers import Deserialize, Serialize, Serializers, serializers_of
 from seglog.storage import Storage
 from seglog.topic.appending import Appending
 from seglog.topic.idempotency.marks import checked_once
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Mode = Literal["a", "r"]
+
+_NEEDS_PARTITION = "expected_offset needs partition: each partition has its own offsets"
 
 
 class Topic(Uncopied):
@@ -69,13 +73,14 @@ class Topic(Uncopied):
     ) -> None:
         """path: as callers see it; unfinished: whether a `publish` may have been interrupted after its commit."""
         self.path = path
-        self.closed = False
+        self._ended = threading.Event()
         self._description = description
         self._logs = logs
         self._resources = resources
         self._appending = Appending(logs, once_window)
         self._publishing = Publishing(storage, logs, clock, waiting=unfinished)
         self._writers: dict[int, PartitionWriter] = {}
+        self._serializers: Serializers | None = None
 
     @classmethod
     def create(
@@ -88,6 +93,10 @@ class Topic(Uncopied):
         clock: Clock | None = None,
         once_window: OnceWindow = WINDOW,
         wait: float | None = None,
+        key_serializer: Serialize | None = None,
+        value_serializer: Serialize | None = None,
+        key_deserializer: Deserialize | None = None,
+        value_deserializer: Deserialize | None = None,
     ) -> Topic:
         """Create a topic of `partitions` logs with one config and open it for writing.
 
@@ -101,14 +110,18 @@ class Topic(Uncopied):
             clock: Microseconds since the epoch; default: the system's clock.
             once_window: How far back idempotency keys are known.
             wait: Seconds to wait for another process that has it open for writing; None: LogLocked at once.
+            key_serializer, value_serializer, key_deserializer, value_deserializer: See `with_serializers`.
 
         Raises:
             InvalidArgument: the number of partitions is invalid, the name is reserved, or there is a topic already.
             NotALog: something else is at the path.
             LogLocked: another process holds it.
         """
+        serializers = serializers_of(key_serializer, value_serializer, key_deserializer, value_deserializer)
         make = partial(cls._create, path, partitions, config, name, clock or system_clock, once_window)
-        return patiently(make, wait)
+        topic = patiently(make, wait)
+        topic._serializers = serializers
+        return topic
 
     @classmethod
     def _create(
@@ -153,6 +166,10 @@ class Topic(Uncopied):
         clock: Clock | None = None,
         once_window: OnceWindow = WINDOW,
         wait: float | None = None,
+        key_serializer: Serialize | None = None,
+        value_serializer: Serialize | None = None,
+        key_deserializer: Deserialize | None = None,
+        value_deserializer: Deserialize | None = None,
     ) -> Topic:
         """Open an existing topic; never creates one.
 
@@ -163,6 +180,7 @@ class Topic(Uncopied):
             clock: Microseconds since the epoch; default: the system's clock.
             once_window: How far back idempotency keys are known.
             wait: Seconds to wait for another process that has it open for writing; None: LogLocked at once.
+            key_serializer, value_serializer, key_deserializer, value_deserializer: See `with_serializers`.
 
         Raises:
             LogNotFound, NotALog: there is no topic at the path.
@@ -170,7 +188,10 @@ class Topic(Uncopied):
             CorruptLog: topic.json is damaged, or a partition is missing or belongs to another topic.
             FormatVersionError: a newer version wrote the topic.
         """
-        return patiently(partial(cls._attempt, path, mode, expose, clock or system_clock, once_window), wait)
+        serializers = serializers_of(key_serializer, value_serializer, key_deserializer, value_deserializer)
+        topic = patiently(partial(cls._attempt, path, mode, expose, clock or system_clock, once_window), wait)
+        topic._serializers = serializers
+        return topic
 
     @classmethod
     def _attempt(
@@ -204,7 +225,37 @@ class Topic(Uncopied):
             topic._resources = resources.pop_all()
             return topic
 
+    def with_serializers(
+        self,
+        *,
+        key_serializer: Serialize | None = None,
+        value_serializer: Serialize | None = None,
+        key_deserializer: Deserialize | None = None,
+        value_deserializer: Deserialize | None = None,
+    ) -> Topic:
+        """Return this topic with other serializers; both are the same topic, and closing one closes both.
+
+        See `seglog.serializers`. `append`, `append_stream` (its key) and `route` serialize, `read` and `records`
+        deserialize. Batches, the logs of the partitions and `writer` keep bytes.
+
+        Args:
+            key_serializer, value_serializer: A serializer, or a function that returns bytes; None: bytes.
+            key_deserializer, value_deserializer: A serializer, or a function of bytes; None: bytes.
+
+        Raises:
+            InvalidType: one of them is neither.
+        """
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._serializers = serializers_of(key_serializer, value_serializer, key_deserializer, value_deserializer)
+        return twin
+
     # --- facts --------------------------------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        """Whether the topic is closed."""
+        return self._ended.is_set()
 
     @property
     def name(self) -> str:
@@ -243,10 +294,12 @@ class Topic(Uncopied):
             found = self._writers.setdefault(number, made)
         return found
 
-    def route(self, key: bytes | None, once: str | None = None) -> int:
+    def route(self, key: Any, once: str | None = None) -> int:
         """Return the partition for a record: by its key; without a key by `once`, so that a retry gets the same one;
         without both the next in turn, which advances the turn.
         """
+        if self._serializers is not None:
+            key = self._serializers.serialized_key(self.name, key)
         return self._appending.route(key, once)
 
     # --- writing ------------------------------------------------------------------------------------------------
@@ -261,9 +314,9 @@ class Topic(Uncopied):
 
     def append(
         self,
-        value: bytes | None,
+        value: Any,
         *,
-        key: bytes | None = None,
+        key: Any = None,
         timestamp: int | None = None,
         headers: Iterable[Header] = (),
         partition: int | None = None,
@@ -273,7 +326,7 @@ class Topic(Uncopied):
         """Append one record and return (partition, offset).
 
         Args:
-            value, key, timestamp, headers: As in `Log.append`.
+            value, key: Bytes or None; with serializers, objects or None. timestamp, headers: As in `Log.append`.
             partition: Overrides the partition that `route` chooses.
             expected_offset: Append only at this offset; needs `partition`.
             once: An idempotency key; see the class.
@@ -282,17 +335,17 @@ class Topic(Uncopied):
             InvalidArgument: expected_offset without partition, an unknown partition, or what Log.append rejects.
             OffsetConflict, KeyRequired, RecordTooLarge: as Log.append.
             OnceConflict: `once` was used for another payload.
+            SerializationError: a serializer refused the key or value.
         """
         self._publishing.finish_waiting()
-        self._check_place(partition, expected_offset)
-        draft = Draft(value, key, timestamp, headers, expected_offset)
-        return self._appending.append(draft, partition=partition, once=once)
-
-    def _check_place(self, partition: int | None, expected_offset: int | None) -> None:
         if partition is not None:
             self.partition(partition)
         elif expected_offset is not None:
-            raise InvalidArgument("expected_offset needs partition: each partition has its own offsets")
+            raise InvalidArgument(_NEEDS_PARTITION)
+        if self._serializers is not None:
+            key, value = self._serializers.serialized(self.name, key, value, partition)
+        draft = Draft(value, key, timestamp, headers, expected_offset)
+        return self._appending.append(draft, partition=partition, once=once)
 
     def _routed(self, draft: Draft, partition: int | None) -> tuple[int, Draft] | None:
         """Return the partition of an append without `once`, and what its log appends; None if `append` must do more.
@@ -301,14 +354,20 @@ class Topic(Uncopied):
         """
         if self._publishing.is_waiting:
             return None
-        self._check_place(partition, draft.expected_offset)
+        if partition is not None:
+            self.partition(partition)
+        elif draft.expected_offset is not None:
+            raise InvalidArgument(_NEEDS_PARTITION)
+        if self._serializers is not None:
+            key, value = self._serializers.serialized(self.name, draft.key, draft.value, partition)
+            draft = draft._replace(key=key, value=value)
         return self._appending.routed(draft, partition)
 
     def append_stream(
         self,
         chunks: Iterable[bytes],
         *,
-        key: bytes | None = None,
+        key: Any = None,
         timestamp: int | None = None,
         headers: Iterable[Header] = (),
         limit: int | None = None,
@@ -333,6 +392,8 @@ class Topic(Uncopied):
         self._publishing.finish_waiting()
         if partition is not None:
             self.partition(partition)
+        if self._serializers is not None:
+            key = self._serializers.serialized_key(self.name, key, partition)
         return self._appending.append_stream(
             chunks,
             key=key,
@@ -372,6 +433,35 @@ class Topic(Uncopied):
         if partition is not None:
             self.partition(partition)
         return self._appending.append_batch(data, partition=partition, once=once)
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def read(self, partition: int, offset: int) -> Record:
+        """Return one record of a partition, deserialized.
+
+        Raises:
+            OffsetOutOfRange, OffsetCompacted, CorruptRecord, NotDurableYet: as Log.read.
+            SerializationError: a deserializer refused the record.
+        """
+        record = self.partition(partition).read(offset)
+        return self._deserialized(record, partition)
+
+    def records(self, partition: int, start: int | None = None, stop: int | None = None) -> Iterator[Record]:
+        """Iterate over a range of a partition, deserialized; by default over everything present now.
+
+        Raises:
+            OffsetOutOfRange, CorruptRecord, NotDurableYet: as Log.scan.
+            SerializationError: a deserializer refused a record, whose `offset` it has; continue after it to skip it.
+        """
+        records = self.partition(partition).scan(start, stop)
+        if self._serializers is None:
+            return records
+        return (self._deserialized(record, partition) for record in records)
+
+    def _deserialized(self, record: Record, partition: int) -> Record:
+        if self._serializers is None:
+            return record
+        return self._serializers.deserialized(record, self.name, partition)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
         """Export all records as an Arrow stream, partition by partition, with a column `partition`.
@@ -437,7 +527,7 @@ class Topic(Uncopied):
 
     def close(self) -> None:
         """Sync and close every partition; all are closed even if one fails. Closing twice is harmless."""
-        self.closed = True
+        self._ended.set()
         self._resources.close()
 
     def __enter__(self) -> Self:

@@ -19,6 +19,7 @@ from seglog.client.requests import group_calls, topic_calls
 from seglog.client.requests.call import Call
 from seglog.client.retrying import Retries, once_keys, retrying
 from seglog.config import Expose, LogConfig, Retention
+from seglog.serializers import Deserialize, Serialize, serializers_of
 from seglog.topic.groups import GroupState
 from seglog.topic.groups.position import Start
 from seglog.topic.positions import Positions
@@ -85,9 +86,28 @@ class AsyncClient(Uncopied):
         await self._call(topic_calls.create_topic(name, partitions, config))
         return self.topic(name)
 
-    def topic(self, name: str, *, expose: Expose | None = None) -> AsyncRemoteTopic:
-        """Return a topic, which may not exist: its calls raise TopicNotFound. expose: None: as the client."""
-        return AsyncRemoteTopic(name, self._driver, self._retries, self._once, self._shown(expose))
+    def topic(
+        self,
+        name: str,
+        *,
+        expose: Expose | None = None,
+        key_serializer: Serialize | None = None,
+        value_serializer: Serialize | None = None,
+        key_deserializer: Deserialize | None = None,
+        value_deserializer: Deserialize | None = None,
+    ) -> AsyncRemoteTopic:
+        """Return a topic, which may not exist: its calls raise TopicNotFound.
+
+        Args:
+            name: The topic's name.
+            expose: Which records to read; None: as the client.
+            key_serializer, value_serializer: A serializer of `seglog.serializers`, or a function that returns bytes,
+                for what is appended; None: bytes.
+            key_deserializer, value_deserializer: A serializer, or a function of bytes, for records that are read one by
+                one; None: bytes. Batches, pages and tables keep bytes.
+        """
+        serializers = serializers_of(key_serializer, value_serializer, key_deserializer, value_deserializer)
+        return AsyncRemoteTopic(name, self._driver, self._retries, self._once, self._shown(expose), serializers)
 
     async def alter_retention(self, name: str, retention: Retention) -> TopicInfo:
         """Change a topic's retention and return its new state; as Client.alter_retention."""
@@ -159,6 +179,8 @@ class AsyncClient(Uncopied):
         ack: Ack = "appended",
         copies: int = 1,
         wait: float = topic_calls.MIRROR_SECONDS,
+        key_serializer: Serialize | None = None,
+        value_serializer: Serialize | None = None,
     ) -> AsyncProducer:
         """Return a producer, which batches single records in the background. See `Producer` for the arguments."""
         return AsyncProducer(
@@ -171,6 +193,7 @@ class AsyncClient(Uncopied):
             queue_bytes=queue_bytes,
             delivery_timeout=delivery_timeout,
             ack=topic_calls.acknowledgement(ack, copies, wait),
+            serializers=serializers_of(key_serializer, value_serializer),
         )
 
     async def consumer(
@@ -183,6 +206,8 @@ class AsyncClient(Uncopied):
         share: tuple[int, int] | None = None,
         max_poll_interval: float = 300.0,
         expose: Expose | None = None,
+        key_deserializer: Deserialize | None = None,
+        value_deserializer: Deserialize | None = None,
     ) -> AsyncRemoteConsumer:
         """Return a consumer that reads topics for a group; see `AsyncRemoteConsumer`. expose: None: as the client's."""
         return await AsyncRemoteConsumer.begun(
@@ -195,6 +220,7 @@ class AsyncClient(Uncopied):
             share=share,
             max_poll_interval=max_poll_interval,
             expose=self._shown(expose),
+            serializers=serializers_of(None, None, key_deserializer, value_deserializer),
         )
 
     # --- the end ------------------------------------------------------------------------------------------------

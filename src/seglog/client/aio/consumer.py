@@ -13,6 +13,8 @@ from seglog.client.retrying import Retries
 from seglog.config import Expose
 from seglog.errors import SeglogError
 from seglog.record import TopicRecord
+from seglog.serializers import Serializers
+from seglog.topic.groups.deserializing import deserialized
 from seglog.topic.groups.position import Start
 from seglog.topic.layout.places import Partition
 from seglog.topic.positions import Positions
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
 class AsyncRemoteConsumer(Uncopied):
     """Reads topics for a group; as `RemoteConsumer`. Get it from `AsyncClient.consumer`; one task at a time."""
 
-    def __init__(self, driver: AsyncDriver, reading: Reading) -> None:
-        self._driver, self._reading = driver, reading
+    def __init__(self, driver: AsyncDriver, reading: Reading, serializers: Serializers | None = None) -> None:
+        self._driver, self._reading, self._serializers = driver, reading, serializers
         self._keeper: asyncio.Task[None] | None = None
 
     @classmethod
@@ -43,6 +45,7 @@ class AsyncRemoteConsumer(Uncopied):
         share: tuple[int, int] | None,
         max_poll_interval: float,
         expose: Expose = "appended",
+        serializers: Serializers | None = None,
     ) -> Self:
         """Join the group and return the consumer; arguments and errors as in `RemoteConsumer`."""
         reading = Reading(
@@ -56,7 +59,7 @@ class AsyncRemoteConsumer(Uncopied):
             retries=retries,
         )
         await driver.run(reading.begin())
-        consumer = cls(driver, reading)
+        consumer = cls(driver, reading, serializers)
         if share is None:
             consumer._keeper = asyncio.create_task(consumer._keep_alive())
         return consumer
@@ -78,7 +81,8 @@ class AsyncRemoteConsumer(Uncopied):
         from seglog.client import arrow  # noqa: PLC0415 - imports pyarrow only when needed
 
         batches = await self.poll_batches(max_records=max_records, max_bytes=max_bytes, timeout=timeout)
-        return [record for batch in batches for record in arrow.topic_records(batch)]
+        records = [record for batch in batches for record in arrow.topic_records(batch)]
+        return deserialized(records, self._serializers, self._reading.cursor)
 
     async def poll_batches(
         self, *, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES, timeout: float = 0.0

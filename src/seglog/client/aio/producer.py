@@ -7,12 +7,13 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from seglog.client.producing import Deliverer, Entry, Outbox, Outcome, Tally, checked_linger, ended, entry
 from seglog.client.retrying import Retries
 from seglog.errors import LogClosed, SeglogError
 from seglog.record import Header
+from seglog.serializers import Serializers
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class AsyncProducer(Uncopied):
         queue_bytes: int,
         delivery_timeout: float,
         ack: Acknowledgement,
+        serializers: Serializers | None = None,
     ) -> None:
         """Take the arguments of `Producer`."""
         self._driver, self._once, self._linger = driver, once, checked_linger(linger)
@@ -44,14 +46,15 @@ class AsyncProducer(Uncopied):
         self._settled = asyncio.Condition()
         self._now = asyncio.Event()
         self._hurry = 0
+        self._topic, self._serializers = topic, serializers
         self._closed = False
         self._task: asyncio.Task[None] | None = None
 
     async def send(
         self,
-        value: bytes | None,
+        value: Any,
         *,
-        key: bytes | None = None,
+        key: Any = None,
         timestamp: int | None = None,
         headers: Iterable[Header] = (),
         partition: int | None = None,
@@ -63,8 +66,11 @@ class AsyncProducer(Uncopied):
 
         Raises:
             LogClosed: the producer is closed.
+            SerializationError: a serializer refused the key or value; nothing is queued.
         """
         future: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
+        if self._serializers is not None:
+            key, value = self._serializers.serialized(self._topic, key, value, partition)
         one = entry(value, key=key, timestamp=timestamp, headers=headers, partition=partition, future=future)
         size = one.size
         if not self._outbox.has_room(size):

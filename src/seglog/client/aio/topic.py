@@ -15,6 +15,7 @@ from seglog.client.topic import BATCH_BYTES
 from seglog.client.upload import upload
 from seglog.config import Expose
 from seglog.record import Header, Record, Share, TopicRecord, checked_share
+from seglog.serializers import AnyRecord, Serializers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,18 +35,20 @@ class AsyncRemoteTopic:
         retries: Retries,
         once: Callable[[], str],
         expose: Expose = "appended",
+        serializers: Serializers | None = None,
     ) -> None:
         self.name = name
         self.expose: Expose = topic_calls.checked_expose(expose)
         self._driver, self._retries, self._once = driver, retries, once
+        self._serializers = serializers
 
     # --- appending ------------------------------------------------------------------------------------------------
 
     async def append(
         self,
-        value: bytes | None,
+        value: Any,
         *,
-        key: bytes | None = None,
+        key: Any = None,
         timestamp: int | None = None,
         headers: Iterable[Header] = (),
         partition: int | None = None,
@@ -56,6 +59,8 @@ class AsyncRemoteTopic:
         wait: float = MIRROR_SECONDS,
     ) -> tuple[int, int]:
         """Append one record and return (partition, offset); as RemoteTopic.append. value None: a tombstone."""
+        if self._serializers is not None:
+            key, value = self._serializers.serialized(self.name, key, value, partition)
         call = append_calls.append(
             self.name,
             value,
@@ -73,7 +78,7 @@ class AsyncRemoteTopic:
         self,
         chunks: Any,
         *,
-        key: bytes | None = None,
+        key: Any = None,
         timestamp: int | None = None,
         headers: Iterable[Header] = (),
         limit: int | None = None,
@@ -84,6 +89,8 @@ class AsyncRemoteTopic:
         wait: float = MIRROR_SECONDS,
     ) -> tuple[int, int]:
         """Append one record with a streamed value; as RemoteTopic.append_stream, also from async sources."""
+        if self._serializers is not None:
+            key = self._serializers.serialized_key(self.name, key, partition)
         call = append_calls.append_stream(
             self.name,
             upload(chunks, limit=limit),
@@ -117,7 +124,8 @@ class AsyncRemoteTopic:
 
     async def read(self, partition: int, offset: int) -> Record:
         """Return one record; as RemoteTopic.read. Raises OffsetOutOfRange, OffsetCompacted, NotDurableYet."""
-        return await self._driver.run(full_values.read(self.name, partition, offset, self._retries, self.expose))
+        record = await self._driver.run(full_values.read(self.name, partition, offset, self._retries, self.expose))
+        return self._deserialized(record, partition)
 
     async def records(self, partition: int, start: int | None = None, stop: int | None = None) -> AsyncIterator[Record]:
         """Iterate over a range of a partition, page by page; by default over everything present now."""
@@ -125,7 +133,7 @@ class AsyncRemoteTopic:
 
         async for batch in self.batches(partition, start, stop):
             for record in arrow.records(batch):
-                yield record
+                yield self._deserialized(record, partition)
 
     async def batches(
         self, partition: int, start: int | None = None, stop: int | None = None
@@ -156,15 +164,18 @@ class AsyncRemoteTopic:
         flow = flows.follow(self.name, partition, start, self._retries, self.expose, checked_share(share))
         async for records in self._driver.iterate(flow):
             for record in records:
-                yield record
+                yield self._deserialized(record, record.partition)
 
     async def offset_at(self, timestamp: int) -> dict[int, int | None]:
         """Return partition -> the first offset at or after a time (microseconds), None if there is none."""
         return await self._call(topic_calls.offset_at(self.name, timestamp, self.expose))
 
-    async def with_key(self, key: bytes, max_records: int = 100) -> list[Record]:
+    async def with_key(self, key: Any, max_records: int = 100) -> list[Record]:
         """Return the last records of a key, newest last; the server reads the key's whole partition."""
-        return await self._driver.run(full_values.with_key(self.name, key, max_records, self._retries, self.expose))
+        if self._serializers is not None:
+            key = self._serializers.serialized_key(self.name, key)
+        found = await self._driver.run(full_values.with_key(self.name, key, max_records, self._retries, self.expose))
+        return [self._deserialized(record, partition) for partition, record in found]
 
     # --- facts and maintenance ------------------------------------------------------------------------------------
 
@@ -198,6 +209,11 @@ class AsyncRemoteTopic:
 
     async def _call(self, call: Call[T]) -> T:
         return await self._driver.run(retrying(call, self._retries))
+
+    def _deserialized(self, record: AnyRecord, partition: int) -> AnyRecord:
+        if self._serializers is None:
+            return record
+        return self._serializers.deserialized(record, self.name, partition)
 
     def __repr__(self) -> str:
         return f"AsyncRemoteTopic({self.name!r})"

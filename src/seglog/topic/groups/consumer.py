@@ -24,9 +24,11 @@ from seglog.errors import (
 from seglog.log.log import Log
 from seglog.log.tail import FIRST_WAIT, LONGEST_WAIT
 from seglog.record import TopicRecord, checked_offset, checked_timestamp
+from seglog.serializers import Deserialize, serializers_of
 from seglog.topic.fetch import fetch_batches, fetch_records
 from seglog.topic.groups.arguments import checked_timeout, checked_topics, checked_wait
 from seglog.topic.groups.assignment import checked_share, shared
+from seglog.topic.groups.deserializing import deserialized
 from seglog.topic.groups.groups import Groups
 from seglog.topic.groups.position import Cursor, Start
 from seglog.topic.layout.names import checked_name
@@ -93,6 +95,8 @@ class Consumer(Uncopied):
         start: Start = "earliest",
         session_timeout: float = 30.0,
         share: tuple[int, int] | None = None,
+        key_deserializer: Deserialize | None = None,
+        value_deserializer: Deserialize | None = None,
     ) -> None:
         """Join the group.
 
@@ -103,6 +107,8 @@ class Consumer(Uncopied):
             start: "earliest" or "latest": where to start in partitions without a committed offset.
             session_timeout: Seconds of silence until other members take over.
             share: (index, n): read every n-th partition instead of joining; commits need a group without members.
+            key_deserializer, value_deserializer: A serializer of `seglog.serializers`, or a function of bytes, for
+                `poll`; None: bytes.
 
         Raises:
             TopicNotFound: a topic does not exist.
@@ -112,6 +118,7 @@ class Consumer(Uncopied):
         self._broker, self._groups, self._start = broker, groups, start
         self._group, self._topics = checked_name(group, "group"), checked_topics(topics)
         self._timeout = checked_timeout(session_timeout)
+        self._serializers = serializers_of(None, None, key_deserializer, value_deserializer)
         self._cursor = Cursor(self._timeout)
         self._member: str | None = None
         self._closed = False
@@ -136,8 +143,13 @@ class Consumer(Uncopied):
         Raises:
             OffsetOutOfRange: a partition does not hold the position; continue with `seek`. Has topic and partition.
             LogTruncated: records that this consumer read no longer belong to the partition. Has topic and partition.
+            SerializationError: a deserializer refused the next record, after all before it were returned. Has topic,
+                partition, offset, and the record with its bytes; `seek(topic, partition, offset + 1)` skips it.
         """
-        return records_in(self._poll(read_records, max_records, max_bytes, timeout))
+        return self._deserialized(records_in(self._poll(read_records, max_records, max_bytes, timeout)))
+
+    def _deserialized(self, records: list[TopicRecord]) -> list[TopicRecord]:
+        return deserialized(records, self._serializers, self._cursor)
 
     def poll_batches(
         self, *, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES, timeout: float = 0.0

@@ -206,9 +206,11 @@ class Cursor:
             return
         self._next[partition] = read.start if offset is None else offset
         self._turn = read.turn
-        self._traces.pop(partition, None)
-        if read.passage is not None and (offset in (None, read.start) or not read.passage.has_cut):
-            self._traces[partition] = read.passage.before
+        trace = None if read.passage is None else read.passage.trace_at(self._next[partition] == read.start)
+        if trace is None:
+            self._traces.pop(partition, None)
+        else:
+            self._traces[partition] = trace
 
     def _forget_trace(self, partition: Partition) -> None:
         self._traces.pop(partition, None)
