@@ -143,6 +143,33 @@ def test_a_log_answers_every_call(run: Any, place: Any, tmp_path: Any) -> None:
     run(story)
 
 
+def test_a_task_waits_until_a_copy_has_its_record(run: Any, tmp_path: Any) -> None:
+    async def story() -> None:
+        async with await seglog.aio.open(tmp_path / "log") as log:
+            offset, epoch = await log.append(b"v"), log.epoch
+            with pytest.raises(seglog.NotMirrored, match=r"after 0\.01 s, 0 of 1 copies"):
+                await log.mirrored(offset, timeout=0.01)
+            with pytest.raises(seglog.OffsetOutOfRange):
+                await log.mirrored(1)
+            copied: list[bool] = []
+
+            async def wait() -> None:
+                await log.mirrored(offset, epoch=epoch)
+                copied.append(True)
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(wait)
+                await anyio.sleep(0.01)
+                assert not copied
+                with seglog.Mirror(tmp_path / "log", tmp_path / "copy") as mirror:
+                    for _ in range(3):
+                        await anyio.to_thread.run_sync(mirror.step)
+            assert copied
+            assert await log.mirrored_offset() == 1
+
+    run(story)
+
+
 def test_a_removed_log_is_gone(run: Any, tmp_path: Any) -> None:
     async def story() -> None:
         log = await seglog.aio.open(tmp_path / "log")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
+import time
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -13,16 +14,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 from seglog.aio.appends import Appends
 from seglog.aio.jobs import Job, Parameters, Result, outcome, run_on, writing_thread
-from seglog.aio.loops import Future
+from seglog.aio.loops import Future, running_loop
 from seglog.aio.reading import AsyncReadableLog
 from seglog.aio.spool import SPOOL_BYTES, spool_chunks
 from seglog.config import Retention
-from seglog.errors import LogClosed, LogPoisoned
+from seglog.errors import LogClosed, LogPoisoned, NotMirrored
 from seglog.log.appends.group import Appended, Draft
 from seglog.log.info import CompactionReport
 from seglog.log.log import Log
+from seglog.log.mirroring import FOREVER, checked_timeout
 from seglog.log.staging import StagedSegment
-from seglog.record import Header, Record
+from seglog.log.tail import FIRST_WAIT, LONGEST_WAIT
+from seglog.record import Header, Record, checked_offset
 
 if TYPE_CHECKING:
     from seglog.compaction.plan import CompactionPlan
@@ -144,6 +147,31 @@ class AsyncLog(AsyncReadableLog):
     async def sync(self) -> None:
         """Return once every appended record survives power loss. Concurrent callers share one sync."""
         await self._read(self.log.sync)
+
+    async def mirrored(
+        self, offset: int, copies: int = 1, *, timeout: float | None = None, epoch: int | None = None
+    ) -> None:
+        """Return once the record at `offset`, and all before it, are on the disks of this log and of copies.
+
+        As Log.mirrored. A task that waits holds no thread.
+        """
+        seconds, wait = checked_timeout(timeout), FIRST_WAIT
+        until = time.monotonic() + (FOREVER if seconds is None else seconds)
+        since = await self._read(self.log._mirrored_since, checked_offset(offset), epoch)
+        while True:
+            left = until - time.monotonic()
+            try:
+                return await self._read(self.log.mirrored, offset, copies, timeout=0, epoch=epoch)
+            except NotMirrored as error:
+                if left <= 0:
+                    raise NotMirrored.of(self.log.path, offset, error.copies, copies, seconds or 0) from None
+            epoch = since  # from now on the record must be the one that was there at first
+            await running_loop().sleep(min(wait, left))
+            wait = min(wait * 2, LONGEST_WAIT)
+
+    async def mirrored_offset(self, copies: int = 1) -> int:
+        """Return the offset before which every record is on the disks of copies, too; as Log.mirrored_offset."""
+        return await self._read(self.log.mirrored_offset, copies)
 
     async def truncate(self, offset: int) -> None:
         """Remove the records from `offset` on; as Log.truncate."""

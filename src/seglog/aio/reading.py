@@ -72,6 +72,11 @@ class AsyncReadableLog(Uncopied):
         return self.log.durable_offset
 
     @property
+    def epoch(self) -> int:
+        """The epoch of the next record; as Log.epoch."""
+        return self.log.epoch
+
+    @property
     def size(self) -> int:
         """Bytes of all stores."""
         return self.log.size
