@@ -8,7 +8,7 @@ from seglog.kafka.wire.schema import BYTES, INT64, STRING, Api, Array, Field, St
 SASL_HANDSHAKE = Api(
     17,
     "SaslHandshake",
-    range(2),
+    range(1, 2),  # after version 0 messages of SASL would follow that are no requests,
     Struct(Field("mechanism", STRING)),
     Struct(ERROR, Field("mechanisms", Array(STRING))),
 )

@@ -41,11 +41,14 @@ class Sender:
         address: Where it connected to, host and port.
         host: Its own address.
         caller: What its token allows; None until it has authenticated.
+        mechanism: Of SASL, once it has chosen one.
+        client_id: What it calls itself.
     """
 
     address: tuple[str, int]
     host: str
     caller: Caller | None
+    mechanism: str | None = None
     client_id: str = ""
 
 

@@ -34,6 +34,7 @@ from seglog.kafka.messages.groups import (
     SYNC_GROUP,
 )
 from seglog.kafka.messages.producers import INIT_PRODUCER_ID
+from seglog.kafka.messages.security import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from seglog.kafka.requests.call import Call, Handler, Values
 from seglog.kafka.requests.commits import offset_commit, offset_fetch
 from seglog.kafka.requests.configs import alter_configs, describe_configs, incremental_alter_configs
@@ -53,6 +54,7 @@ from seglog.kafka.requests.metadata import describe_cluster, metadata
 from seglog.kafka.requests.offsets import list_offsets
 from seglog.kafka.requests.produce import produce
 from seglog.kafka.requests.producers import init_producer_id
+from seglog.kafka.requests.sasl import sasl_authenticate, sasl_handshake
 from seglog.kafka.requests.topics import create_topics, delete_topics
 from seglog.kafka.wire.schema import Api
 
@@ -95,6 +97,7 @@ CATALOG = {
         Known(SYNC_GROUP, sync_group),
         Known(DESCRIBE_GROUPS, describe_groups),
         Known(LIST_GROUPS, list_groups),
+        Known(SASL_HANDSHAKE, sasl_handshake, open=True),
         Known(API_VERSIONS, _api_versions, open=True),
         Known(CREATE_TOPICS, create_topics),
         Known(DELETE_TOPICS, delete_topics),
@@ -102,6 +105,7 @@ CATALOG = {
         Known(OFFSET_FOR_LEADER_EPOCH, offset_for_leader_epoch),
         Known(DESCRIBE_CONFIGS, describe_configs),
         Known(ALTER_CONFIGS, alter_configs),
+        Known(SASL_AUTHENTICATE, sasl_authenticate, open=True),
         Known(DELETE_GROUPS, delete_groups),
         Known(INCREMENTAL_ALTER_CONFIGS, incremental_alter_configs),
         Known(DESCRIBE_CLUSTER, describe_cluster),

@@ -1,0 +1,51 @@
+"""Authentication by SASL/PLAIN: the user is the name of a token, and the password the token."""
+
+from __future__ import annotations
+
+import hmac
+
+from seglog.errors import Unauthorized
+from seglog.kafka import codes
+from seglog.kafka.requests.call import Call, Values
+from seglog.server.rights.access import Caller
+
+PLAIN = "PLAIN"
+MOST_BYTES = 4096
+
+
+async def sasl_handshake(call: Call) -> Values:
+    """Choose the mechanism."""
+    known = call.values["mechanism"] == PLAIN
+    call.sender.mechanism = PLAIN if known else None
+    return {"error_code": codes.NONE if known else codes.UNSUPPORTED_SASL_MECHANISM, "mechanisms": [PLAIN]}
+
+
+async def sasl_authenticate(call: Call) -> Values:
+    """Recognise the sender by its token; its rights count for the whole connection."""
+    if call.sender.mechanism is None:
+        return _refused(codes.ILLEGAL_SASL_STATE, "send SaslHandshake with the mechanism PLAIN first")
+    call.sender.mechanism = None
+    try:
+        call.sender.caller = _caller(call, bytes(call.values["auth_bytes"][:MOST_BYTES]))
+    except Unauthorized as error:
+        call.sender.caller = None
+        return _refused(codes.SASL_AUTHENTICATION_FAILED, str(error))
+    return {"auth_bytes": b""}
+
+
+def _refused(code: int, text: str) -> Values:
+    return {"error_code": code, "error_message": text, "auth_bytes": b""}
+
+
+def _caller(call: Call, message: bytes) -> Caller:
+    """Return the caller that a message of PLAIN names: [other user] NUL user NUL password. Raises Unauthorized."""
+    parts = message.split(b"\0")
+    if len(parts) != 3:
+        raise Unauthorized("the message of SASL/PLAIN is not: user, password")
+    access = call.services.access
+    other, user, token = (part.decode("utf-8", "replace") for part in parts)
+    caller = access.caller(f"Bearer {token}")
+    names_match = hmac.compare_digest(caller.name.encode(), user.encode()) and other in ("", user)
+    if access.asks and not names_match:
+        raise Unauthorized("the user is not the name of the token; `seglog token` has created it under another name")
+    return caller
