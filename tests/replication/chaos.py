@@ -254,12 +254,15 @@ class Chaos:
 
     def promote(self) -> None:
         """The leader is killed, or paused and wakes up later: a copy takes over, with the archive."""
+        copies = [one for one in self.followers if (one.target / TOPIC / "topic.json").exists()]
+        if not copies:
+            return  # no follower has come so far since the last change
         self.counts["promotions"] += 1
         old, is_paused = self.leader, self.chance.random() < 0.5
         old.pause() if is_paused else old.kill()
         for one in self.followers:
             one.stop()
-        copy = self.chance.choice(self.followers)
+        copy = self.chance.choice(copies)
         self._command("promote", str(copy.target), "--archive", self.archive, "--wait", "30s")
         self._check_archived(copy.target)
         root = self._new_root()

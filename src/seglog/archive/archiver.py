@@ -24,6 +24,7 @@ from seglog.archive.claiming import claim
 from seglog.archive.commit import ArchivedLog, Commit
 from seglog.archive.garbage import Garbage
 from seglog.archive.history import Writer
+from seglog.archive.holding import Holding
 from seglog.archive.lineage import Lineage
 from seglog.archive.objects import ObjectStore
 from seglog.archive.report import ArchiveReport
@@ -69,6 +70,7 @@ class Archiver:
         keep: float | None = None,
         grace: float = GRACE_SECONDS,
         take_over: bool = False,
+        hold: bool = True,
         clock: Clock = system_clock,
     ) -> None:
         """Become the writer of the archive.
@@ -79,6 +81,8 @@ class Archiver:
             keep: Seconds to keep segments that the log itself has deleted, after they were sealed. None: forever.
             grace: Seconds to keep objects that are no longer part of the archive, for readers of earlier states.
             take_over: Continue the archive even if another directory was archived there last, and replace its content.
+            hold: Let retention here wait for this archive: no segment is deleted before it is archived, also while no
+                archiver runs. `release` ends that.
             clock: Microseconds since the epoch; decides only what may be deleted.
 
         Raises:
@@ -91,6 +95,7 @@ class Archiver:
         self._keep = None if keep is None else checked_seconds(keep, "keep")
         grace = checked_seconds(grace, "grace")
         self._take_over = take_over
+        self._holding = Holding(self._store.url) if hold else None
         self._clock = clock = checked_clock(clock)
         self._logs: dict[str, Log] = {}
         self._states: dict[str, ArchivedState] = {}
@@ -159,7 +164,11 @@ class Archiver:
         states.update(self._upload_tails({name: one for name, one in uploads.items() if name not in failed}))
         pending = {name: state for name, state in self._pending.items() if _fails(name, failed)}
         self._commit(states, self._topics(site, failed), pending)
-        self._archived_views.update((name, one.figures) for name, one in uploads.items() if name not in failed)
+        done = {name: one for name, one in uploads.items() if name not in failed}
+        self._archived_views.update((name, one.figures) for name, one in done.items())
+        if self._holding is not None:
+            for name, upload in done.items():
+                self._holding.move(places[name], upload.manifest)
         self._uploaded = sum(upload.uploaded for upload in uploads.values())
         gaps = {name: upload.gap for name, upload in uploads.items() if upload.gap is not None and name not in failed}
         return self._report(gaps, failed)
@@ -230,6 +239,8 @@ class Archiver:
                 log = None
         if log is None:
             log = self._logs[name] = open_log(place, mode="r")
+            if self._holding is not None:
+                self._holding.begin(place)
         return log
 
     def _upload(self, name: str, place: Storage, view: View) -> LogUpload:

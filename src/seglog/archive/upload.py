@@ -75,7 +75,7 @@ def figures_of(view: View) -> tuple[int, int, int]:
 
 
 class LogUpload:
-    """One round for one log. uploaded: bytes so far."""
+    """One round for one log. uploaded: bytes so far; manifest: of the view that is archived."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class LogUpload:
         self._store = store
         self._source = source
         self._view = view
-        self._manifest = view.manifest
+        self.manifest = view.manifest
         self.figures = figures_of(view)
         self._earlier = earlier
         self._pending = pending
@@ -116,7 +116,7 @@ class LogUpload:
     def missing(self) -> Iterator[int]:
         """Upload the sealed segments that the archive lacks; yield after each the number of segments up to it."""
         known = self._known()
-        sealed = self._manifest.segments[:-1]
+        sealed = self.manifest.segments[:-1]
         self._placed = {entry.name(): known[_identity(entry)] for entry in sealed if _identity(entry) in known}
         for count, entry in enumerate(sealed, 1):
             if entry.name() not in self._placed:
@@ -127,7 +127,7 @@ class LogUpload:
     @property
     def gap(self) -> tuple[int, int] | None:
         """The offsets start <= offset < stop that the log deleted before they were archived."""
-        first = self._manifest.segments[0].base_offset
+        first = self.manifest.segments[0].base_offset
         end = first if self._earlier is None else self._earlier.log.next_offset
         return (end, first) if end < first else None
 
@@ -145,7 +145,7 @@ class LogUpload:
         if self._earlier is None:
             return []
         log, archived = self._earlier.log, self._earlier.segments
-        first = self._manifest.segments[0].base_offset
+        first = self.manifest.segments[0].base_offset
         entry = remainder(log, archived, first)
         if entry is None:
             return []
@@ -162,9 +162,9 @@ class LogUpload:
         for kind in LOOKUPS:  # derived files: reading works without them, but slower
             if source.identity(entry.name(kind)) is not None:
                 file = source.open(entry.name(kind))
-                self._put(segment_key(self._manifest.log_id, entry, self._term, kind), file, 0, file.size())
+                self._put(segment_key(self.manifest.log_id, entry, self._term, kind), file, 0, file.size())
                 lookups.append((kind, file.size()))
-        key = segment_key(self._manifest.log_id, entry, self._term, filename.STORE)
+        key = segment_key(self.manifest.log_id, entry, self._term, filename.STORE)
         self._put(key, store, 0, entry.bytes or 0)
         return Placed(self._term, tuple(lookups))
 
@@ -188,18 +188,18 @@ class LogUpload:
 
     def progress(self, count: int) -> ArchivedState:
         """Return the first `count` segments as a state that no reader sees, so that a later round can use them."""
-        following = self._manifest.segments[count]
+        following = self.manifest.segments[count]
         active = SegmentEntry(
             base_offset=following.base_offset, file=following.file, salt=following.salt, created=following.created
         )
-        sealed = tuple(entry for entry in self._manifest.segments[:count] if entry.name() in self._placed)
+        sealed = tuple(entry for entry in self.manifest.segments[:count] if entry.name() in self._placed)
         return self._state(sealed, active, (), "", following.base_offset)
 
     def whole(self) -> ArchivedState | None:
         """Upload the active segment's new records and return the state; None if it is the archived one."""
         tail, tail_id = self._tail()
-        sealed, end = self._manifest.segments[:-1], self._view.next_offset
-        state = self._state(sealed, self._manifest.active, tail, tail_id, end)
+        sealed, end = self.manifest.segments[:-1], self._view.next_offset
+        state = self._state(sealed, self.manifest.active, tail, tail_id, end)
         return None if state == self._earlier else state
 
     def _state(
@@ -230,14 +230,14 @@ class LogUpload:
     def _archived_manifest(self, kept: list[SegmentEntry], own: tuple[SegmentEntry, ...]) -> Manifest:
         """Return the manifest of the archived log: `kept` are segments that the log itself no longer has."""
         before = self._earlier.segments.manifest if self._earlier is not None else None
-        start = max(before.start, kept[0].base_offset) if kept and before is not None else self._manifest.start
-        return replace(self._manifest, segments=(*kept, *own), start=start, retired=(), boot="", backup=True)
+        start = max(before.start, kept[0].base_offset) if kept and before is not None else self.manifest.start
+        return replace(self.manifest, segments=(*kept, *own), start=start, retired=(), boot="", backup=True)
 
     def _kept(self) -> list[SegmentEntry]:
         """Return the archived segments before the log's first one that are to stay."""
         if self._earlier is None:
             return []
-        first = self._manifest.segments[0].base_offset
+        first = self.manifest.segments[0].base_offset
         sealed = self._earlier.segments.manifest.segments[:-1]
         older = [entry for entry in sealed if (entry.next_offset or 0) <= first] + self._adopted
         while older and self._expired(older[0]):
@@ -248,7 +248,7 @@ class LogUpload:
 
     def _tail(self) -> tuple[tuple[Piece, ...], str]:
         """Upload the new bytes of the active segment; return its pieces and their id."""
-        active, size = self._manifest.active, self._view.active.size
+        active, size = self.manifest.active, self._view.active.size
         file = self._view.active.store
         pieces = self._known_pieces(size)
         if pieces and pieces[-1].stop != size and self._check(file, pieces[-1]) != pieces[-1].check:
@@ -266,9 +266,9 @@ class LogUpload:
         """Return the archived pieces of the active segment that are still valid."""
         if self._earlier is None:
             return []
-        archived, active = self._earlier.segments.manifest, self._manifest.active
+        archived, active = self._earlier.segments.manifest, self.manifest.active
         same = (archived.epoch, archived.active.file, archived.active.salt) == (
-            self._manifest.epoch,
+            self.manifest.epoch,
             active.file,
             active.salt,
         )
@@ -276,7 +276,7 @@ class LogUpload:
         return pieces if pieces and pieces[-1].stop <= size else []
 
     def _piece(self, active: SegmentEntry, file: File, start: int, stop: int) -> Piece:
-        key = tail_key(self._manifest.log_id, active, self._term, start)
+        key = tail_key(self.manifest.log_id, active, self._term, start)
         return Piece(key, start, stop, self._put(key, file, start, stop))
 
     @staticmethod

@@ -24,6 +24,7 @@ KINDS = (STORE, INDEX, OFFSETS, TIMES)
 TORN = ".torn"
 
 PIN = ".pin"
+HOLD = ".hold"
 
 _SEGMENT_FILE = re.compile(r"([0-9]{20})-(0|[1-9][0-9]*)\.(store|index|offsets|times)")
 _TORN_FILE = re.compile(_SEGMENT_FILE.pattern + r"\.[0-9]+(-[0-9]+)?\.torn")
@@ -68,6 +69,11 @@ def lease_file(identity: str) -> str:
 def pin_file(name: str) -> str:
     """Return the name of a follower's pin."""
     return f"{PINS}/{name}{PIN}"
+
+
+def hold_file(name: str) -> str:
+    """Return the name of an archive's hold."""
+    return f"{PINS}/{name}{HOLD}"
 
 
 def belongs_to_log(name: str) -> bool:

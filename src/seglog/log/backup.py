@@ -143,6 +143,8 @@ class LogBackup:
                 self._bring_sealed(entry)
         self._file(self._source.open(active.name()), active.name(), self._size, share=False)
         for name in self._source.names(filename.PINS):
+            if name.endswith(filename.HOLD):
+                continue  # no archive belongs to the backup
             file = self._source.open(f"{filename.PINS}/{name}")
             self._target.make([filename.PINS])
             self._file(file, f"{filename.PINS}/{name}", file.size(), share=False)

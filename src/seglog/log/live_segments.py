@@ -20,6 +20,7 @@ from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES
 from seglog.log.catalog import Catalog
 from seglog.log.durability import Durability
+from seglog.log.holds import held_from
 from seglog.log.info import SegmentInfo, active_info, sealed_info
 from seglog.log.pins import pull_back_pins
 from seglog.log.retention import select_expired
@@ -258,10 +259,17 @@ class LiveSegments:
         self.cache.drop(retired)
 
     def drop_before(self, offset: int) -> int:
-        """Drop the sealed segments that end at or before `offset`; return how many."""
-        segments = self.catalog.current.segments
-        count = sum(1 for entry in segments[:-1] if (entry.next_offset or 0) <= offset)
-        return self._drop_first(count)
+        """Drop the sealed segments that end at or before `offset` and are not held; return how many."""
+        return self._drop_first(self._released(self._ending_by(offset)))
+
+    def _ending_by(self, offset: int) -> int:
+        """Return how many sealed segments end at or before `offset`."""
+        return sum(1 for entry in self.catalog.current.segments[:-1] if (entry.next_offset or 0) <= offset)
+
+    def _released(self, count: int) -> int:
+        """Return how many of the first `count` segments may be deleted: an archive may not have all of them."""
+        held = held_from(self._storage, self.catalog.current) if count else None
+        return count if held is None else min(count, self._ending_by(held))
 
     def expire(self) -> int:
         """Delete segments that retention no longer keeps; return how many."""
@@ -279,9 +287,11 @@ class LiveSegments:
         return None if age is None or now - self.last_append < age else self.last_append
 
     def drop_expired(self, now: int) -> int:
-        """Drop the sealed segments that retention selects; return how many."""
+        """Drop the sealed segments that retention selects and that are not held; return how many."""
         segments = self.catalog.current.segments
-        return self._drop_first(select_expired(segments[:-1], self.active.size, self.config.retention, now))
+        return self._drop_first(
+            self._released(select_expired(segments[:-1], self.active.size, self.config.retention, now))
+        )
 
     def _drop_first(self, count: int) -> int:
         segments = self.catalog.current.segments

@@ -27,7 +27,8 @@ _STORY = """\
 URL is s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX (pip install 'seglog[archive]'), or
 file:///DIRECTORY. Credentials and endpoint come from the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ...).
 Works beside a writer. Sealed segments are uploaded after the roll, new records of the active one every --interval.
-The archive keeps segments that retention deletes here; --keep limits that. Only one writer can commit to an archive:
+The archive keeps segments that retention deletes here; --keep limits that. Retention here deletes nothing before it is
+archived, also while this command does not run; --release ends that. Only one writer can commit to an archive:
 one that was replaced stops with exit code 4. --once archives what there is and ends."""
 _RESTORE_STORY = """\
 Verifies every record. TARGET appears when it is complete; an interrupted restore continues where it stopped.
@@ -41,12 +42,21 @@ POLL_SECONDS = 0.2
 def _archive(args: Args) -> int:
     from seglog.archive.archiver import Archiver
 
+    if args.release:
+        return _release(args)
     with ExitStack() as resources:
         leading = None
         if args.lease is not None:
             leading = resources.enter_context(lead(args.archive_url, args.lease, args.holder))
         archiver = patiently(
-            lambda: Archiver(args.root, args.archive_url, keep=args.keep, grace=args.grace, take_over=args.take_over),
+            lambda: Archiver(
+                args.root,
+                args.archive_url,
+                keep=args.keep,
+                grace=args.grace,
+                take_over=args.take_over,
+                hold=not args.no_hold,
+            ),
             args.wait,
         )
         resources.enter_context(archiver)
@@ -55,6 +65,18 @@ def _archive(args: Args) -> int:
             _say(args, report)
             return Exit.FAILED if report.failed else Exit.OK
         return _run(args, archiver, leading)
+
+
+def _release(args: Args) -> int:
+    from seglog.archive.holding import release
+    from seglog.log.opening import storage_at
+
+    released = release(storage_at(args.root))
+    if args.json:
+        output.say_json({"released": released})
+    else:
+        output.say(f"retention no longer waits for an archive in {format_count(released, 'log')}")
+    return Exit.OK
 
 
 def _run(args: Args, archiver: Archiver, leading: Leading | None) -> int:
@@ -154,6 +176,8 @@ COMMANDS = (
             ),
             *LEASE,
             flag("--take-over", help="replace the content of an archive that another directory continued"),
+            flag("--no-hold", help="let retention delete segments here before they are archived"),
+            flag("--release", help="end that retention here waits for an archive, and do nothing else"),
             WAIT,
         ],
         story=_STORY,

@@ -1,0 +1,98 @@
+"""Holds: how an archive keeps retention from deleting segments that it does not have yet.
+
+A hold is a small file `pins/<name>.hold` of the log: the archive has every record before an offset, as they were in an
+epoch. Retention deletes only what all holds allow. A hold outlives its process, and any process with access to the
+directory may set one without the writer's lock.
+
+    {"format": 1, "offset":                   42, "epoch":                    0}
+    {"check":"<XXH64 of the line before>"}
+
+A hold is overwritten in place, so that it can move on a full disk. One that is torn or damaged holds everything. Cuts
+of the log that came later lower it: what was appended after them is not archived yet.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+
+from xxhash import xxh64_intdigest
+
+from seglog.errors import StorageError
+from seglog.format import filename
+from seglog.format.cuts import Cuts
+from seglog.format.foreign import UNREADABLE
+from seglog.format.manifest import Manifest
+from seglog.storage import Storage
+
+MOST_BYTES = 4096
+
+
+def _encode(offset: int, epoch: int) -> bytes:
+    """Return the bytes of a hold, always as many."""
+    body = b'{"format": 1, "offset": %20d, "epoch": %20d}\n' % (offset, epoch)
+    return body + b'{"check":"%016x"}\n' % xxh64_intdigest(body)
+
+
+def _decode(data: bytes) -> tuple[int, int] | None:
+    """Return (offset, epoch); None if the hold is damaged or of a newer format."""
+    body, newline, check = data.removesuffix(b"\n").rpartition(b"\n")
+    body += newline
+    if check != b'{"check":"%016x"}' % xxh64_intdigest(body):
+        return None
+    try:
+        values = json.loads(body)
+        return (values["offset"], values["epoch"]) if values["format"] == 1 else None
+    except UNREADABLE:
+        return None
+
+
+def set_hold(storage: Storage, name: str, offset: int, epoch: int) -> None:
+    """Let retention delete what is before an offset, durably. epoch: of the log as it was archived.
+
+    After a StorageError or a crash the hold is the old one, the new one, or damaged, which holds everything.
+    """
+    path, data = filename.hold_file(name), _encode(offset, epoch)
+    if storage.identity(path) is not None:
+        file = storage.open(path, writable=True)
+        file.pwrite(data, 0)
+        file.datasync()
+        return
+    storage.make([filename.PINS])
+    file = storage.create(path, replace=True)
+    file.pwrite(data, 0)
+    file.datasync()
+    storage.sync_directory(filename.PINS)
+
+
+def drop_hold(storage: Storage, name: str) -> None:
+    """Remove a hold; a missing one is no error."""
+    if storage.identity(filename.hold_file(name)) is not None:
+        storage.unlink(filename.hold_file(name))
+        storage.sync_directory(filename.PINS)
+
+
+def holds(storage: Storage) -> list[str]:
+    """Return the names of all holds."""
+    names = storage.names(filename.PINS)
+    return sorted(name.removesuffix(filename.HOLD) for name in names if name.endswith(filename.HOLD))
+
+
+def held_from(storage: Storage, manifest: Manifest) -> int | None:
+    """Return the offset from which on nothing may be deleted by retention; None without a hold."""
+    offsets = [_allowed(storage, filename.hold_file(name), manifest.epoch, manifest.cuts) for name in holds(storage)]
+    return min((offset for offset in offsets if offset is not None), default=None)
+
+
+def _allowed(storage: Storage, path: str, epoch: int, cuts: Cuts) -> int | None:
+    """Return the offset up to which one hold allows deletions; None if it was removed meanwhile."""
+    try:
+        found = _decode(storage.open(path).pread(MOST_BYTES, 0))
+    except StorageError as error:
+        return None if error.errno == errno.ENOENT else 0
+    if found is None:
+        return 0
+    offset, archived = found
+    if archived == epoch:
+        return offset
+    return min(offset, cuts.first_since(archived) or 0)
