@@ -111,8 +111,8 @@ def kinds_of_log() -> list[Any]:
 
 
 def test_open_and_its_parameters() -> None:
-    place, config, mode, expose, clock, wait = parameters(seglog.open)
-    assert wait == "*wait=None"
+    place, config, mode, expose, clock, wait, archive = parameters(seglog.open)
+    assert (wait, archive) == ("*wait=None", "*archive=None")
     assert (config, mode, expose) == ("config=None", "*mode='a'", "*expose='appended'")
     assert clock.startswith("*clock=")
     assert "=" not in place

@@ -108,6 +108,9 @@ class Archiver:
             lock = self._lock()
             resources.callback(lock.release)
             self._writer = self._claim(site.kind, take_over=take_over)
+            if self._holding is not None:
+                for log in self._places(site, {}).values():
+                    self._holding.begin(log)
             self._load_states()
             used = {key for state in (*self._states.values(), *self._pending.values()) for key in state.objects()}
             self._garbage = Garbage(self._store, self._writer.term, grace, clock, used)

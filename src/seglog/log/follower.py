@@ -101,16 +101,22 @@ class LogFollower(Log):
         """Load the present manifest; the lease names an older version only while older views are in use."""
         for left in reversed(range(RELOAD_ATTEMPTS)):
             identity = self._storage.identity(filename.MANIFEST)
+            before = self._present
             try:
                 self._present, self._active = self._load()
+                if self._tiers is not None and before.manifest.start < self._present.manifest.start:
+                    self._tiers.deleted(before, self._present.manifest.start)
                 break
             except CorruptLog:
                 if left == 0 or self._storage.identity(filename.MANIFEST) == identity:
                     raise  # else the structure changed again while it was read
         self._hold_oldest()
 
-    def view(self) -> View:
-        """Return the present view; see Log.view. During another call of the same thread: the last known view."""
+    def _all_views(self) -> Views:
+        return self._views
+
+    def _own_view(self) -> View:
+        """Return the present view; see Log._own_view. During another call of the same thread: the last known view."""
         return self._looked()[0]
 
     def _looked(self) -> tuple[View, ActiveFollower]:
@@ -145,7 +151,7 @@ class LogFollower(Log):
                 self._check_open()
                 known = offset < self._present.next_offset
                 if known and self._storage.identity(filename.MANIFEST) == self._identity:
-                    return self._present
+                    return self._present if self._tiers is None else self._tiers.extend(self._present)
         finally:
             if self._closing:
                 self.close()
@@ -163,7 +169,7 @@ class LogFollower(Log):
 
     def _followed(self, *, durable: bool) -> int:
         """Return the present next offset from the writer's files: of all records, or of the synced ones."""
-        manifest = self.view().manifest
+        manifest = self._own_view().manifest
         active = ActiveFollower(
             self._storage, manifest.active, interval=manifest.config.index_interval_bytes, durable=durable
         )
@@ -217,6 +223,8 @@ class LogFollower(Log):
         with self._mutex:
             if not self._closed:
                 self._closed = True
+                if self._tiers is not None:
+                    self._tiers.close()
                 LogFollower._open_followers.discard(self)
                 del self._present, self._active
                 self._lease.release()

@@ -53,6 +53,7 @@ class LiveSegments:
         self.active = active
         self.last_append = clock()
         self.durability = Durability(active.next_offset)
+        self.deleted: Callable[[View, int], None] | None = None  # called with the view before a deletion, and the start
         self._storage = storage
         self._clock = clock
         self.segment_bytes = config.segment_bytes
@@ -298,6 +299,8 @@ class LiveSegments:
         if count:
             start = segments[count].base_offset
             self.catalog.install(self.catalog.following(segments[count:], retire=segments[:count], start=start))
+            if self.deleted is not None:
+                self.deleted(self.present, start)
             self.cache.drop(segments[:count])
             self._show()
         return count

@@ -164,7 +164,7 @@ class Log(ReadableLog):
         """
         from seglog.log.backup import backup_log  # noqa: PLC0415 - an operator's call
 
-        return patiently(lambda: backup_log(self._storage, self.view(), place, share=share), wait)
+        return patiently(lambda: backup_log(self._storage, self._own_view(), place, share=share), wait)
 
     def explain(self, offset: int) -> Explanation:
         """Explain why a record is still in the log and what would remove it, or why it was removed.
@@ -198,7 +198,7 @@ class Log(ReadableLog):
         from seglog.log.explain.explain import Explainer  # noqa: PLC0415 - pyarrow and numba load when first used
         from seglog.log.explain.verdicts import Situation  # noqa: PLC0415 - an operator's call
 
-        view = self.view()
+        view = self._own_view()
         situation = Situation(view.manifest, self._clock(), view.active.size, view.next_offset, self.pins)
         return Explainer(view, situation)
 
@@ -414,7 +414,7 @@ class Log(ReadableLog):
         """Return the state of compaction by key: what is dirty, what is due and why, by segment."""
         from seglog.compaction.schedule import standing  # noqa: PLC0415 - an operator's call
 
-        view = self.view()
+        view = self._own_view()
         active = view.active.next_offset - view.active.base_offset
         return standing(
             view.manifest, self._clock(), active_bytes=view.active.size, active_records=active, pins=self.pins

@@ -74,6 +74,7 @@ def open_log(
     expose: Expose = "appended",
     clock: Clock = system_clock,
     wait: float | None = None,
+    archive: str | None = None,
 ) -> Log:
     """Open the log in a directory. After any error everything is unchanged.
 
@@ -85,6 +86,7 @@ def open_log(
         expose: With mode "r": "appended" shows every record, "durable" only those that the writer has synced.
         clock: Returns microseconds since the epoch.
         wait: Seconds to wait while another process has the log open for writing. None: do not wait.
+        archive: The URL of the log's archive: what retention has deleted here is read from there.
 
     Raises:
         LogLocked: If the log is open for writing already, here or in another process.
@@ -94,7 +96,21 @@ def open_log(
         CorruptLog: If its structure cannot be used; `seglog repair` may help.
         ConfigError: If the config contradicts the stored one.
     """
-    return patiently(lambda: open_partition(place, None, config, mode=mode, expose=expose, clock=clock), wait)
+    log = patiently(lambda: open_partition(place, None, config, mode=mode, expose=expose, clock=clock), wait)
+    return with_archive(log, archive)
+
+
+def with_archive(log: Log, archive: str | None) -> Log:
+    """Return the log, which reads what it has deleted from an archive, if there is a URL. Closes it after an error."""
+    if archive is not None:
+        try:
+            if not (isinstance(archive, str) and is_storage_url(archive)):
+                raise InvalidArgument(f"archive is {archive!r}; it must be a URL such as s3://BUCKET/PREFIX")
+            log._read_below(archive)
+        except BaseException:
+            log.close()
+            raise
+    return log
 
 
 def open_partition(

@@ -22,7 +22,8 @@ from seglog.errors import (
 )
 from seglog.log.info import SegmentInfo
 from seglog.log.tail import Tail, checked_timeout
-from seglog.log.view import View
+from seglog.log.tiers import Tiers
+from seglog.log.view import View, Views
 from seglog.record import Record, Share, checked_offset, checked_share, checked_timestamp
 from seglog.segment.reader import OnCorrupt, SegmentReader
 from seglog.segment.recovery_report import RecoveryReport
@@ -43,15 +44,28 @@ class ReadableLog(ABC, Uncopied):
         self._storage = storage
         self._clock = clock
         self.recovery = recovery
+        self._tiers: Tiers | None = None
 
     # --- provided by the two kinds of log -------------------------------------------------------------------------
 
     @abstractmethod
-    def view(self) -> View:
-        """Return the present view: one manifest and its segments, valid as long as it is referenced.
+    def _own_view(self) -> View:
+        """Return the present view of the log's own segments: one manifest, valid as long as it is referenced.
 
-        A follower first checks for changes. For callers that need the structure itself, such as Spark.
+        A follower first checks for changes.
         """
+
+    @abstractmethod
+    def _all_views(self) -> Views:
+        """Return the views in use, whose files are kept."""
+
+    def view(self) -> View:
+        """Return the present view for reading: with the segments that only an archive has, if there is one.
+
+        For callers that need the structure itself, such as Spark.
+        """
+        own = self._own_view()
+        return own if self._tiers is None else self._tiers.extend(own)
 
     def _view_at(self, offset: int) -> View:  # noqa: ARG002 - a follower may have to reload for it
         """Return a view that can be used to read `offset`."""
@@ -75,6 +89,20 @@ class ReadableLog(ABC, Uncopied):
     @abstractmethod
     def close(self) -> None:
         """Close all files; a writer syncs first. A second call does nothing."""
+
+    def _read_below(self, archive: str) -> None:
+        """Read from an archive what retention has deleted here, from now on.
+
+        Args:
+            archive: The URL of this log in an archive.
+
+        Raises:
+            StorageError: If the archive cannot be read.
+            ArchiveMismatch: If it is of another log.
+        """
+        tiers = Tiers(archive, self._all_views())
+        tiers.check(self._own_view())
+        self._tiers = tiers
 
     # --- figures --------------------------------------------------------------------------------------------------
 
@@ -101,7 +129,7 @@ class ReadableLog(ABC, Uncopied):
     @property
     def size(self) -> int:
         """Bytes of all stores."""
-        view = self.view()
+        view = self._own_view()
         return view.active.size + sum(entry.bytes or 0 for entry in view.manifest.segments[:-1])
 
     def __len__(self) -> int:
@@ -377,7 +405,7 @@ class ReadableLog(ABC, Uncopied):
         """
         from seglog.log.repair.verify import verify_storage  # noqa: PLC0415 - an operator's call
 
-        self.view()
+        self._own_view()
         return verify_storage(self._storage, progress)
 
 

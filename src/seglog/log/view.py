@@ -9,13 +9,12 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 from weakref import WeakMethod, WeakSet
 
 from seglog.errors import CorruptLog, LogTruncated, OffsetOutOfRange
-from seglog.format.manifest import Manifest
+from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.log.history import KNOWN, Trace, was_cut
-from seglog.log.segment_cache import SegmentCache
 from seglog.record import Record
 from seglog.segment.batches import decode_ahead
 from seglog.segment.reader import OnCorrupt, SegmentReader
@@ -25,22 +24,34 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class View:
-    """The segments of one manifest. `active` grows while this is the log's present view."""
+class Readers(Protocol):
+    """Opens the sealed segments of a view: a SegmentCache, or several of them."""
 
-    __slots__ = ("__weakref__", "_present", "active", "cache", "manifest")
+    def get(self, entry: SegmentEntry) -> SegmentReader:
+        """Return the reader of a sealed segment."""
+        ...
+
+
+class View:
+    """The segments of one manifest. `active` grows while this is the log's present view.
+
+    extended: this view with what only an archive has, and what that was made from; kept here by `tiers`.
+    """
+
+    __slots__ = ("__weakref__", "_present", "active", "cache", "extended", "manifest")
 
     def __init__(
         self,
         manifest: Manifest,
         active: SegmentReader,
-        cache: SegmentCache,
+        cache: Readers,
         present: Callable[[], View] | None = None,
     ) -> None:
         """present: returns the log's present view, for a log that may have deleted files of this one."""
         self.manifest = manifest
         self.active = active
         self.cache = cache
+        self.extended: tuple[object, View] | None = None
         self._present = None if present is None else WeakMethod(present)
 
     @property

@@ -46,7 +46,7 @@ from seglog.log.staging import (
     refuse_rebuilt,
 )
 from seglog.log.syncer import Syncer
-from seglog.log.view import View
+from seglog.log.view import View, Views
 from seglog.log.writer_state import OPEN, Phase, WriterState, change
 from seglog.record import (
     Header,
@@ -95,8 +95,17 @@ class LogWriter(Log):
         """Whether the log is closed."""
         return self._state.closed
 
-    def view(self) -> View:
-        """Return the present view; see Log.view. During another call of the same thread: of what is written so far."""
+    def _all_views(self) -> Views:
+        return self._state.live.catalog.views
+
+    def _read_below(self, archive: str) -> None:
+        """Read from an archive what retention has deleted here; see Log._read_below."""
+        super()._read_below(archive)
+        if self._tiers is not None:
+            self._state.live.deleted = self._tiers.deleted
+
+    def _own_view(self) -> View:
+        """Return the present view. During another call of the same thread: of what is written so far."""
         state = self._state
         if state.closed:
             self._check_open()
@@ -490,6 +499,8 @@ class LogWriter(Log):
         Raises:
             LogPoisoned: If the sync fails; the log is closed in any case.
         """
+        if self._tiers is not None:
+            self._tiers.close()
         self._state.close()
 
     def remove(self) -> None:

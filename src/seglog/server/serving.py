@@ -135,7 +135,8 @@ def _owned(
     with ExitStack() as resources:
         if following is not None:
             resources.callback(following.close)
-        broker = Broker(root, mode="a" if following is None else "r")
+        archive = settings.archive if settings.archive_reads else None
+        broker = Broker(root, mode="a" if following is None else "r", archive=archive)
         resources.callback(broker.close)
         services = services_of(broker, settings, say, following)
         resources.pop_all()

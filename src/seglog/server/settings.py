@@ -65,7 +65,8 @@ class Settings:
     spool: an existing directory for bodies that do not fit in memory, default: the system's temporary directory; the
     files have no names, and nothing else in it is touched.
 
-    archive: the URL of an archive that everything is copied to, archive_seconds: how often; see seglog.archive.
+    archive: the URL of an archive that everything is copied to, archive_seconds: how often, archive_reads: whether
+    what retention has deleted here is read from there; see seglog.archive.
 
     follow: the URL of a server that this one copies and only reads; follow_token: its token.
 
@@ -81,6 +82,7 @@ class Settings:
     spool: Path | None = None
     archive: str | None = None
     archive_seconds: float = 1.0
+    archive_reads: bool = False
     follow: str | None = None
     follow_token: str | None = None
     limits: Limits = field(default_factory=Limits)

@@ -88,6 +88,7 @@ class Broker(Inheritable, Uncopied):
         expose: Expose = "appended",
         clock: Clock = system_clock,
         wait: float | None = None,
+        archive: str | None = None,
     ) -> None:
         """Open a directory of topics. A topic is opened when it is first used.
 
@@ -97,6 +98,7 @@ class Broker(Inheritable, Uncopied):
             expose: "durable", with mode "r": topics and consumers show only records that are synced.
             clock: Microseconds since the epoch; default: the system's clock.
             wait: Seconds to wait for another process that has it open for writing; None: raise LogLocked immediately.
+            archive: The URL of the directory's archive: what retention has deleted here is read from there.
 
         Raises:
             LogLocked: another process has the directory or a part of it open for writing.
@@ -109,6 +111,7 @@ class Broker(Inheritable, Uncopied):
         self._mode: Literal["a", "r"] = mode
         self._expose: Expose = expose
         self._wait = wait
+        self._archive = None if archive is None else checked_text(archive, "archive").rstrip("/")
         self._clock = clock
         self._enter_child()
         self._watch_forks()
@@ -208,7 +211,13 @@ class Broker(Inheritable, Uncopied):
             self._forget_offsets(name)  # of a deleted topic, if its deletion failed half-way
             self._coming = name
             try:
-                created = Topic.create(self._at(name), partitions=partitions, config=config, clock=self._clock)
+                created = Topic.create(
+                    self._at(name),
+                    partitions=partitions,
+                    config=config,
+                    clock=self._clock,
+                    archive=self._archive_of(name),
+                )
                 with self._guard:
                     self._open[name] = created
             finally:
@@ -285,6 +294,9 @@ class Broker(Inheritable, Uncopied):
         """Return the directory of a topic."""
         return Subdirectory(self._storage, name, locked=self._lock)
 
+    def _archive_of(self, name: str) -> str | None:
+        return None if self._archive is None else f"{self._archive}/{name}"
+
     def _open_topic(self, name: str) -> Topic:
         if not description.is_topic(self._at(name)):
             raise TopicNotFound(name)
@@ -292,7 +304,13 @@ class Broker(Inheritable, Uncopied):
         if stale is not None:
             stale.close()
         try:
-            self._open[name] = Topic.open(self._at(name), mode=self._mode, expose=self._expose, clock=self._clock)
+            self._open[name] = Topic.open(
+                self._at(name),
+                mode=self._mode,
+                expose=self._expose,
+                clock=self._clock,
+                archive=self._archive_of(name),
+            )
         except SeglogError as error:
             self._failed[name] = error
             raise

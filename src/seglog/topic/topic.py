@@ -22,7 +22,7 @@ from seglog.errors import InvalidArgument, SeglogError
 from seglog.log.appends.group import Draft
 from seglog.log.locks.wait import patiently
 from seglog.log.log import Log
-from seglog.log.opening import open_partition, storage_at
+from seglog.log.opening import open_partition, storage_at, with_archive
 from seglog.log.staging import StagedSegment
 from seglog.record import Header, Record, checked_offset, checked_text
 from seglog.serializers import Deserialize, Serialize, Serializers, serializers_of
@@ -93,6 +93,7 @@ class Topic(Uncopied):
         clock: Clock | None = None,
         once_window: OnceWindow = WINDOW,
         wait: float | None = None,
+        archive: str | None = None,
         key_serializer: Serialize | None = None,
         value_serializer: Serialize | None = None,
         key_deserializer: Deserialize | None = None,
@@ -110,6 +111,7 @@ class Topic(Uncopied):
             clock: Microseconds since the epoch; default: the system's clock.
             once_window: How far back idempotency keys are known.
             wait: Seconds to wait for another process that has it open for writing; None: LogLocked at once.
+            archive: See `open`.
             key_serializer, value_serializer, key_deserializer, value_deserializer: See `with_serializers`.
 
         Raises:
@@ -119,7 +121,7 @@ class Topic(Uncopied):
         """
         serializers = serializers_of(key_serializer, value_serializer, key_deserializer, value_deserializer)
         make = partial(cls._create, path, partitions, config, name, clock or system_clock, once_window)
-        topic = patiently(make, wait)
+        topic = patiently(make, wait)._with_archive(archive)
         topic._serializers = serializers
         return topic
 
@@ -166,6 +168,7 @@ class Topic(Uncopied):
         clock: Clock | None = None,
         once_window: OnceWindow = WINDOW,
         wait: float | None = None,
+        archive: str | None = None,
         key_serializer: Serialize | None = None,
         value_serializer: Serialize | None = None,
         key_deserializer: Deserialize | None = None,
@@ -180,6 +183,7 @@ class Topic(Uncopied):
             clock: Microseconds since the epoch; default: the system's clock.
             once_window: How far back idempotency keys are known.
             wait: Seconds to wait for another process that has it open for writing; None: LogLocked at once.
+            archive: The URL of the topic in an archive: what retention has deleted here is read from there.
             key_serializer, value_serializer, key_deserializer, value_deserializer: See `with_serializers`.
 
         Raises:
@@ -189,9 +193,21 @@ class Topic(Uncopied):
             FormatVersionError: a newer version wrote the topic.
         """
         serializers = serializers_of(key_serializer, value_serializer, key_deserializer, value_deserializer)
-        topic = patiently(partial(cls._attempt, path, mode, expose, clock or system_clock, once_window), wait)
+        attempt = partial(cls._attempt, path, mode, expose, clock or system_clock, once_window)
+        topic = patiently(attempt, wait)._with_archive(archive)
         topic._serializers = serializers
         return topic
+
+    def _with_archive(self, archive: str | None) -> Self:
+        """Read from an archive what retention has deleted here. Closes the topic after an error."""
+        if archive is not None:
+            try:
+                for number, log in enumerate(self._logs):
+                    with_archive(log, f"{archive.rstrip('/')}/{number}")
+            except BaseException:
+                self.close()
+                raise
+        return self
 
     @classmethod
     def _attempt(

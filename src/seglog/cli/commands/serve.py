@@ -86,6 +86,7 @@ def _serve(args: Args) -> int:
         spool=_path(args.spool),
         archive=args.archive,
         archive_seconds=args.archive_interval,
+        archive_reads=args.archive_reads,
         follow=args.follow,
         follow_token=None if args.follow is None else token_of(args),
         limits=Limits(**named),
@@ -201,6 +202,7 @@ COMMANDS = (
                 default="1s",
                 help="archive new records this often; default 1s",
             ),
+            flag("--archive-reads", help="serve from the archive what retention has deleted here"),
             *LEASE,
             option("--kafka", metavar="HOST:PORT", help="also listen here for Kafka's clients; 127.0.0.1:9092, say"),
             option(

@@ -24,7 +24,7 @@ def marks_at_end(log: Log, size: int, most: int) -> Iterable[Mark]:
 
     Skips the marks of damaged records without raising: the caller wants to append, not to read them.
     """
-    view = log.view()
+    view = log._own_view()
     position, end = _start(view, size), view.next_offset
     found: deque[Mark] = deque(maxlen=most)
     try:
