@@ -2,9 +2,10 @@
 
     python -m tests.replication.chaos --minutes 10 [--store moto] [--seed 1]
 
-Producers append over HTTP: batches, and records that wait for the archive. Meanwhile processes are killed with SIGKILL
-or paused, networks are cut, partitions are truncated, disks are lost and restored from the archive. At the end, and
-after every change of the leader, nothing that was acknowledged may be missing, and the copies equal the leader.
+Producers append over HTTP: batches, and records that wait for the archive or for both copies. Meanwhile processes are
+killed with SIGKILL or paused, networks are cut, partitions are truncated, disks are lost and restored from the archive.
+At the end, and after every change of the leader, nothing that was acknowledged may be missing, and the copies equal the
+leader.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -39,6 +40,8 @@ from tests.replication.world import BUCKET, Follower, Leader, ObjectServer, vers
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from seglog.client.models import Ack
+
 TOPIC = "orders"
 PARTITIONS = 2
 CONFIG = LogConfig(segment_bytes=64 * 1024)
@@ -52,6 +55,7 @@ class Chaos:
         self.chance = random.Random(seed)
         self.counts: Counter[str] = Counter()
         self.archived = [Ledger() for _ in range(PARTITIONS)]
+        self.mirrored = [Ledger() for _ in range(PARTITIONS)]
         self._place = place
         self._roots = 0
         self._resources = ExitStack()
@@ -109,7 +113,9 @@ class Chaos:
     @contextmanager
     def load(self) -> Iterator[None]:
         """Append from several threads, through the network that is cut."""
-        work = [(self._append_batches,), *[(self._append_archived, one) for one in range(2 * PARTITIONS)]]
+        work: list[tuple[Any, ...]] = [(self._append_batches,)]
+        work += [(self._append_one, "archived", one) for one in range(2 * PARTITIONS)]
+        work += [(self._append_one, "mirrored", one) for one in range(PARTITIONS)]
         made = [threading.Thread(target=self._work, args=args) for args in work]
         for thread in made:
             thread.start()
@@ -143,13 +149,13 @@ class Chaos:
         self.counts["appended"] += BATCH
         self._stop.wait(0.01)
 
-    def _append_archived(self, topic: seglog.client.RemoteTopic, thread: int) -> None:
+    def _append_one(self, topic: seglog.client.RemoteTopic, ack: Ack, thread: int) -> None:
         partition = thread % PARTITIONS
-        ledger = self.archived[partition]
-        self.counts[f"sent {thread}"] += 1
-        value = b"archived %d %d" % (thread, self.counts[f"sent {thread}"])
+        ledger = (self.archived if ack == "archived" else self.mirrored)[partition]
+        self.counts[f"sent {ack} {thread}"] += 1
+        value = b"%s %d %d" % (ack.encode(), thread, self.counts[f"sent {ack} {thread}"])
         token = ledger.begin()
-        _, offset = topic.append(value, partition=partition, ack="archived")
+        _, offset = topic.append(value, partition=partition, ack=ack, copies=len(self.followers), wait=5)
         ledger.acknowledge(token, offset, value)
 
     # --- what happens ---------------------------------------------------------------------------------------------
@@ -233,38 +239,46 @@ class Chaos:
             bounds = client.topic(TOPIC).bounds()[number]
             back = self.chance.choice((1, 10, 100, 3000))
             offset = max(bounds.next_offset - self.chance.randrange(1, back + 1), bounds.lowest_offset)
-            self.archived[number].cut(offset)
+            ledgers = self.archived[number], self.mirrored[number]
+            for ledger in ledgers:
+                ledger.cut(offset)
             try:
                 client.topic(TOPIC).truncate(number, offset)
                 self.counts["truncates"] += 1
             finally:
-                self.archived[number].cut(offset)
+                for ledger in ledgers:
+                    ledger.cut(offset)
 
     def lose_disk(self) -> None:
-        """The leader and its disk are lost: restore from the archive."""
+        """The leader and its disk are lost: restore from the archive, which need not have what was only mirrored."""
         self.counts["lost disks"] += 1
         self.leader.kill()
+        for ledger in self.mirrored:
+            ledger.cut(0)
         old = self.leader.root
         root = self._new_root()
         self._restore(root)
-        self._check_archived(root)
+        self._check("archived", self.archived, root)
         self._started(lambda: self._lead(root))
         self._follow()
         shutil.rmtree(old)
 
     def promote(self) -> None:
         """The leader is killed, or paused and wakes up later: a copy takes over, with the archive."""
-        copies = [one for one in self.followers if (one.target / TOPIC / "topic.json").exists()]
-        if not copies:
-            return  # no follower has come so far since the last change
         self.counts["promotions"] += 1
         old, is_paused = self.leader, self.chance.random() < 0.5
         old.pause() if is_paused else old.kill()
         for one in self.followers:
             one.stop()
-        copy = self.chance.choice(copies)
+        copy = self._furthest()
+        if copy is None:
+            self.counts["promotions"] -= 1  # no copy has come so far since the last change of the leader
+            old.go_on() if is_paused else self._started(old.start)
+            self._follow()
+            return
         self._command("promote", str(copy.target), "--archive", self.archive, "--wait", "30s")
-        self._check_archived(copy.target)
+        self._check("archived", self.archived, copy.target)
+        self._check("mirrored", self.mirrored, copy.target)
         root = self._new_root()
         copy.target.rename(root)
         self._started(lambda: self._lead(root))
@@ -273,6 +287,17 @@ class Chaos:
             old.kill()
         old.root.rename(copy.target)  # it becomes a copy
         self._follow("--restart")
+
+    def _furthest(self) -> Follower | None:
+        """Return the copy with the highest next offsets, as an operator chooses it."""
+        ends: dict[Follower, list[int]] = {}
+        for one in self.followers:
+            with suppress(SeglogError):
+                ends[one] = [next_offset(one.target, number) for number in range(PARTITIONS)]
+        if len(ends) < len(self.followers):
+            return None
+        best = [max(column) for column in zip(*ends.values(), strict=True)]
+        return self.chance.choice([one for one, found in ends.items() if found == best] or [None])
 
     def _wake(self, old: Leader) -> None:
         """Let an old leader go on, and check that it accepts nothing once it can know of the new one."""
@@ -310,10 +335,10 @@ class Chaos:
 
     # --- what must hold -------------------------------------------------------------------------------------------
 
-    def _check_archived(self, root: Path) -> None:
-        for number, ledger in enumerate(self.archived):
+    def _check(self, what: str, ledgers: list[Ledger], root: Path) -> None:
+        for number, ledger in enumerate(ledgers):
             missing = ledger.missing(values_of(root, number))
-            assert not missing, f"partition {number}: archived records are missing: {missing[:5]} of {len(missing)}"
+            assert not missing, f"partition {number}: {what} records are missing: {missing[:5]} of {len(missing)}"
 
     def check(self) -> int:
         """Check everything, at rest; return the number of compared records."""
@@ -326,8 +351,10 @@ class Chaos:
             self._catch_up(source, one)
         restored = self._new_root()
         self._restore(restored)
-        self._check_archived(restored)
-        self._check_archived(self.leader.root)
+        self._check("archived", self.archived, restored)
+        for place in (self.leader.root, *[one.target for one in self.followers]):
+            self._check("archived", self.archived, place)
+            self._check("mirrored", self.mirrored, place)
         records = 0
         for copy in (self.by_path.target, self.over_http.target, restored):
             report = diff(self.leader.url, copy)
@@ -359,7 +386,8 @@ class Chaos:
             "restarted_copies": sum(one.restarts for one in self.followers),
             "appended": self.counts["appended"],
             "archived": sum(ledger.acknowledged for ledger in self.archived),
-            "archived_missing": 0,
+            "mirrored": sum(ledger.acknowledged for ledger in self.mirrored),
+            "acknowledged_missing": 0,
             "compared": records,
             "differences": 0,
         }
@@ -372,6 +400,12 @@ def values_of(root: Path, number: int) -> dict[int, bytes]:
     """Return the values of a partition by offset."""
     with seglog.open(root / TOPIC / str(number), mode="r") as log:
         return {record.offset: record.value or b"" for record in log.scan()}
+
+
+def next_offset(root: Path, number: int) -> int:
+    """Return the next offset of a partition."""
+    with seglog.open(root / TOPIC / str(number), mode="r") as log:
+        return log.next_offset
 
 
 def run(place: Path, store: str, seconds: float, seed: int) -> dict[str, int]:

@@ -50,10 +50,13 @@ class AsyncBroker(Uncopied):
         expose: Expose = "appended",
         clock: Clock = system_clock,
         wait: float | None = None,
+        archive: str | None = None,
     ) -> Self:
         """Open a directory of topics; arguments and errors as of `Broker`. A cancelled call leaves none open."""
         thread = writing_thread()
-        broker = await open_patiently(thread, partial(Broker, root, mode=mode, expose=expose, clock=clock), wait)
+        broker = await open_patiently(
+            thread, partial(Broker, root, mode=mode, expose=expose, clock=clock, archive=archive), wait
+        )
         return cls(broker, thread=thread)
 
     @property

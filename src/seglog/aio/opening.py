@@ -38,10 +38,13 @@ async def open_async_log(
     expose: Expose = "appended",
     clock: Clock = system_clock,
     wait: float | None = None,
+    archive: str | None = None,
 ) -> AsyncLog:
     """Open a log as `seglog.open` does. A call that is cancelled leaves no log open, also while it waits."""
     thread = writing_thread()
-    log = await open_patiently(thread, partial(open_log, place, config, mode=mode, expose=expose, clock=clock), wait)
+    log = await open_patiently(
+        thread, partial(open_log, place, config, mode=mode, expose=expose, clock=clock, archive=archive), wait
+    )
     return AsyncLog(log, thread=thread)
 
 

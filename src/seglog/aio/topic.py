@@ -60,13 +60,20 @@ class AsyncTopic(Uncopied):
         clock: Clock | None = None,
         once_window: OnceWindow = WINDOW,
         wait: float | None = None,
+        archive: str | None = None,
         key_serializer: Serialize | None = None,
         value_serializer: Serialize | None = None,
         key_deserializer: Deserialize | None = None,
         value_deserializer: Deserialize | None = None,
     ) -> Self:
         """Create a topic and open it for writing; as Topic.create. A cancelled call leaves it closed."""
-        options: dict[str, Any] = {"config": config, "name": name, "clock": clock, "once_window": once_window}
+        options: dict[str, Any] = {
+            "config": config,
+            "name": name,
+            "clock": clock,
+            "once_window": once_window,
+            "archive": archive,
+        }
         serializers = serializers_of(key_serializer, value_serializer, key_deserializer, value_deserializer)
         topic = await _opened(partial(Topic.create, path, partitions=partitions, **options), wait)
         return cls(topic if serializers is None else topic.with_serializers(**serializers._asdict()))
@@ -81,13 +88,20 @@ class AsyncTopic(Uncopied):
         clock: Clock | None = None,
         once_window: OnceWindow = WINDOW,
         wait: float | None = None,
+        archive: str | None = None,
         key_serializer: Serialize | None = None,
         value_serializer: Serialize | None = None,
         key_deserializer: Deserialize | None = None,
         value_deserializer: Deserialize | None = None,
     ) -> Self:
         """Open an existing topic; as Topic.open. A cancelled call leaves it closed."""
-        options: dict[str, Any] = {"mode": mode, "expose": expose, "clock": clock, "once_window": once_window}
+        options: dict[str, Any] = {
+            "mode": mode,
+            "expose": expose,
+            "clock": clock,
+            "once_window": once_window,
+            "archive": archive,
+        }
         serializers = serializers_of(key_serializer, value_serializer, key_deserializer, value_deserializer)
         topic = await _opened(partial(Topic.open, path, **options), wait)
         return cls(topic if serializers is None else topic.with_serializers(**serializers._asdict()))
