@@ -237,7 +237,7 @@ def one_round(seed: int, root: Path) -> dict[str, int]:
     return run_round(BrokerRound if seed % 4 == 3 else LogRound, seed, root)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))  # `make deep` runs many more
 def test_24_kill_9_of_a_writer_loses_nothing_and_invents_nothing(tmp_path: Path, seed: int, tell: Tell) -> None:
     tell("kill -9", scenario=f"a log, round {seed}", **run_round(LogRound, seed, tmp_path))
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tests.proofs import Tell
 
-PROOF_SECONDS = 6
+PROOF_SECONDS = 3
 SEED = 20_240_501
 
 

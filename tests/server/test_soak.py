@@ -1,7 +1,7 @@
 """64 producers and 16 consumers over a server that is killed: everything acknowledged is there, once, and taken once.
 
 Producers and consumers are programs of their own that keep ledgers; what is checked is the topic on disk against them.
-SEGLOG_SOAK_SECONDS: how long the producers work, 20 by default.
+SEGLOG_SOAK_SECONDS: how long the producers work, 12 by default.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import Served
 
-SECONDS = float(os.environ.get("SEGLOG_SOAK_SECONDS", "20"))
+SECONDS = float(os.environ.get("SEGLOG_SOAK_SECONDS", "12"))
 PROGRAMS = Path(__file__).parent / "programs"
 PRODUCERS, PARTITIONS, KILLS = 64, 4, 3
 MEMORY_BYTES = 700 * 2**20
