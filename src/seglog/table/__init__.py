@@ -5,7 +5,8 @@
     WAREHOUSE/<table>/metadata/   snapshots: lists of files; each names up to which offset it holds every partition
 
 `schema` and `ranges` are pure: the columns, and which offsets come next. `files` and `durable_files` write; `warehouse`
-opens tables and commits to them; `synchronize` brings tables up to date.
+opens tables and commits to them; `rounds` and `latest` make
+one round on a table; `synchronize` finds the logs and their tables.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import TYPE_CHECKING
 from seglog.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from seglog.table.synchronize import TableReport, TableSync, sync
+    from seglog.table.rounds import TableReport
+    from seglog.table.synchronize import TableSync, sync
 
 __all__ = ["TableReport", "TableSync", "sync"]
 
@@ -33,4 +35,5 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     require_pyiceberg()
-    return getattr(import_module("seglog.table.synchronize"), name)  # pyiceberg loads when first used
+    module = "rounds" if name == "TableReport" else "synchronize"
+    return getattr(import_module(f"seglog.table.{module}"), name)  # pyiceberg loads when first used

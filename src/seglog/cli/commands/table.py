@@ -15,7 +15,7 @@ from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, format_size, parse_duration
 
 if TYPE_CHECKING:
-    from seglog.table.synchronize import TableReport
+    from seglog.table.rounds import TableReport
 
 _STORY = """\
 WAREHOUSE is a directory; catalog.db in it is the catalog. Each topic becomes the table WAREHOUSE/TOPIC. Spark, DuckDB,
@@ -34,6 +34,7 @@ def _sync(args: Args) -> int:
         on_truncate=args.on_truncate,
         skip_expired=args.skip_expired,
         restart=args.restart,
+        latest=args.latest,
         catalog=_catalog(args),
     ) as tables:
         if args.interval is None:
@@ -115,7 +116,7 @@ COMMANDS = (
                         "--interval",
                         metavar="DURATION",
                         type=parse_duration,
-                        help="continue, with a round this often; default: one round",
+                        help="continue, with a round this often, such as 30s or 15m; default: one round",
                     ),
                     option(
                         "--on-truncate",
@@ -125,6 +126,7 @@ COMMANDS = (
                     ),
                     flag("--skip-expired", help="go on if the log has deleted records that the table lacks"),
                     flag("--restart", help="delete the rows of a partition whose log is another one now"),
+                    flag("--latest", help="also keep NAME_latest: the newest record of each key, without tombstones"),
                     _CATALOG,
                 ],
                 summary="add to tables what the logs hold and the tables lack",

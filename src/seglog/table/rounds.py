@@ -1,0 +1,161 @@
+"""One round on one table: write what it lacks to new files, and commit them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Literal
+
+import pyarrow as pa
+from pyiceberg.table import Table
+
+from seglog.errors import InvalidArgument
+from seglog.log.log import Log
+from seglog.log.view import View
+from seglog.replication.lineage import Lineage
+from seglog.table import files, warehouse
+from seglog.table.ranges import Held, Range, held_after, next_range
+from seglog.table.schema import rows_of
+from seglog.table.warehouse import TableFile
+
+BATCH_RECORDS = 65536
+SNAPSHOTS = timedelta(days=5)  # Iceberg's own default
+OnTruncate = Literal["delete", "refuse"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """What one round did for a table.
+
+    table: its name; records: rows added; deleted: rows deleted because the log was truncated; files: new files;
+    bytes: of these files; held: partition -> the offset before which the table holds every record of the log.
+    """
+
+    table: str
+    records: int
+    deleted: int
+    files: int
+    bytes: int
+    held: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How tables follow their logs; see `sync`."""
+
+    active: bool = False
+    on_truncate: OnTruncate = "delete"
+    skip_expired: bool = False
+    restart: bool = False
+    latest: bool = False
+    snapshots: timedelta = SNAPSHOTS
+
+    def __post_init__(self) -> None:
+        if self.on_truncate not in ("delete", "refuse"):
+            raise InvalidArgument(f"on_truncate is {self.on_truncate!r}; choose 'delete' or 'refuse'")
+
+
+class Round:
+    """One round on a table of every record."""
+
+    def __init__(self, table: Table, name: str, options: Options) -> None:
+        self.table = table
+        self.name = name
+        self.options = options
+        self.data = f"{table.location()}/data"
+
+    def make(self, logs: dict[int, Log]) -> TableReport:
+        """Write what is missing, and commit it."""
+        self.delete_leftovers()
+        held = warehouse.held_by(self.table)
+        after: Held = dict(held)
+        change = Change()
+        for number, log in logs.items():
+            view = log.view()
+            step = self.step(log, view, held.get(number))
+            if step.cut is not None:
+                self._cut(number, step.cut, change)
+            change.added.extend(self.write(counted(records(view, number, step.start, step.stop), change)))
+            after[number] = held_after(held.get(number), Lineage.of(view), step)
+        if after != held:
+            warehouse.commit(self.table, after, change.added, change.removed)
+        return self.report(change, after)
+
+    def step(self, log: Log, view: View, held: Lineage | None) -> Range:
+        """Return which offsets of a partition come next."""
+        stop = view.next_offset if self.options.active else view.active.base_offset
+        return next_range(
+            held,
+            Lineage.of(view),
+            min(stop, log.durable_offset),
+            (warehouse.name_of(self.table), log.path),
+            refuse_truncate=self.options.on_truncate == "refuse",
+            skip_expired=self.options.skip_expired,
+            restart=self.options.restart,
+        )
+
+    def write(self, rows: Iterable[pa.RecordBatch]) -> Iterator[str]:
+        """Write rows to new files; yield their locations."""
+        return files.write_rows(self.table.io, self.data, rows)
+
+    def report(self, change: Change, held: Held) -> TableReport:
+        """Return what the round did."""
+        sizes = sum(len(self.table.io.new_input(location)) for location in change.added)
+        ends = {number: one.end for number, one in sorted(held.items())}
+        return TableReport(self.name, change.rows, change.deleted, len(change.added), sizes, ends)
+
+    def _cut(self, number: int, offset: int, change: Change) -> None:
+        """Replace the files of a partition that hold rows from an offset on."""
+        for file in warehouse.files_of(self.table, number):
+            if file.last < offset:
+                continue
+            change.removed.append(file)
+            change.deleted += file.rows
+            if file.start < offset:
+                kept = Change()
+                rows = files.rows_before(self.table.io, file.location, offset)
+                change.added.extend(self.write(counted(rows, kept)))
+                change.deleted -= kept.rows
+
+    def delete_leftovers(self) -> None:
+        """Delete files that no snapshot refers to: an interrupted round wrote them, or their snapshot has expired."""
+        path = warehouse.local_path(self.data)
+        if path is None or not path.exists():
+            return
+        used = {warehouse.local_path(location) or location for location in warehouse.referenced(self.table)}
+        for file in path.rglob("*.parquet"):
+            if file not in used:
+                file.unlink()
+
+
+@dataclass
+class Change:
+    """What a commit changes. added: locations of new files; rows: added; deleted: rows that are gone."""
+
+    added: list[str] = field(default_factory=list)
+    removed: list[TableFile] = field(default_factory=list)
+    rows: int = 0
+    deleted: int = 0
+
+    def add(self, other: Change) -> None:
+        """Add what another commit changed."""
+        self.added += other.added
+        self.removed += other.removed
+        self.rows += other.rows
+        self.deleted += other.deleted
+
+
+def records(view: View, number: int, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a range of offsets as rows."""
+    if start < stop:
+        for batch in view.batches(start, stop, max_records=BATCH_RECORDS, values="binary"):
+            if batch.num_rows:
+                yield rows_of(batch, number)
+
+
+def counted(rows: Iterator[pa.RecordBatch], change: Change) -> Iterator[pa.RecordBatch]:
+    """Pass rows on and count them."""
+    for batch in rows:
+        change.rows += batch.num_rows
+        yield batch
