@@ -4,5 +4,5 @@
 replaces the system calls below LocalStorage: as planned, calls fail or the process dies. `disk` and `disk_storage` are
 a storage whose disk keeps a journal; `crash_states` derives every state in which a power cut may leave it, `power_loss`
 opens these states, and `ledger` knows what may be found in them. `damage` changes bits, lengths and places of stored
-data.
+data. `kafka` is a broker for Kafka's clients in the process of a test, `kafka_fixtures` the same for pytest.
 """
