@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,121 @@ def test_a_server_that_follows_serves_new_records_and_only_reads(
         assert httpx.get(f"{copy.url}/health").json()["status"] == "ok"
         copy.stop()
     assert diff(leader.url, target).same
+
+
+def test_a_server_starts_without_its_leader_and_copies_once_it_answers(
+    serve: Callable[..., Served], target: Path
+) -> None:
+    leader = serve()
+    leader.stop()
+    copy = serve("--follow", leader.url, root=target)
+    health = httpx.get(f"{copy.url}/health")
+    assert health.status_code == 503
+    (failure,) = health.json()["failures"]
+    assert failure["doing"] == "follow"
+    assert "connecting" in failure["error"]
+    assert httpx.get(f"{copy.url}/ready").status_code == 200
+    assert "seglog_mirror_connected 0.0" in httpx.get(f"{copy.url}/metrics").text
+    assert httpx.get(f"{copy.url}/topics").json()["topics"] == []
+    leader.start()
+    with seglog.Client(leader.url) as client:
+        client.create_topic("orders").append(b"1", ack="mirrored", wait=DEADLINE_SECONDS)
+        client.commit("billing", {"orders": {0: 1}})
+    until(lambda: httpx.get(f"{copy.url}/health").status_code == 200)
+    with seglog.Client(copy.url, retries=0) as reader:
+        assert reader.topic("orders").read(0, 0).value == b"1"
+        until(lambda: reader.groups() == ["billing"])
+        assert reader.committed("billing") == {"orders": {0: 1}}
+    assert "seglog_mirror_connected 1.0" in httpx.get(f"{copy.url}/metrics").text
+    leader.stop()
+    until(lambda: httpx.get(f"{copy.url}/health").status_code == 503)
+    with seglog.Client(copy.url, retries=0) as reader:
+        assert reader.topic("orders").read(0, 0).value == b"1"
+
+
+def test_a_server_that_follows_starts_with_what_it_has(serve: Callable[..., Served], target: Path) -> None:
+    leader = serve()
+    with seglog.Client(leader.url) as client, seglog.Mirror(leader.url, target) as mirror:
+        client.create_topic("orders").append(b"1")
+        mirror.catch_up()
+    leader.stop()
+    copy = serve("--follow", leader.url, root=target)
+    with seglog.Client(copy.url, retries=0) as reader:
+        assert reader.topic("orders").read(0, 0).value == b"1"
+        with pytest.raises(seglog.SeglogError, match="only reads"):
+            reader.topic("orders").append(b"2")
+
+
+def test_a_server_does_not_follow_a_single_topic(
+    serve: Callable[..., Served], target: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leader = serve()
+    with seglog.Client(leader.url) as client:
+        client.create_topic("orders")
+    assert main(["serve", str(target), "--port", "0", "--follow", f"{leader.url}/orders"]) != 0
+    assert "omit the path" in capsys.readouterr().err
+
+
+def test_a_damaged_partition_does_not_hold_up_the_others(
+    serve: Callable[..., Served], target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leader, other = serve(), tmp_path / "other"
+    with seglog.Client(leader.url) as client:
+        orders = client.create_topic("orders", partitions=2)
+        for number in range(20):
+            orders.append(b"value %d" % number, partition=number % 2, ack="durable")
+        copy = serve("--follow", leader.url, root=target)
+        until((target / "orders" / "1").exists)
+        (store,) = (leader.root / "orders" / "0").glob("*.store")
+        data = bytearray(store.read_bytes())
+        at = data.index(b"value 10")
+        data[at] ^= 1
+        store.write_bytes(data)
+        assert main(["mirror", leader.url, str(other), "--once"]) != 0
+        assert "orders/0 is not copied on" in capsys.readouterr().err
+        ends = {}
+        for number in range(2):
+            with seglog.open(other / "orders" / str(number), mode="r") as log:
+                ends[number] = log.next_offset
+        assert ends == {0: 5, 1: 10}
+        with seglog.Mirror(leader.url, other) as mirror:
+            running = threading.Thread(target=mirror.run)
+            running.start()
+            until(lambda: mirror.failures)
+            orders.append(b"later", partition=1, ack="mirrored", copies=2, wait=DEADLINE_SECONDS)
+            assert [*mirror.failures] == [("orders", 0)]
+            assert mirror.lags["orders", 0].records > 0
+            mirror.stop()
+            running.join()
+    copy.stop()
+
+
+@pytest.mark.parametrize("with_partition", [False, True])
+def test_a_single_topic_or_partition_of_a_server_is_copied(
+    serve: Callable[..., Served], target: Path, capsys: pytest.CaptureFixture[str], *, with_partition: bool
+) -> None:
+    leader = serve()
+    with seglog.Client(leader.url) as client:
+        orders = client.create_topic("orders", partitions=2)
+        client.create_topic("others").append(b"x")
+        for number in range(20):
+            orders.append(b"%d" % number, partition=number % 2)
+        source = f"{leader.url}/orders" + ("/1" if with_partition else "")
+        assert main(["mirror", source, str(target), "--once"]) == 0
+        with seglog.Mirror(source, target) as mirror:
+            orders.append(b"later", partition=1)
+            mirror.catch_up()
+            assert mirror.lag.records == 0
+        assert main(["diff", source, str(target)]) == 0
+    capsys.readouterr()
+    copy = target if with_partition else target / "1"
+    with seglog.open(copy, mode="r") as log:
+        assert log.read(10).value == b"later"
+    if not with_partition:
+        with seglog.Topic.open(target, mode="r") as topic:
+            assert (topic.name, topic.partitions) == ("orders", 2)
+    with pytest.raises(seglog.InvalidArgument, match="omit the path"):
+        seglog.replication.fence(source, 1)
 
 
 def test_the_commands_copy_compare_and_promote(

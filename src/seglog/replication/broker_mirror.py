@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from seglog.clock import Clock
 from seglog.errors import CopyDiverged, LogNotFound, LogReplaced, SeglogError, TopicNotFound
 from seglog.replication.log_mirror import LogMirror
+from seglog.replication.rest import Rest
 from seglog.replication.topic_mirror import TopicMirror, check_is_copy
 from seglog.storage import Storage, Subdirectory
 from seglog.topic.layout import deletion
@@ -65,26 +66,32 @@ class BrokerMirror:
         found = {(name, number): log for name, topic in list(self.topics.items()) for number, log in topic.logs.items()}
         return found if self.groups is None else {**found, GROUPS: self.groups}
 
-    def step(self) -> int:
-        """Make a round of all logs, and return the bytes copied. Raises the first error, after the round."""
+    def step(self, rest: Rest) -> int:
+        """Make a round of all logs, and return the bytes copied. Raises the first error, after the round.
+
+        rest: omits logs that were damaged in the last rounds. While there are any, the groups are not copied either:
+        what they have committed may be beyond the copy.
+        """
         if self.groups is not None:
             self.groups.fetch_ahead()
         failed: list[SeglogError] = []
         if time.monotonic() - self._looked_at >= LOOK_SECONDS:
             self._attempt(self._follow_topics, failed)
         copied = 0
-        for (name, _), log in list(self.logs.items()):
-            if name != OFFSETS and name in self.topics:
-                copied += self._step(name, log, failed)
-        if self.groups is not None and not failed:
+        for place, log in list(self.logs.items()):
+            if place != GROUPS and place[0] in self.topics:
+                copied += self._step(place, log, failed, rest)
+        rest.keep({*self.logs})
+        if self.groups is not None and not failed and not rest.failures:
             copied += self.groups.step()
         if failed:
             raise failed[0]
         return copied
 
-    def _step(self, name: str, log: LogMirror, failed: list[SeglogError]) -> int:
+    def _step(self, place: Partition, log: LogMirror, failed: list[SeglogError], rest: Rest) -> int:
+        name = place[0]
         try:
-            return log.step()
+            return rest.step(place, log)
         except (LogNotFound, TopicNotFound, LogReplaced) as error:
             self._attempt(self._follow_topics, failed)
             if name in self.topics and log in self.topics[name].logs.values():

@@ -142,6 +142,10 @@ def _logs(place: Any, token: str | None, resources: ExitStack) -> dict[str, Comp
 
         remote = RemotePlace(place, token=token)
         resources.callback(remote.close)
+        if remote.kind == "log":
+            return {"": remote.comparable("", 0)}
+        if remote.kind == "topic":
+            return {str(number): remote.comparable("", number) for _, number in _partitions(remote)}
         return {f"{topic}/{number}": remote.comparable(topic, number) for topic, number in _partitions(remote)}
     local = LocalPlace(place)
     root = local._root

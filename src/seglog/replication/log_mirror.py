@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seglog.clock import Clock, system_clock
-from seglog.errors import CopyExpired, CopyStopped, OffsetOutOfRange, SeglogError
+from seglog.errors import CopyExpired, CopyStopped, CorruptLog, CorruptRecord, OffsetOutOfRange, SeglogError
 from seglog.format.manifest import Manifest, Role
 from seglog.log.copied import CopyWriter
 from seglog.log.log import Log
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from seglog.replication.source import Fetched, LogSource
 
 ROUND_BYTES = 64 * 1024 * 1024  # copied between two syncs
+DAMAGE = (CorruptRecord, CorruptLog)
 PIN_SECONDS = 1.0  # a pin costs the source two syncs
 
 
@@ -167,6 +168,10 @@ class LogMirror:
                 if fetched.complete:
                     self._finish(fetched)
                     break
+        except DAMAGE:
+            self._left = max(self._left[0], 1), max(self._left[1], 1)  # at least the damaged record
+            self._behind_since = self._behind_since or time.monotonic()
+            raise
         finally:
             if writer.log.durable_offset < self.position:
                 writer.sync()

@@ -16,6 +16,7 @@ from seglog.log.opening import storage_at
 from seglog.replication.broker_mirror import BrokerMirror
 from seglog.replication.log_mirror import Lag, LogMirror
 from seglog.replication.places import LocalPlace
+from seglog.replication.rest import Rest
 from seglog.replication.topic_mirror import TopicMirror
 from seglog.storage import Storage
 from seglog.topic.cleaning import Cleaner
@@ -40,6 +41,8 @@ class Mirror(Uncopied):
     and committed group offsets, so that consumers can continue in it. It can only be read (mode "r"), until `seglog
     promote` makes it a leader. Each copy compacts and expires on its own. A process may be killed at any moment; the
     next Mirror continues.
+
+    problem: the error that `run` is retrying, such as ConnectionFailed; None while it copies.
     """
 
     def __init__(
@@ -51,18 +54,21 @@ class Mirror(Uncopied):
         pin: bool = True,
         token: str | None = None,
         verify: bool | str | ssl.SSLContext = True,
+        retries: int = 8,
         clock: Clock = system_clock,
     ) -> None:
         """Check that the target can follow the source; nothing is copied yet.
 
         Args:
-            source: A path, a Storage, or the URL of a server.
+            source: A path, a Storage, or the URL of a server (http://host:3000, or with a path: http://host/prefix/),
+                of one of its topics (http://host:3000/orders) or partitions (http://host:3000/orders/0).
             target: A path or a Storage: missing, empty, or an earlier copy.
             restart: If the copy cannot continue, delete what it holds and does not share with its source.
             pin: Store the copy's position at the source, so that compaction keeps tombstones that it has not read.
                 Without it, a copy that is away longer than delete_retention misses deletions.
             token: A bearer token, if the server requires one.
             verify: How to check an https certificate: False, a CA file, or an ssl.SSLContext.
+            retries: How often a request to a server is retried, with growing pauses.
             clock: Microseconds since the epoch; default: the system's clock.
 
         Raises:
@@ -73,8 +79,10 @@ class Mirror(Uncopied):
         """
         checked_clock(clock)
         self._stop = threading.Event()
+        self._rest = Rest()
+        self.problem: SeglogError | None = None
         with ExitStack() as resources:
-            self._source = _place_at(source, token, verify, clock)
+            self._source = _place_at(source, token, verify, retries, clock)
             resources.callback(self._source.close)
             storage = storage_at(target)
             kept = {"restart": restart, "pin": pin, "clock": clock}
@@ -96,6 +104,11 @@ class Mirror(Uncopied):
                 resources.callback(mirror.close)
                 self._logs = {("", 0): mirror}
             self._resources = resources.pop_all()
+
+    @property
+    def is_server(self) -> bool:
+        """Whether the source is a directory of topics, or a whole server."""
+        return self._broker is not None
 
     def _present(self) -> dict[Partition, LogMirror]:
         return self._logs if self._broker is None else self._broker.logs
@@ -122,7 +135,7 @@ class Mirror(Uncopied):
     def step(self) -> int:
         """Make one round, make it durable, and return the bytes that were copied; 0: there was nothing new.
 
-        In a directory of topics, all other logs are copied before an error of one is raised.
+        All other logs are copied before an error of one is raised.
 
         Raises:
             CopyDiverged: If a copy cannot follow its source.
@@ -130,35 +143,97 @@ class Mirror(Uncopied):
             CorruptRecord: If a record of the source is damaged; the records before it are copied.
             ConnectionFailed: If the server cannot be reached.
         """
-        if self._broker is not None:
-            return self._broker.step()
-        return sum(log.step() for log in self._logs.values())
+        self._rest.end()
+        return self._round()
 
-    def run(self, *, stop: threading.Event | None = None, on_copied: Callable[[], None] | None = None) -> None:
+    def _round(self) -> int:
+        if self._broker is not None:
+            return self._broker.step(self._rest)
+        copied, failed = 0, []
+        for place, log in self._logs.items():
+            try:
+                copied += self._rest.step(place, log)
+            except SeglogError as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
+        return copied
+
+    def catch_up(self) -> int:
+        """Make rounds until there is nothing new, and return the bytes that were copied.
+
+        All other logs are complete before an error of one is raised; errors as `step`.
+        """
+        self._rest.end()
+        copied = 0
+        while True:
+            try:
+                size = self._round()
+            except SeglogError as error:
+                if not self._may_rest(error):
+                    raise
+                continue
+            copied += size
+            if not size:
+                break
+        if self.failures:
+            raise next(iter(self.failures.values()))
+        return copied
+
+    @property
+    def failures(self) -> dict[Partition, SeglogError]:
+        """The partitions that cannot be copied on, because a record of the source is damaged, with the errors."""
+        return dict(self._rest.failures)
+
+    def run(
+        self,
+        *,
+        stop: threading.Event | None = None,
+        on_copied: Callable[[], None] | None = None,
+        on_failure: Callable[[Partition, SeglogError], None] | None = None,
+    ) -> None:
         """Copy, expire and compact until `stop` is set, or another thread or a signal handler calls `stop()`.
 
-        Errors that may pass (`retriable`) are retried with growing pauses; others are raised.
+        Errors that may pass (`retriable`) are retried with growing pauses. If a partition of several is damaged at the
+        source, the others are copied on, and it is tried again every few seconds. Other errors are raised.
 
         Args:
             stop: Ends the run when it is set.
             on_copied: Called after each round that copied something.
+            on_failure: Called when a partition is found damaged.
         """
         stop, pause = stop or self._stop, FIRST_RETRY_SECONDS
         with closing(Cleaner(self._copies).start()):
             while not stop.is_set():
+                known = self.failures
                 try:
-                    copied = self.step()
+                    copied = self._round()
                 except SeglogError as error:
+                    if self._may_rest(error):
+                        self._report(known, on_failure)
+                        continue
                     if isinstance(error, CopyStopped) or not error.retriable:
                         raise
+                    self.problem = error
                     stop.wait(pause)
                     pause = min(2 * pause, LONGEST_RETRY_SECONDS)
                     continue
-                pause = FIRST_RETRY_SECONDS
+                pause, self.problem = FIRST_RETRY_SECONDS, None
                 if copied and on_copied is not None:
                     on_copied()
                 elif not copied:
                     self._wait(stop)
+
+    def _may_rest(self, error: SeglogError) -> bool:
+        """Whether this is the damage of one of several partitions: the others can be copied on."""
+        return len(self._present()) > 1 and any(error is one for one in self._rest.failures.values())
+
+    def _report(
+        self, known: dict[Partition, SeglogError], on_failure: Callable[[Partition, SeglogError], None] | None
+    ) -> None:
+        for place, error in self.failures.items():
+            if place not in known and on_failure is not None:
+                on_failure(place, error)
 
     def _copies(self) -> dict[str, Log]:
         return {f"{topic}/{number}" if topic else "log": one.log for (topic, number), one in self._present().items()}
@@ -169,6 +244,8 @@ class Mirror(Uncopied):
 
     def _wait(self, stop: threading.Event) -> None:
         positions = {place: log.position for place, log in self._present().items() if place[0] != OFFSETS}
+        for place in self._rest.failures:
+            positions.pop(place, None)
         try:
             self._source.wait(positions, WAIT_SECONDS)
         except SeglogError as error:
@@ -191,10 +268,14 @@ class Mirror(Uncopied):
 
 
 def _place_at(
-    source: str | os.PathLike[str] | Storage, token: str | None, verify: bool | str | ssl.SSLContext, clock: Clock
+    source: str | os.PathLike[str] | Storage,
+    token: str | None,
+    verify: bool | str | ssl.SSLContext,
+    retries: int,
+    clock: Clock,
 ) -> SourcePlace:
     if isinstance(source, str) and source.startswith(("http://", "https://")):
         from seglog.replication.remote import RemotePlace  # noqa: PLC0415 - a copy by path needs no client
 
-        return RemotePlace(source, token=token, verify=verify)
+        return RemotePlace(source, token=token, verify=verify, retries=retries)
     return LocalPlace(source, clock=clock)

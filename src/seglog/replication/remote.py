@@ -6,18 +6,20 @@ The only module of this package that uses the client.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
 
 from seglog.client import Client
 from seglog.client.endpoint import Verify
 from seglog.client.requests import copy_calls
 from seglog.client.requests.call import Call
-from seglog.errors import GroupNotFound, OffsetError, TopicNotFound
+from seglog.errors import GroupNotFound, InvalidArgument, OffsetError, TopicNotFound
 from seglog.format.codec import HEAD_BYTES, NATIVE, InvalidRecord
 from seglog.log.copied import EncodedRecords
 from seglog.replication import wire
 from seglog.replication.places import Kind
 from seglog.replication.source import FETCH_BYTES, Fetched, Held, LogSource
 from seglog.topic.layout.description import Description
+from seglog.topic.layout.locations import parse_location
 from seglog.topic.layout.places import Partition
 
 if TYPE_CHECKING:
@@ -25,35 +27,52 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+RETRIES = 8
 ATTEMPTS = 16  # at a long record whose segment was rewritten while it was fetched in pieces
 
 
 class RemotePlace:
-    """All topics of a server, and its consumer groups."""
+    """All topics of a server with its consumer groups, one topic, or one partition.
 
-    kind: Kind = "broker"
+    The URL is that of a server (http://host:3000, or with a path that ends with a slash: http://host/prefix/), of a
+    topic (http://host:3000/orders) or of a partition (http://host:3000/orders/0).
+    """
 
-    def __init__(self, url: str, *, token: str | None = None, verify: Verify = True) -> None:
+    def __init__(self, url: str, *, token: str | None = None, verify: Verify = True, retries: int = RETRIES) -> None:
         self.name = url
-        self.client = Client(url, token=token, verify=verify)
+        path = urlsplit(url).path
+        self._topic: str | None = None
+        self._partition: int | None = None
+        server = url
+        if path and not path.endswith("/"):
+            server, self._topic, self._partition = parse_location(url)
+        self.kind: Kind = "broker" if self._topic is None else "topic" if self._partition is None else "log"
+        self.client = Client(server, token=token, verify=verify, retries=retries)
 
     def topics(self) -> dict[str, Description | None]:
-        """Return the present topics by name; None for one that the server cannot open."""
+        """Return the present topics by name, a single one as ""; None for one that the server cannot open."""
+        if self._topic is not None:
+            one = self.client.topic(self._topic).info()
+            return {"": Description(one.name, one.partitions, one.id)}
         unknown = dict.fromkeys(self.client.failed_topics())  # first: one that is repaired meanwhile is in both
         return unknown | {one.name: Description(one.name, one.partitions, one.id) for one in self.client.topics()}
 
     def log(self, topic: str, partition: int) -> LogSource:
-        """Return the log of a partition."""
-        return RemoteSource(self, (topic, partition))
+        """Return the log of a partition; see SourcePlace.log."""
+        return RemoteSource(self, self._at(topic, partition))
+
+    def _at(self, topic: str, partition: int) -> Partition:
+        return self._topic or topic, partition if self._partition is None else self._partition
 
     def groups(self) -> LogSource | None:
-        """Return the log of consumer groups."""
-        return RemoteSource(self, None)
+        """Return the log of consumer groups; None for a single topic."""
+        return RemoteSource(self, None) if self._topic is None else None
 
     def wait(self, positions: dict[Partition, int], seconds: float) -> None:
         """Return once a partition has a record after its position, or the time is over."""
         nested: dict[str, dict[int, int]] = {}
-        for (topic, number), offset in positions.items():
+        for place, offset in positions.items():
+            topic, number = self._at(*place)
             nested.setdefault(topic, {})[number] = offset
         if nested:
             try:
@@ -67,11 +86,13 @@ class RemotePlace:
 
     def fence(self, term: int) -> None:
         """Make all logs of the server reject changes: others were promoted with this term."""
+        if self._topic is not None:
+            raise InvalidArgument(f"{self.name} names a topic; a whole server is fenced: omit the path")
         self.call(copy_calls.fence(term))
 
     def comparable(self, topic: str, partition: int) -> RemoteLog:
         """Return a partition for a comparison."""
-        return RemoteLog(self.client, topic, partition)
+        return RemoteLog(self.client, *self._at(topic, partition))
 
     def close(self) -> None:
         """Close the connections."""

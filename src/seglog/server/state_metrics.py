@@ -110,6 +110,12 @@ class StateMetrics(Collector):
         yield from (records, size, seconds)
         stopped = following.failure is not None
         yield GaugeMetricFamily("seglog_mirror_stopped", "1 if copying has ended.", value=int(stopped))
+        connected = following.state == "copying"
+        yield GaugeMetricFamily("seglog_mirror_connected", "1 if the leader can be reached.", value=int(connected))
+        damaged = len(following.damaged)
+        yield GaugeMetricFamily(
+            "seglog_mirror_damaged_partitions", "Partitions with a damaged record at the leader.", value=damaged
+        )
 
     def _housekeeping(self) -> Iterator[Metric]:
         failures = GaugeMetricFamily(

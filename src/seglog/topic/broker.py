@@ -46,6 +46,7 @@ from seglog.storage import Storage, Subdirectory
 from seglog.topic.groups import Groups
 from seglog.topic.layout import creation, deletion, description
 from seglog.topic.layout.names import checked_name, is_name, refuse_reserved
+from seglog.topic.layout.places import is_log
 from seglog.topic.layout.root import OFFSETS, lock_to_write, open_to_read, open_to_write, refuse_other
 from seglog.topic.topic import Topic
 from seglog.uncopied import Uncopied
@@ -329,7 +330,17 @@ class Broker(Inheritable, Uncopied):
     def groups(self) -> Groups:
         """The consumer groups; of a reading broker their state at this moment."""
         self._check_open()
-        return self._groups if self._mode == "a" else self._load_groups()
+        if self._mode == "a":
+            return self._groups
+        self._look_for_offsets()
+        return self._load_groups()
+
+    def _look_for_offsets(self) -> None:
+        """Open the log of groups if it did not exist when this broker was opened to read."""
+        with self._guard:
+            own = self._at(OFFSETS)
+            if self._offsets.path != own.path and is_log(own):  # else it is the empty one of open_to_read
+                self._offsets = self._resources.enter_context(open_to_read(self._storage, self._clock))
 
     def consumer(
         self,

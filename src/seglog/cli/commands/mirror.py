@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from seglog.cli.frame import Args, Command, argument, flag, option
 from seglog.cli.location import ACCESS, LocalPath, token_of
 from seglog.cli.lock_wait import WAIT, patiently
+from seglog.errors import SeglogError
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, format_size
@@ -16,6 +17,7 @@ from seglog.terminal.units import format_count, format_size
 if TYPE_CHECKING:
     from seglog.replication.diff import DiffReport
     from seglog.replication.mirror import Mirror
+    from seglog.topic.layout.places import Partition
 
 
 def _mirror(args: Args) -> int:
@@ -28,9 +30,11 @@ def _mirror(args: Args) -> int:
 
 
 def _once(args: Args, mirror: Mirror) -> int:
-    copied = 0
-    while size := mirror.step():
-        copied += size
+    try:
+        copied = mirror.catch_up()
+    except SeglogError:
+        _say_failures(mirror)
+        raise
     if args.json:
         output.say_json({"bytes": copied, "logs": len(mirror.lags)})
     else:
@@ -42,11 +46,21 @@ def _run(args: Args, mirror: Mirror) -> int:
     before = {one: signal.signal(one, lambda *_: mirror.stop()) for one in (signal.SIGINT, signal.SIGTERM)}
     try:
         output.note(f"seglog: {args.target} follows {args.source}; Ctrl-C stops it")
-        mirror.run()
+        mirror.run(on_failure=_say_failure)
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
-    return Exit.OK
+    return Exit.FAILED if mirror.failures else Exit.OK
+
+
+def _say_failures(mirror: Mirror) -> None:
+    for place, error in mirror.failures.items():
+        _say_failure(place, error)
+
+
+def _say_failure(place: Partition, error: SeglogError) -> None:
+    topic, number = place
+    output.note(f"seglog: {f'{topic}/{number}' if topic else 'the log'} is not copied on: {error}")
 
 
 def _diff(args: Args) -> int:
@@ -115,7 +129,7 @@ COMMANDS = (
         "mirror",
         _mirror,
         [
-            argument("source", help="a log, a topic, a directory of topics, or the URL of a server"),
+            argument("source", help="a log, a topic, a directory of topics, or the URL of a server or of its topic"),
             argument("target", help="the directory of the copy", type=LocalPath()),
             flag("--once", help="copy what there is now, and end"),
             flag("--restart", help="if the copy cannot continue, delete what it does not share with its source"),

@@ -73,9 +73,13 @@ def failures(services: Services) -> list[dict[str, Any]]:
         for name, error in services.broker.poisoned.items()
     ]
     following = services.following
-    stopped = [] if following is None or following.failure is None else [str(following.failure)]
-    ended = [{"log": "*", "doing": "follow", "error": error, "failures": 1} for error in stopped]
-    return [*found, *unopened, *poisoned, *ended]
+    behind: dict[str, str] = {}
+    if following is not None:
+        behind = {f"{topic}/{number}": str(error) for (topic, number), error in following.damaged.items()}
+        if following.problem is not None:
+            behind["*"] = f"{following.state}: {following.problem}"
+    not_copied = [{"log": name, "doing": "follow", "error": error, "failures": 1} for name, error in behind.items()]
+    return [*found, *unopened, *poisoned, *not_copied]
 
 
 async def _ready(call: Call) -> Response:
