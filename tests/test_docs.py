@@ -104,6 +104,20 @@ def test_every_example_of_the_page_on_serializers_runs_as_it_stands(tmp_path):
     ]
 
 
+def test_every_example_of_the_page_on_storages_runs_as_it_stands(tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "storage.md").read_text(), flags=re.DOTALL)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(  # one program: the later blocks use the storage of the first one
+        [sys.executable, "-c", "".join(blocks)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    assert done.stdout.splitlines() == ["0 b'value'", "['default', 'orders'] b'value'"], done.stderr
+
+
 def test_every_example_of_the_page_on_arrow_runs_as_it_stands(serve, tmp_path):
     for library in ("polars", "duckdb", "pandas"):
         pytest.importorskip(library)

@@ -26,6 +26,7 @@ from seglog.log.mirroring import FOREVER, checked_timeout
 from seglog.log.staging import StagedSegment
 from seglog.log.tail import FIRST_WAIT, LONGEST_WAIT
 from seglog.record import Header, Record, checked_offset
+from seglog.storage import Storage
 
 if TYPE_CHECKING:
     from seglog.compaction.plan import CompactionPlan
@@ -254,7 +255,7 @@ class AsyncLog(AsyncReadableLog):
         await self._read(self.log.unpin, name)
 
     async def backup(
-        self, place: str | os.PathLike[str], *, share: bool = True, wait: float | None = None
+        self, place: str | os.PathLike[str] | Storage, *, share: bool = True, wait: float | None = None
     ) -> BackupReport:
         """Copy the log, as it is at this moment, to a directory; as Log.backup."""
         return await self._read(self.log.backup, place, share=share, wait=wait)

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Protocol
 
 from seglog.errors import CorruptLog, InvalidArgument, InvalidType, LogLocked, NotALog, StorageError
 from seglog.format import filename
@@ -23,7 +24,7 @@ from seglog.log.locks import holder
 from seglog.log.locks.write_lock import holder_of, is_written_around
 from seglog.log.view import View
 from seglog.storage import File, LocalStorage, Lock, Storage, must_sync
-from seglog.storage.copies import share_file
+from seglog.storage.copies import can_share, share_file
 from seglog.storage.local import checked_directory
 
 COPY_BYTES = 1024 * 1024
@@ -161,7 +162,7 @@ class LogBackup:
 
     def _file(self, source: File, name: str, size: int, *, share: bool) -> None:
         temporary = f"{filename.TMP}/backup"
-        if share and share_file(source.path, f"{self._target.path}/{temporary}"):
+        if share and can_share(source, self._target) and share_file(source.path, f"{self._target.path}/{temporary}"):
             self._shared += 1
         else:
             target = self._target.create(temporary, replace=True)
@@ -186,13 +187,49 @@ class LogBackup:
         return BackupReport(logs=1, segments=count, kept=self._kept, shared=self._shared, copied=self._copied)
 
 
-class Destination:
-    """The target of a backup: the place itself if it is not empty, else a hidden directory that `finish` renames."""
+class Destination(Protocol):
+    """The target of a backup."""
+
+    def storage(self) -> Storage:
+        """Return the directory to write to."""
+        ...
+
+    def finish(self) -> None:
+        """Make a first backup visible, if it was not yet."""
+        ...
+
+
+def destination_at(place: str | os.PathLike[str] | Storage, source: Storage) -> Destination:
+    """Return the target of a backup at a path or in a Storage. Raises as the two classes do."""
+    if not isinstance(place, (str, os.PathLike)) and hasattr(place, "try_lock"):
+        return StorageDestination(place, source)
+    return PathDestination(place, source.path)  # type: ignore[arg-type] # which rejects what is neither
+
+
+class StorageDestination:
+    """A Storage, which has no name to be renamed to: an interrupted first backup stays in it, and is continued."""
+
+    def __init__(self, place: Storage, source: Storage) -> None:
+        """Raise InvalidArgument if it is the source."""
+        if place is source:
+            raise InvalidArgument(f"{place.path} is the source of the backup; choose another storage")
+        self._place = place
+
+    def storage(self) -> Storage:
+        """Return the storage."""
+        return self._place
+
+    def finish(self) -> None:
+        """Do nothing: the manifest, which is written last, completes each log."""
+
+
+class PathDestination:
+    """The place itself if it is not empty, else a hidden directory that `finish` renames."""
 
     def __init__(self, place: str | os.PathLike[str], source: str) -> None:
         """Raise InvalidType or InvalidArgument if `place` is no path, or lies within the source (a path)."""
         if not isinstance(place, (str, os.PathLike)) or not os.fspath(place):
-            raise InvalidType(f"a backup needs the path of a directory, not {place!r}")
+            raise InvalidType(f"a backup needs the path of a directory, or a Storage, not {place!r}")
         self.path = Path(os.path.abspath(checked_directory(os.fspath(place))))  # noqa: PTH100 - resolves no links
         if f"{self.path.resolve()}/".startswith(f"{Path(source).resolve()}/"):
             raise InvalidArgument(f"{self.path} is, or lies within, the source of the backup; choose another directory")
@@ -220,9 +257,9 @@ class Destination:
             must_sync(self._parent.sync_directory)
 
 
-def backup_log(source: Storage, view: View, place: str | os.PathLike[str], *, share: bool) -> BackupReport:
+def backup_log(source: Storage, view: View, place: str | os.PathLike[str] | Storage, *, share: bool) -> BackupReport:
     """Copy the log, as a view shows it, to a directory; see Log.backup."""
-    destination = Destination(place, source.path)
+    destination = destination_at(place, source)
     with LogBackup(source, view, destination.storage(), share=share) as backup:
         backup.bring()
         report = backup.commit()

@@ -20,6 +20,7 @@ from seglog.log.pins import Pin, drop_pin, read_copies, read_pins, set_pin
 from seglog.log.reading import ReadableLog
 from seglog.log.staging import StagedSegment
 from seglog.record import Header, Record, checked_bytes, checked_offset, checked_text
+from seglog.storage import Storage
 
 if TYPE_CHECKING:
     from seglog.compaction.plan import CompactionPlan
@@ -145,7 +146,9 @@ class Log(ReadableLog):
         self._check_place()
         set_pin(self._storage, name, pin.offset, epoch=pin.epoch, durable=durable, clock=self._clock)
 
-    def backup(self, place: str | os.PathLike[str], *, share: bool = True, wait: float | None = None) -> BackupReport:
+    def backup(
+        self, place: str | os.PathLike[str] | Storage, *, share: bool = True, wait: float | None = None
+    ) -> BackupReport:
         """Copy the log, as it is at this moment, to a directory. Works beside a writer and in both modes.
 
         The copy opens and verifies, with all records that `scan` would return now. A repeated call with the same place
@@ -153,7 +156,7 @@ class Log(ReadableLog):
         or none.
 
         Args:
-            place: Path of a directory: missing, empty, or an earlier backup of this log.
+            place: Path of a directory, or a Storage: missing, empty, or an earlier backup of this log.
             share: Let sealed segments share their bytes with the log (reflink or hard link) if both are on one file
                 system. False copies them, which also protects against damage of the disk.
             wait: Seconds to wait for another backup to this place, or a writer of it. None: fail at once.

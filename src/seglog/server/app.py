@@ -90,7 +90,7 @@ def _archiving(broker: Broker, settings: Settings, say: Callable[[str], None], *
 
     assert settings.archive is not None  # noqa: S101 - the caller has checked it
     fenced = partial(fence_all, broker) if leads else None
-    return Archiver(broker.root, settings.archive).background(settings.archive_seconds, say, fenced)
+    return Archiver(broker._storage, settings.archive).background(settings.archive_seconds, say, fenced)
 
 
 def app_of(services: Services) -> ASGIApp:

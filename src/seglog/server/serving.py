@@ -9,6 +9,7 @@ import resource
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
@@ -27,6 +28,7 @@ from seglog.server.runtime.allocator import Allocator
 from seglog.server.runtime.fencing import fence_all
 from seglog.server.services import Services
 from seglog.server.settings import Settings
+from seglog.storage import Storage
 from seglog.terminal.pandas_import import skip_pandas
 from seglog.topic.broker import Broker
 from seglog.topic.warm import warm_batches
@@ -44,18 +46,27 @@ FILES_PER_CONNECTION = 2  # files the system must allow per connection, so that 
 
 
 def serve(
-    root: str | os.PathLike[str],
+    root: str | os.PathLike[str] | Storage,
     settings: Settings,
     say: Callable[[str], None],
     leading: Leading | None = None,
     beside: Sequence[Beside] = (),
+    *,
+    stop: threading.Event | None = None,
 ) -> None:
-    """Serve the topics below `root` until SIGTERM or SIGINT; return when everything is on disk.
+    """Serve the topics below `root` until SIGTERM, SIGINT or `stop`; return when everything is on disk.
 
-    say: receives the address, what recovery found, and that the server stops. leading: a lease that this process
-    holds; when it is lost, no more changes are accepted. beside: other protocols on the same broker. Raises LogLocked
-    if another server (or broker) has the root open; ConfigError for tokens, certificates or an address that cannot be
-    used.
+    Args:
+        root: A directory of topics: a path or a Storage.
+        settings: Address, tokens and limits.
+        say: Receives the address, what recovery found, and that the server stops.
+        leading: A lease that this process holds; when it is lost, no more changes are accepted.
+        beside: Other protocols on the same broker.
+        stop: Stops the server when it is set, as SIGTERM does; the only way in a thread other than the main one.
+
+    Raises:
+        LogLocked: If another server (or broker) has the root open.
+        ConfigError: For tokens, certificates or an address that cannot be used.
     """
     skip_pandas()
     _allow_files()
@@ -76,7 +87,7 @@ def serve(
         for name, error in broker.failed.items():
             say(f"topic {name} cannot be opened: {error}")
         with closing(services):
-            server = _Server(_config(services, settings), services, say, allocator, beside)
+            server = _Server(_config(services, settings), services, say, allocator, beside, stop)
             services.cleaner.start()
             allocator.settle()
             listener.listen(BACKLOG)  # connections are accepted before the address is announced
@@ -119,7 +130,9 @@ def _files() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def _following(root: str | os.PathLike[str], settings: Settings, say: Callable[[str], None]) -> Following | None:
+def _following(
+    root: str | os.PathLike[str] | Storage, settings: Settings, say: Callable[[str], None]
+) -> Following | None:
     if settings.follow is None:
         return None
     from seglog.server.runtime.following import Following  # noqa: PLC0415 - only a server that follows needs a client
@@ -130,7 +143,7 @@ def _following(root: str | os.PathLike[str], settings: Settings, say: Callable[[
 
 
 def _owned(
-    root: str | os.PathLike[str], settings: Settings, say: Callable[[str], None], following: Following | None
+    root: str | os.PathLike[str] | Storage, settings: Settings, say: Callable[[str], None], following: Following | None
 ) -> Services:
     with ExitStack() as resources:
         if following is not None:
@@ -201,8 +214,10 @@ class _Server(uvicorn.Server):
         say: Callable[[str], None],
         allocator: Allocator,
         beside: Sequence[Beside],
+        stop: threading.Event | None,
     ) -> None:
         super().__init__(config)
+        self._stop = stop
         self._beside = beside
         self._services = services
         self._say = say
@@ -233,6 +248,9 @@ class _Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Check whether to stop; wake waiting requests, in the event loop."""
+        if self._stop is not None and self._stop.is_set() and not self.should_exit:
+            self._say("stopping; finishing running requests first")
+            self.should_exit = True
         ending = await super().on_tick(counter)
         self._services.appends.syncing.tick()
         if self._services.following is not None:

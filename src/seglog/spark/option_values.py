@@ -127,7 +127,10 @@ def token(given: Mapping[str, str], environment: Mapping[str, str]) -> str | Non
 
 
 def is_archive(path: str) -> bool:
-    """Whether a path is the URL of an archive on object storage; file: is a path of a mounted file system here."""
+    """Whether a path is the URL of an archive on object storage, or of another storage (see register_scheme).
+
+    file: is a path of a mounted file system here.
+    """
     return is_storage_url(path) and not path.startswith("file:")
 
 

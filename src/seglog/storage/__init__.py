@@ -4,6 +4,7 @@ from seglog.storage.base import File, Lock, RangedFile, Storage, SuspendableFile
 from seglog.storage.local import LocalStorage
 from seglog.storage.memory import MemoryStorage
 from seglog.storage.subdirectory import Subdirectory, enclosing, link_target, lock_around
+from seglog.storage.urls import register_scheme
 
 __all__ = [
     "File",
@@ -20,4 +21,5 @@ __all__ = [
     "link_target",
     "lock_around",
     "must_sync",
+    "register_scheme",
 ]

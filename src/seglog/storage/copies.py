@@ -6,9 +6,22 @@ import fcntl
 import os
 from contextlib import suppress
 
+from seglog.storage.base import File, Storage
+from seglog.storage.local import LocalStorage
+from seglog.storage.local_file import LocalFile
+from seglog.storage.subdirectory import Subdirectory
 from seglog.storage.system_calls import close_descriptor, sync_descriptor
 
 _FICLONE = 0x40049409  # linux/fs.h: share the extents of a file, copied on write
+
+
+def can_share(source: File, target: Storage) -> bool:
+    """Whether `share_file` may be tried: both are files of the operating system, whose paths name them.
+
+    The paths of another storage are its own: there may be a file of that name on the disk, with other bytes.
+    """
+    directory = target.outermost if isinstance(target, Subdirectory) else target
+    return isinstance(source, LocalFile) and isinstance(directory, LocalStorage)
 
 
 def share_file(old: str, new: str) -> bool:

@@ -32,6 +32,11 @@ class Subdirectory:
         return isinstance(self._outer, LocalStorage) and os.path.islink(self.path)  # noqa: PTH114 - a string
 
     @property
+    def outermost(self) -> Storage:
+        """The storage that this is a part of."""
+        return self._outer
+
+    @property
     def enclosing(self) -> Storage:
         """The storage of the parent directory."""
         parent = self._parent()

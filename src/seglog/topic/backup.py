@@ -12,7 +12,7 @@ import time
 from contextlib import ExitStack
 
 from seglog.errors import InvalidArgument, LogLocked
-from seglog.log.backup import BackupReport, Destination, LogBackup
+from seglog.log.backup import BackupReport, LogBackup, destination_at
 from seglog.log.locks.wait import patiently
 from seglog.log.log import Log
 from seglog.log.opening import open_log, open_partition, storage_at
@@ -29,7 +29,7 @@ LOOK_AGAIN_SECONDS = 0.02
 
 def backup(
     place: str | os.PathLike[str] | Storage,
-    dest: str | os.PathLike[str],
+    dest: str | os.PathLike[str] | Storage,
     *,
     share: bool = True,
     wait: float | None = None,
@@ -40,7 +40,7 @@ def backup(
 
     Args:
         place: A path or a Storage.
-        dest: The directory of the copy.
+        dest: The directory of the copy: a path or a Storage.
         share: Share the bytes of sealed segments (hard links) if the file system allows it.
 
     Raises:
@@ -51,10 +51,12 @@ def backup(
     return patiently(lambda: _backup(place, dest, share=share), wait)
 
 
-def _backup(place: str | os.PathLike[str] | Storage, dest: str | os.PathLike[str], *, share: bool) -> BackupReport:
+def _backup(
+    place: str | os.PathLike[str] | Storage, dest: str | os.PathLike[str] | Storage, *, share: bool
+) -> BackupReport:
     root = storage_at(place)
     site = site_at(root)
-    destination = Destination(dest, root.path)
+    destination = destination_at(dest, root)
     target = destination.storage()
     if site.kind == "log":
         report = _log(site.root, target, share=share)

@@ -13,6 +13,7 @@ from seglog.errors import Busy, ConfigError, ConnectionFailed, SeglogError
 from seglog.log.opening import storage_at
 from seglog.replication import Mirror
 from seglog.replication.log_mirror import Lag
+from seglog.storage import Storage
 from seglog.topic.layout.places import Partition
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Following:
     """
 
     def __init__(
-        self, root: str | os.PathLike[str], leader: str, token: str | None, say: Callable[[str], None]
+        self, root: str | os.PathLike[str] | Storage, leader: str, token: str | None, say: Callable[[str], None]
     ) -> None:
         """Make the first round, if the leader answers. Raises the errors of Mirror and its `step`."""
         self.leader = leader

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Self
 
 from seglog.errors import InvalidArgument, InvalidType, LogClosed
 from seglog.log.log import Log
-from seglog.log.opening import open_log
+from seglog.log.opening import open_log, storage_at
+from seglog.storage import Storage
 from seglog.topic.audit.figures import GroupFigures, LogKeys
 from seglog.topic.delivered import CONSUMER, Delivered, cuts_of, delivered_from_json, read_checkpoint
-from seglog.topic.layout.places import Place, logs_at
+from seglog.topic.layout.places import Place, logs_at, storage_of
 from seglog.topic.topic import Topic
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class KeyAudit:
 
 
 def audit_keys(
-    place: str | os.PathLike[str] | Log | Topic,
+    place: str | os.PathLike[str] | Storage | Log | Topic,
     *,
     delivered: Delivered | None = None,
     memory_bytes: int = MEMORY_BYTES,
@@ -137,7 +138,8 @@ def audit_keys(
     12 * (bytes of the different keys, and for each 61, and 8 per group) / memory_bytes rounds.
 
     Args:
-        place: A path, or an open log or topic; a standalone log is partition 0 of a topic with its directory's name.
+        place: A path, a Storage, or an open log or topic; a standalone log is partition 0 of a topic with its
+            directory's name.
         delivered: group -> topic -> partition -> offset (exclusive: everything before it was delivered); without group
         names
             it is that of the group "consumer". A partition that is not named counts as not delivered.
@@ -166,13 +168,14 @@ def audit_keys(
         return KeyAudit(figures, tuple(cuts), swept, events, resources.pop_all())
 
 
-def _logs(place: str | os.PathLike[str] | Log | Topic, resources: ExitStack) -> list[tuple[Place, Log]]:
+def _logs(place: str | os.PathLike[str] | Storage | Log | Topic, resources: ExitStack) -> list[tuple[Place, Log]]:
     """Return the logs of a place; `resources` closes those opened here."""
     if isinstance(place, Log):
         return [(Place(Path(place.path).absolute().name, 0, place.path), place)]
     if isinstance(place, Topic):
         logs = [place.partition(number) for number in range(place.partitions)]
         return [(Place(place.name, number, log.path), log) for number, log in enumerate(logs)]
-    if not isinstance(place, (str, os.PathLike)):
-        raise InvalidType(f"an audit takes a path, a log or a topic, not {type(place).__name__}")
-    return [(one, resources.enter_context(open_log(one.path, mode="r"))) for one in logs_at(place)]
+    if not isinstance(place, (str, os.PathLike)) and not hasattr(place, "try_lock"):
+        raise InvalidType(f"an audit takes a Storage, a path, a log or a topic, not {type(place).__name__}")
+    root = storage_at(place)
+    return [(one, resources.enter_context(open_log(storage_of(root, one), mode="r"))) for one in logs_at(root)]

@@ -68,6 +68,12 @@ def topics_at(place: str | os.PathLike[str] | Storage) -> dict[str, list[Place]]
     return found
 
 
+def storage_of(root: Storage, place: Place) -> Storage:
+    """Return the directory of a log that `logs_at(root)` or `topics_at(root)` found."""
+    inner = place.path.removeprefix(root.path).strip("/")
+    return Subdirectory(root, inner) if inner else root
+
+
 def is_log(place: str | os.PathLike[str] | Storage) -> bool:
     """Whether a directory is a standalone log, in whatever state."""
     root = storage_at(place)
