@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -17,8 +18,9 @@ import pyarrow as pa
 import pytest
 
 import seglog
-from seglog import MemoryStorage, Snapshots
+from seglog import LogConfig, MemoryStorage, Snapshots
 from seglog.format.snapshot import UNFINISHED
+from seglog.storage import Subdirectory
 from seglog.testing.crash_states import moments
 from seglog.testing.disk import Disk
 from seglog.testing.disk_storage import DiskStorage
@@ -73,6 +75,73 @@ def test_a_replay_goes_on_after_power_loss_at_any_moment(sample: int, every: int
                 states += 1
     assert states > 20
     tell("crash states of snapshots", states=states, violations=0)
+
+
+def lives(disk: Disk, durable: list[int]) -> None:
+    """Append to a log, sync it at times, and replay it with snapshots on the same disk, through two openings."""
+    root = DiskStorage(disk)
+    for life in range(2):
+        with seglog.open(Subdirectory(root, "log"), LogConfig(segment_bytes=600)) as log:
+            for number in range(3):
+                fill(log, 5, f"life {life} round {number}")
+                if number == 1:
+                    log.sync()
+                    durable.append(log.next_offset)
+                    disk.note(log.next_offset)
+                seglog.replay(log, Chain(), snapshots=Subdirectory(root, "states"))
+            log.truncate(log.next_offset - 3)
+            fill(log, 2, "after the truncate")
+            seglog.replay(log, Chain(), snapshots=Subdirectory(root, "states"))
+
+
+@pytest.mark.parametrize(
+    ("sample", "every"), [pytest.param(2, 9, id="few"), pytest.param(12, 1, marks=pytest.mark.proof, id="many")]
+)
+def test_no_snapshot_is_continued_with_other_records_after_power_loss_of_the_log(
+    sample: int, every: int, tell: Tell
+) -> None:
+    """Snapshots may be durable while the records that they include are not."""
+    disk, states, refused = Disk(recording=True), 0, 0
+    with repeatable():
+        lives(disk, [])
+    for number, moment in enumerate(moments(disk)):
+        if number % every:
+            continue
+        for state in moment.states(sample, seed=number):
+            root = DiskStorage(Disk(state.image))
+            with seglog.open(Subdirectory(root, "log")) as log:
+                before = seglog.replay(log, Chain(), snapshots=Subdirectory(root, "states"))
+                assert before.state == chained(log.scan())
+                refused += bool(before.partitions[0].unusable)
+                fill(log, 12, "after the power came back")  # more than were lost: all offsets exist again
+                later = seglog.replay(log, Chain(), snapshots=Subdirectory(root, "states"))
+                assert later.state == chained(log.scan())
+            states += 1
+    assert states > 10
+    assert refused or sample < 12
+    tell("crash states of logs with snapshots", states=states, snapshots_not_used=refused, violations=0)
+
+
+@pytest.mark.parametrize(
+    ("sample", "every"), [pytest.param(2, 9, id="few"), pytest.param(12, 1, marks=pytest.mark.proof, id="many")]
+)
+def test_a_snapshot_is_noticed_also_if_the_log_has_grown_again_before_the_next_replay(
+    sample: int, every: int, tell: Tell
+) -> None:
+    disk, states = Disk(recording=True), 0
+    with repeatable():
+        lives(disk, [])
+    for number, moment in enumerate(moments(disk)):
+        if number % every:
+            continue
+        for state in moment.states(sample, seed=number + 1):
+            root = DiskStorage(Disk(state.image))
+            with seglog.open(Subdirectory(root, "log")) as log:
+                fill(log, 12, "after the power came back")
+                later = seglog.replay(log, Chain(), snapshots=Subdirectory(root, "states"))
+                assert later.state == chained(log.scan())
+            states += 1
+    tell("crash states of logs that grew again", states=states, violations=0)
 
 
 def calls_of(operations: frozenset[str]) -> int:
@@ -183,3 +252,32 @@ def test_a_huge_state_is_stored_and_read(tmp_path: Path) -> None:
         found = seglog.replay(log, Huge(), snapshots=tmp_path / "states")
         assert found.partitions[0].resumed_at == 1000
         assert found.state == seglog.replay(log, Huge()).state
+
+
+def test_a_replay_beside_a_writer_that_truncates_has_the_state_of_one_history(tmp_path: Path) -> None:
+    """The writer cuts and appends while another thread replays by path, with snapshots."""
+    stop, states = threading.Event(), tmp_path / "states"
+    with seglog.open(tmp_path / "log", LogConfig(segment_bytes=4096)) as log:
+        fill(log, 300)
+
+        def change() -> None:
+            choose, number = random.Random(3), 0
+            while not stop.is_set():
+                number += 1
+                log.truncate(log.next_offset - choose.randrange(1, 40))
+                fill(log, choose.randrange(1, 45), f"change {number}")
+
+        thread = threading.Thread(target=change)
+        thread.start()
+        try:
+            done = 0
+            while done < 40:
+                with suppress(seglog.LogTruncated, seglog.OffsetOutOfRange):
+                    seglog.replay(tmp_path / "log", Chain(), snapshots=Snapshots(states, every=64, keep=3))
+                    done += 1
+        finally:
+            stop.set()
+            thread.join()
+        assert seglog.replay(log, Chain(), snapshots=states).state == chained(log.scan())
+        fill(log, 60)
+        assert seglog.replay(log, Chain(), snapshots=states).state == chained(log.scan())

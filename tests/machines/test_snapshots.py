@@ -209,6 +209,57 @@ def test_the_parameters_of_a_dataclass_are_its_version(tmp_path: Path, states: P
         assert "Chain(first=0)" in str(found.partitions[0].unusable)
 
 
+class Text(Chain):
+    """A machine whose encoding is no bytes."""
+
+    def encode(self, state: int) -> Any:
+        return str(state)
+
+
+class Undecodable(Chain):
+    def decode(self, data: bytes) -> int:
+        raise KeyError("balance")
+
+
+def test_mistakes_of_the_encoding_are_explained_and_store_nothing(tmp_path: Path, states: Path) -> None:
+    with seglog.open(tmp_path / "log") as log:
+        fill(log, 10)
+        with pytest.raises(seglog.InvalidType, match=r"what Text\.encode returns must be bytes") as caught:
+            seglog.replay(log, Text(), snapshots=states)
+        assert "before offset 10" in str(caught.value.__notes__)
+        assert not states.exists()
+        seglog.replay(log, Undecodable(), snapshots=states)
+        with pytest.raises(KeyError) as missing:
+            seglog.replay(log, Undecodable(), snapshots=states)
+        assert snapshot_format.snapshot_file(0, 10) in str(missing.value.__notes__)
+
+
+def test_a_place_where_no_snapshot_can_be_stored_is_an_error(tmp_path: Path, states: Path) -> None:
+    states.write_bytes(b"a file")
+    with seglog.open(tmp_path / "log") as log:
+        fill(log, 10)
+        with pytest.raises(OSError, match="states"):
+            seglog.replay(log, Chain(), snapshots=states)
+
+
+def test_an_archive_is_replayed(tmp_path: Path, states: Path) -> None:
+    url = f"file://{tmp_path}/archive"
+    with seglog.open(tmp_path / "log", SMALL) as log, seglog.Archiver(tmp_path / "log", url) as archiver:
+        fill(log, 300)
+        archiver.step()
+        expected = seglog.replay(log, Chain(), snapshots=states).state
+    found = seglog.replay(url, Chain(), snapshots=states)
+    assert (found.state, found.partitions[0].resumed_at) == (expected, 300)
+    assert seglog.replay(url, Chain(), stop=200).next_offset == 200
+    with Topic.create(tmp_path / "topic", partitions=2) as topic:
+        for number in range(50):
+            topic.append(b"%d" % number, key=b"%d" % number)
+        states_of_topic = seglog.replay(topic, Chain()).states
+    with seglog.Archiver(tmp_path / "topic", url + "-of-topic") as archiver:
+        archiver.step()
+    assert seglog.replay(url + "-of-topic", Chain()).states == states_of_topic
+
+
 def test_an_earlier_result_is_continued_and_stored(tmp_path: Path, states: Path) -> None:
     with seglog.open(tmp_path / "log", SMALL) as log:
         fill(log, 10)

@@ -18,6 +18,7 @@ from seglog.machines.part import Part
 from seglog.machines.parts import parts_of
 from seglog.machines.per_key import check_decodes
 from seglog.machines.snapshots import Snapshots, SnapshotShelf, checked_snapshots
+from seglog.record import checked_bytes
 from seglog.storage import Storage
 from seglog.topic.topic import Topic
 
@@ -271,4 +272,9 @@ class Replay(Generic[S]):
     def _store(self, state: S) -> None:
         assert self._shelf is not None  # noqa: S101 - for the type checker
         position = self._position
-        self._shelf.write(self._part.trace_of(position), position, self._last, self._machine.encode(state))
+        try:
+            body = checked_bytes(self._machine.encode(state), f"what {type(self._machine).__name__}.encode returns")
+        except Exception as error:
+            error.add_note(f"while the state before offset {position} of {self._part.name} was encoded for a snapshot")
+            raise
+        self._shelf.write(self._part.trace_of(position), position, self._last, body)
