@@ -23,6 +23,8 @@ TITLES = {
     "recovery": "Recovery of an unsealed segment of 1 GiB",
     "archive": "Archive of 1 GiB in a directory of the same disk",
     "replication": "Copies that follow a leader",
+    "replay": "State machines",
+    "table": "Tables",
     "compaction": "Compaction",
     "libraries": "Compared with libraries",
     "startup": "Start and opening",

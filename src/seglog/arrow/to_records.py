@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import repeat
 
 import pyarrow as pa
@@ -10,6 +11,8 @@ import pyarrow as pa
 from seglog.record import Headers, Record
 
 Fields = tuple[int, int, bytes | None, bytes | None, "Headers"]
+
+_made: Callable[[Fields], Record] = partial(tuple.__new__, Record)  # half the time of Record(*fields)
 
 PIECE_ROWS = 1024  # their values are Python objects at the same time; more at once are slower, because caches miss
 PIECE_BYTES = 4 * 1024 * 1024
@@ -36,7 +39,7 @@ def _headers(batch: pa.RecordBatch) -> Iterable[Headers]:
 
 def records_of(batch: pa.RecordBatch) -> list[Record]:
     """Return the rows of a batch as records."""
-    return [Record(*fields) for fields in fields_of(batch)]
+    return list(map(_made, fields_of(batch)))
 
 
 def pieces_of(batch: pa.RecordBatch) -> Iterator[list[Record]]:
