@@ -6,14 +6,18 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from seglog.clock import system_clock
 from seglog.errors import SeglogError, StorageError
 from seglog.kafka import codes
 from seglog.kafka.producers.sequences import key_of
 from seglog.kafka.records.decode import decode, head_of
 from seglog.kafka.records.faults import BadBatch, TooLarge
-from seglog.kafka.records.layout import CODEC_BITS, NO_PRODUCER, TRANSACTIONAL, Head
+from seglog.kafka.records.layout import CODEC_BITS, HEAD_BYTES, NO_PRODUCER, TRANSACTIONAL, Head
 from seglog.kafka.requests.call import Call, Values, log_of
+from seglog.log.appends.group import Draft
+from seglog.server.runtime.appends import Append
 from seglog.server.runtime.memory import Claim
 
 if TYPE_CHECKING:
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 
 NO_ACK, APPENDED, DURABLE = 0, 1, -1
 ROW_BYTES = 64  # of columns beside the data
+SMALL_BYTES = 64 * 1024  # up to this size a single record is appended without a thread
 GROWTH = 4  # by which compressed data is assumed to grow
 
 
@@ -86,6 +91,8 @@ async def _store(
     durable: bool,
 ) -> range:
     services, most = call.services, call.services.settings.limits.batch_bytes
+    if head.records == 1 and len(data) <= SMALL_BYTES and not head.attributes & CODEC_BITS:
+        return await _store_one(call, topic, number, data, head, once=once, durable=durable)
 
     def append() -> range:
         batch = decode(data, head, now=system_clock(), most=most)
@@ -105,6 +112,27 @@ async def _store(
         claim.close()
     services.metrics.appended(topic.name, len(offsets), len(data))
     return offsets
+
+
+async def _store_one(
+    call: Call, topic: Topic, number: int, data: memoryview, head: Head, *, once: str | None, durable: bool
+) -> range:
+    """Append a single record as HTTP does: immediately if nothing can delay it, else in the partition's queue."""
+    record = _draft(decode(data, head, now=system_clock(), most=SMALL_BYTES).records)
+    wanted = Append(topic.writer(number), record, once, durable)
+    _, offset = await call.services.appends.append(wanted, len(data) + HEAD_BYTES)
+    call.services.metrics.appended(topic.name, 1, len(data))
+    return range(offset, offset + 1)
+
+
+def _draft(records: pa.RecordBatch) -> Draft:
+    """Return the only record."""
+    try:
+        [row] = records.to_pylist()
+    except UnicodeDecodeError as error:
+        raise BadBatch("the name of a header is not UTF-8") from error
+    headers = tuple((one["key"], one["value"]) for one in row.get("headers") or ())
+    return Draft(row["value"], row["key"], row["timestamp"], headers, None)
 
 
 def _check(head: Head, most: int) -> None:
