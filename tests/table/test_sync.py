@@ -23,7 +23,7 @@ from seglog.errors import (
     TopicNotFound,
 )
 from seglog.storage import LocalStorage
-from seglog.table import TableSync, sync
+from seglog.table import TableSync, release, sync
 from seglog.table.describe import describe
 from seglog.table.synchronize import LOCK
 from seglog.table.warehouse import Warehouse
@@ -228,3 +228,27 @@ def test_without_pyiceberg_the_error_says_what_to_install(monkeypatch: pytest.Mo
     monkeypatch.setattr(seglog.table, "find_spec", lambda name: None if name == "pyiceberg" else object())
     with pytest.raises(MissingExtra, match=r"pip install 'seglog\[table\]'"):
         seglog.table.require_pyiceberg()
+
+
+def test_retention_waits_for_the_table_until_it_is_released(tmp_path: Path) -> None:
+    place, warehouse = tmp_path / "log", tmp_path / "warehouse"
+    with seglog.open(place, LogConfig(segment_bytes=4096, retention=Retention(bytes=8192))) as log:
+        log.append(b"v")
+        log.sync()
+        sync(place, warehouse, active=True, hold=True)
+        for number in range(500):
+            log.append(b"%d" % number * 20)
+        log.sync()
+        log.expire()
+        assert log.lowest_offset == 0
+        sync(place, warehouse, active=True, hold=True)
+        assert log.expire() > 0
+        assert len(stored(warehouse, "log")) == 501
+        lowest = log.lowest_offset
+        for number in range(500):
+            log.append(b"%d" % number * 20)
+        log.expire()
+        assert log.lowest_offset <= 501
+        assert release(place) == 1
+        assert log.expire() > 0
+        assert log.lowest_offset > lowest

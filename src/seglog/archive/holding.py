@@ -1,4 +1,7 @@
-"""Let retention of archived logs wait for the archive: a hold in each log allows to delete what is archived."""
+"""Let retention of archived logs wait for the archive: a hold in each log allows to delete what is archived.
+
+A table (seglog.table) uses such holds, too, with a prefix of its own.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +44,8 @@ class Holding:
                 self._moved[log.path] = reached
 
 
-def release(root: Storage) -> int:
-    """Remove the holds of archives from all logs of a directory; return how many."""
+def release(root: Storage, prefix: str = PREFIX) -> int:
+    """Remove the holds of archives, or those with another prefix, from all logs of a directory; return how many."""
     site = site_at(root)
     places = [site.root] if site.kind == "log" else []
     places += [
@@ -52,7 +55,7 @@ def release(root: Storage) -> int:
     released = 0
     for place in places:
         for name in holds(place):
-            if name.startswith(PREFIX):
+            if name.startswith(prefix):
                 drop_hold(place, name)
                 released += 1
     return released

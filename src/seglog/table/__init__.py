@@ -6,7 +6,8 @@
 
 `schema` and `ranges` are pure: the columns, and which offsets come next. `files` and `durable_files` write; `warehouse`
 opens tables and commits to them; `rounds` and `latest` make
-one round on a table; `synchronize` finds the logs and their tables.
+one round on a table; `synchronize` finds the logs and their tables; `holding` lets
+retention wait for a table.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from typing import TYPE_CHECKING
 from seglog.errors import MissingExtra
 
 if TYPE_CHECKING:
+    from seglog.table.holding import release
     from seglog.table.rounds import TableReport
     from seglog.table.synchronize import TableSync, sync
 
-__all__ = ["TableReport", "TableSync", "sync"]
+__all__ = ["TableReport", "TableSync", "release", "sync"]
 
 
 def require_pyiceberg() -> None:
@@ -35,5 +37,5 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     require_pyiceberg()
-    module = "rounds" if name == "TableReport" else "synchronize"
+    module = {"TableReport": "rounds", "release": "holding"}.get(name, "synchronize")
     return getattr(import_module(f"seglog.table.{module}"), name)  # pyiceberg loads when first used

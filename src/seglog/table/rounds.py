@@ -49,6 +49,7 @@ class Options:
     skip_expired: bool = False
     restart: bool = False
     latest: bool = False
+    hold: bool = False
     snapshots: timedelta = SNAPSHOTS
 
     def __post_init__(self) -> None:

@@ -20,6 +20,7 @@ from seglog.errors import InvalidArgument, LogLocked
 from seglog.log.opening import open_log, storage_at
 from seglog.storage import LocalStorage, Lock, Storage
 from seglog.table import warehouse
+from seglog.table.holding import Holding
 from seglog.table.latest import LATEST, LatestRound
 from seglog.table.place import Logs, logs_at
 from seglog.table.rounds import SNAPSHOTS, OnTruncate, Options, Round, TableReport
@@ -38,6 +39,7 @@ def sync(
     skip_expired: bool = False,
     restart: bool = False,
     latest: bool = False,
+    hold: bool = False,
     catalog: dict[str, str] | None = None,
 ) -> list[TableReport]:
     """Add to the tables of a warehouse what the logs hold and the tables lack. Works beside a writer.
@@ -52,6 +54,8 @@ def sync(
         skip_expired: Go on if the log has deleted records that the table lacks; else CopyExpired.
         restart: Delete all rows of a partition whose log is another one now; else CopyDiverged.
         latest: Also keep the table NAME_latest: the newest record of each key, without tombstones.
+        hold: From now on let the retention of these logs wait for the table: no segment is deleted before the table has
+            its records, also while nothing synchronizes. `release` ends that.
         catalog: Properties of a pyiceberg catalog. None: the file catalog.db in the warehouse.
 
     Returns:
@@ -69,6 +73,7 @@ def sync(
         skip_expired=skip_expired,
         restart=restart,
         latest=latest,
+        hold=hold,
         catalog=catalog,
     ) as tables:
         return tables.step()
@@ -88,11 +93,12 @@ class TableSync:
         skip_expired: bool = False,
         restart: bool = False,
         latest: bool = False,
+        hold: bool = False,
         snapshots: timedelta = SNAPSHOTS,
         catalog: dict[str, str] | None = None,
     ) -> None:
         """Open a warehouse for a source; see `sync`. snapshots: age at which a table forgets earlier snapshots."""
-        self._options = Options(active, on_truncate, skip_expired, restart, latest, snapshots)
+        self._options = Options(active, on_truncate, skip_expired, restart, latest, hold, snapshots)
         self._root = storage_at(source)
         there = logs_at(self._root)  # before anything is created
         if name is not None and len(there) != 1:
@@ -130,7 +136,12 @@ class TableSync:
                 number: resources.enter_context(open_log(place, mode="r", expose="durable"))
                 for number, place in logs.places.items()
             }
+            holding = Holding(table.location(), logs) if self._options.hold and kind is Round else None
+            if holding is not None:
+                holding.begin()
             report = kind(table, name, self._options).make(opened)
+            if holding is not None:
+                holding.move(warehouse.held_by(table))
             warehouse.expire(table, self._options.snapshots)
             return report
 

@@ -35,6 +35,7 @@ def _sync(args: Args) -> int:
         skip_expired=args.skip_expired,
         restart=args.restart,
         latest=args.latest,
+        hold=args.hold,
         catalog=_catalog(args),
     ) as tables:
         if args.interval is None:
@@ -80,6 +81,17 @@ def _info(args: Args) -> int:
     return Exit.OK
 
 
+def _release(args: Args) -> int:
+    from seglog.table import release
+
+    released = release(args.root)
+    if args.json:
+        output.say_json({"released": released})
+    else:
+        output.say(f"retention no longer waits for {format_count(released, 'hold')} of tables")
+    return Exit.OK
+
+
 def _catalog(args: Args) -> dict[str, str] | None:
     if not args.catalog:
         return None
@@ -92,6 +104,7 @@ def _catalog(args: Args) -> dict[str, str] | None:
     return {name: value for name, _, value in pairs}
 
 
+_ROOT = argument("root", help="a log's directory, a topic, or a directory of topics", type=LocalPath())
 _WAREHOUSE = argument("warehouse", metavar="WAREHOUSE", help="the directory of the tables")
 _CATALOG = option(
     "--catalog",
@@ -108,7 +121,7 @@ COMMANDS = (
                 "sync",
                 _sync,
                 [
-                    argument("root", help="a log's directory, a topic, or a directory of topics", type=LocalPath()),
+                    _ROOT,
                     _WAREHOUSE,
                     option("--name", metavar="NAME", help="of the table; default: the topic's"),
                     flag("--all", help="also take the active segments, as far as they are synced"),
@@ -127,6 +140,7 @@ COMMANDS = (
                     flag("--skip-expired", help="go on if the log has deleted records that the table lacks"),
                     flag("--restart", help="delete the rows of a partition whose log is another one now"),
                     flag("--latest", help="also keep NAME_latest: the newest record of each key, without tombstones"),
+                    flag("--hold", help="from now on retention deletes no record before the table has it"),
                     _CATALOG,
                 ],
                 summary="add to tables what the logs hold and the tables lack",
