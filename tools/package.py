@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 CONSTRAINTS = ROOT / "constraints.txt"
+TABLE = """
+from pyiceberg.catalog.sql import SqlCatalog
+table = SqlCatalog("seglog", uri="sqlite:///warehouse/catalog.db").load_table("seglog.orders")
+assert table.scan().to_arrow().num_rows > 0
+"""
 SPARK = """
 from pyspark.sql import SparkSession
 import seglog.spark
@@ -162,6 +167,20 @@ def try_archive(environment: Environment, _: Environment) -> None:
     )
 
 
+def try_kafka(environment: Environment, _: Environment) -> None:
+    """Start a broker that Kafka's clients can use."""
+    environment.python(
+        "from seglog.testing.kafka import KafkaBroker\nwith KafkaBroker() as kafka:\n    assert kafka.address"
+    )
+
+
+def try_table(environment: Environment, _: Environment) -> None:
+    """Keep a table of a log, and read it."""
+    environment.python(readme.PYTHON[0])
+    environment.run("seglog", "table", "sync", "orders", "warehouse", "--all")
+    environment.python(TABLE)
+
+
 def try_all(environment: Environment, _: Environment) -> None:
     """Use client, server and Spark of one environment."""
     try_client(environment, environment)
@@ -175,7 +194,9 @@ TRIALS: dict[str, Callable[[Environment, Environment], None]] = {
     "client": try_client,
     "java": try_java,
     "jit": try_jit,
+    "kafka": try_kafka,
     "spark": try_spark,
+    "table": try_table,
     "all": try_all,
 }
 
