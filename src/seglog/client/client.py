@@ -54,6 +54,7 @@ class Client(Uncopied):
         retries: int = 8,
         verify: Verify = True,
         expose: Expose = "appended",
+        term: str | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         """Create a client; nothing is sent yet.
@@ -66,15 +67,25 @@ class Client(Uncopied):
             timeout: Seconds to connect, and for each wait for bytes.
             retries: How often to retry a request.
             verify: How to check an https certificate: False, a CA file, or an ssl.SSLContext.
+            term: The highest term that is known, from `term` of another client: a server that has a lower one was
+                replaced as leader, and stops accepting records when it sees this one.
             transport: Another httpx transport, e.g. httpx.HTTPTransport(proxy=...).
 
         Raises:
             InvalidArgument: the URL, token or timeout is invalid.
         """
-        self._driver = Driver(Origin(url, token=token, timeout=timeout), verify=verify, transport=transport)
+        self._driver = Driver(Origin(url, token=token, timeout=timeout, term=term), verify=verify, transport=transport)
         self._retries = Retries(retries)
         self._once = once_keys()
         self._expose = topic_calls.checked_expose(expose)
+
+    @property
+    def term(self) -> str | None:
+        """The highest term that answers of the server, or `term`, had; None before a promotion.
+
+        Every request carries it. Pass it to clients of other servers of the same topics.
+        """
+        return self._driver.term
 
     # --- topics -------------------------------------------------------------------------------------------------
 

@@ -37,6 +37,11 @@ class Driver:
         if transport is None and origin.url.scheme == "https":  # idle followers must not occupy all connections
             self._waiting = httpx.HTTPTransport(verify=tls(verify), limits=limits(may_wait=True))
 
+    @property
+    def term(self) -> str | None:
+        """The highest term that is known; see Client.term."""
+        return self._origin.term
+
     def run(self, flow: Flow[T]) -> T:
         """Drive a flow to its end and return its result."""
         outcome: Outcome = None
@@ -82,10 +87,10 @@ class Driver:
         try:
             transport = self._waiting if call.wait > 0 else self._transport
             if isinstance(transport, SocketTransport):
-                return transport.exchange(self._origin.asked(call))
+                return self._origin.learned(transport.exchange(self._origin.asked(call)))
             request = self._origin.request(call, whole_url=self._whole_url)
             response = transport.handle_request(request)
-            return Answer(response.status_code, response.headers, response.read())
+            return self._origin.learned(Answer(response.status_code, response.headers, response.read()))
         except httpx.TransportError as error:
             raise self._origin.failed(error) from error
 

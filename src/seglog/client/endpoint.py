@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,10 +14,11 @@ from seglog.errors import Busy, ConnectionFailed, InvalidArgument
 from seglog.record import checked_text
 
 if TYPE_CHECKING:
-    from seglog.client.requests.call import Call
+    from seglog.client.requests.call import Answer, Call
 
 Verify = bool | str | ssl.SSLContext
 
+_TERM = re.compile("[0-9a-f]{16}:[0-9]{1,7}")
 MOST = 100  # connections of one client for normal requests
 MOST_WAITING = 1000  # connections for long polls, one per follower
 
@@ -71,8 +73,16 @@ class Asked(NamedTuple):
 class Origin:
     """A server's address, token and timeout. timeout: seconds to connect, and for each wait for bytes."""
 
-    def __init__(self, url: str, *, token: str | None, timeout: float) -> None:
-        """Check the arguments. Raises InvalidArgument for a URL that is not http(s), an invalid token or timeout."""
+    def __init__(self, url: str, *, token: str | None, timeout: float, term: str | None = None) -> None:
+        """Check the arguments. Raises InvalidArgument for a URL that is not http(s), an invalid token or timeout.
+
+        term: the highest that is known, as `term` of another client; None: none.
+        """
+        self.term: str | None = None
+        if term is not None:
+            if not _TERM.fullmatch(checked_text(term, "term")):
+                raise InvalidArgument(f"term is {term!r}; it must be what `term` of a client has, ID:TERM")
+            self.term = term
         try:
             self.url = httpx.URL(url)
         except (httpx.InvalidURL, TypeError, ValueError) as error:
@@ -99,12 +109,24 @@ class Origin:
         """Return the request for seglog's transports."""
         body, length = call.body, call.body.length if isinstance(call.body, Upload) else len(call.body)
         headers = [*self._headers, *call.headers]
+        if self.term is not None:
+            headers.append((b"seglog-term", self.term.encode()))
         if length is None:
             headers.append((b"transfer-encoding", b"chunked"))
         elif length or call.method != "GET":
             headers.append((b"content-length", b"%d" % length))
         target = self._prefix + call.target.encode("ascii")
         return Asked(call.method, target, headers, Body(body), length is None, self.timeout, self.timeout + call.wait)
+
+    def learned(self, answer: Answer) -> Answer:
+        """Note the term of an answer, if it is higher than the known one, or of other topics; return the answer."""
+        text = answer.headers.get("seglog-term")
+        if text is not None and _TERM.fullmatch(text):
+            source, _, number = text.partition(":")
+            known, _, highest = (self.term or "").partition(":")
+            if source != known or int(number) > int(highest):
+                self.term = text
+        return answer
 
     def request(self, call: Call[Any], *, whole_url: bool) -> httpx.Request:
         """Return the request for httpx's transports. whole_url: for those without the `target` extension."""

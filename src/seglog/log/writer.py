@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from seglog.log.repair.verify import Progress
 
 
-MAX_TERM = 2**63 - 1
+MAX_TERM = 2**20  # epochs have it in their high bits, and stay below 2**53
 
 
 class LogWriter(Log):
@@ -483,6 +483,7 @@ class LogWriter(Log):
         live.catalog.install(
             live.catalog.following(live.catalog.current.segments, role=replace(role, fenced=max(term, role.fenced)))
         )
+        live._show()  # so that views have the role
         state.phase = Phase.FENCED
 
     def _keep_files(self) -> None:

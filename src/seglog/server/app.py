@@ -15,6 +15,7 @@ from seglog.server.api.operations import PROTECTING, Endpoint, Operation
 from seglog.server.problems import HttpProblem, problem
 from seglog.server.rights.access import Access
 from seglog.server.rights.guard import Guard
+from seglog.server.rights.terms import Terms
 from seglog.server.routes import OPERATIONS
 from seglog.server.runtime.appends import Appends
 from seglog.server.runtime.disk_space import Space
@@ -58,6 +59,7 @@ def services_of(
             broker.create_topic(DEFAULT_TOPIC)
     broker.logs()  # open every topic now, so that no request waits for it
     waiting, memory = Waiting(), Memory(limits.memory_bytes)
+    care = Workers("care", SLOW_THREADS, limits.calls)
     services = Services(
         settings=settings,
         broker=broker,
@@ -67,12 +69,13 @@ def services_of(
         spool=Spool(settings.spool or Path(tempfile.gettempdir()), limits, memory),
         appends=Appends(limits, waiting),
         mirroring=Mirroring(),
+        terms=Terms(broker, care),
         memory=memory,
         waiting=waiting,
         reads=Workers("read", READ_THREADS, limits.calls + limits.tails),
         scans=Workers("scan", SLOW_THREADS, limits.calls),
         groups=Workers("group", SLOW_THREADS, limits.connections),
-        care=Workers("care", SLOW_THREADS, limits.calls),
+        care=care,
         metrics=Metrics(),
         space=Space(broker.free_bytes),
         following=following,

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from seglog.archive.background import BackgroundArchiver
     from seglog.server.rights.access import Access
     from seglog.server.rights.guard import Guard
+    from seglog.server.rights.terms import Terms
     from seglog.server.runtime.appends import Appends
     from seglog.server.runtime.disk_space import Space
     from seglog.server.runtime.following import Following
@@ -44,6 +45,7 @@ class Services:
     spool: Spool
     appends: Appends
     mirroring: Mirroring
+    terms: Terms
     memory: Memory
     waiting: Waiting
     reads: Workers

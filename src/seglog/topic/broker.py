@@ -36,6 +36,7 @@ from seglog.errors import (
 )
 from seglog.forks import Inheritable
 from seglog.format.cuts import Cuts
+from seglog.format.manifest import Role
 from seglog.log.locks.wait import patiently
 from seglog.log.locks.write_lock import TreeLock
 from seglog.log.log import Log
@@ -325,6 +326,13 @@ class Broker(Inheritable, Uncopied):
         return description.is_topic(self._at(name)) and description.read(self._at(name)).id == topic.id
 
     # --- groups -------------------------------------------------------------------------------------------------
+
+    @property
+    def lineage(self) -> tuple[str, Role]:
+        """The id of the log of groups, which copies of this directory share, and its role."""
+        self._check_open()
+        manifest = self._offsets.view().manifest
+        return f"{manifest.log_id:016x}", manifest.role
 
     @property
     def groups(self) -> Groups:

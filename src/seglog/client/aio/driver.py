@@ -37,6 +37,11 @@ class AsyncDriver:
         if transport is None and origin.url.scheme == "https":  # idle followers must not occupy all connections
             self._waiting = httpx.AsyncHTTPTransport(verify=tls(verify), limits=limits(may_wait=True))
 
+    @property
+    def term(self) -> str | None:
+        """The highest term that is known; see Client.term."""
+        return self._origin.term
+
     async def run(self, flow: Flow[T]) -> T:
         """Drive a flow to its end and return its result."""
         outcome: Outcome = None
@@ -89,9 +94,9 @@ class AsyncDriver:
         try:
             transport = self._waiting if call.wait > 0 else self._transport
             if isinstance(transport, AsyncSocketTransport):
-                return await transport.exchange(self._origin.asked(call))
+                return self._origin.learned(await transport.exchange(self._origin.asked(call)))
             request = self._origin.request(call, whole_url=self._whole_url)
             response = await transport.handle_async_request(request)
-            return Answer(response.status_code, response.headers, await response.aread())
+            return self._origin.learned(Answer(response.status_code, response.headers, await response.aread()))
         except httpx.TransportError as error:
             raise self._origin.failed(error) from error

@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
@@ -26,6 +26,7 @@ from seglog.server.api.parameters import Parameter, read_query
 from seglog.server.http.answers import PIECE, NeedsRoom, Pieces, SlowReader, send_in_pieces, watched
 from seglog.server.problems import HttpProblem, problem, status_of
 from seglog.server.rights.access import EVERY, NOBODY, RIGHTS, Caller
+from seglog.server.rights.terms import HEADER
 from seglog.server.runtime.memory import Claim
 from seglog.server.runtime.spool import Body
 from seglog.topic.layout.root import OFFSETS
@@ -44,7 +45,7 @@ PROTECTING = ((b"x-content-type-options", b"nosniff"), (b"cross-origin-resource-
 PAGES = frozenset({"page", "console"})  # the only operations that a link on a foreign page may open
 _LARGE = Lock()
 SINGLE = frozenset(
-    {"authorization", "content-encoding", "content-type", "host", "idempotency-key", "last-event-id", "origin"}
+    {"authorization", "content-encoding", "content-type", "host", "idempotency-key", "last-event-id", "origin", HEADER}
 )
 READS = frozenset({"fetch"})  # the operations that only read, and are no GET
 GROUP_WRITES = frozenset({"join", "commit"})
@@ -216,6 +217,8 @@ class Endpoint:
             if scope["method"] == "HEAD" and isinstance(response, StreamingResponse):
                 response = Response(None, response.status_code, response.headers)  # its body is endless
             response.raw_headers.extend(PROTECTING)
+            with suppress(SeglogError):  # the server stops
+                response.raw_headers.extend(self._services.terms.headers())
             try:
                 await _send(response, scope, receive, watched(send, answer))
             except SlowReader:  # the connection is closed; the events already sent tell where to continue
@@ -243,6 +246,8 @@ class Endpoint:
         call = Call(scope, receive, headers, operation, services, caller, answer, held)
         if operation.needs in RIGHTS:
             call.caller.require(operation.needs, operation.topic or call.values.get("topic", EVERY))
+        if HEADER in headers:
+            await self._take_term(call)
         place = _place_written(call)
         try:
             response = await operation.handler(call)
@@ -253,6 +258,13 @@ class Endpoint:
         if place is not None:
             services.space.worked(place)
         return response
+
+    async def _take_term(self, call: Call) -> None:
+        """Take the term that a request carries; see `seglog.server.rights.terms`."""
+        operation = call.operation
+        changes = operation.method not in ("GET", "HEAD") and operation.name not in READS
+        topic = (operation.topic or call.values.get("topic")) if operation.needs in ("write", "admin") else None
+        await self._services.terms.check(call.headers[HEADER], call.caller, topic, changes=changes)
 
     def _operation(self, method: str) -> Operation:
         operation = self._by_method.get("GET" if method == "HEAD" else method)
