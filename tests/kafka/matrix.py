@@ -1,0 +1,198 @@
+"""Which client can do what: `python -m tests.kafka.matrix` prints a table, each cell tried against a real server.
+
+    python -m tests.kafka.matrix                 the Python clients, as in CI
+    python -m tests.kafka.matrix --go            also franz-go and sarama; needs go, which fetches their modules
+    python -m tests.kafka.matrix --write         write the rows into docs/kafka.md
+
+A feature that the server does not announce is not tried.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+import aiokafka
+import confluent_kafka
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import NewTopic as AioTopic
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import kafka as kafka_python
+from seglog.kafka.messages.core import API_VERSIONS
+from tests.kafka.clients import AioKafka, Confluent, KafkaPython, Sent
+from tests.kafka.conftest import KafkaServer
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs" / "kafka.md"
+FEATURES = ("admin", "produce", "idempotent", "transactional", "consume", "group", "new group protocol")
+NEEDS = {"transactional": 24, "new group protocol": 68}  # AddPartitionsToTxn, ConsumerGroupHeartbeat
+NOT_OFFERED = "not offered"
+COUNT = 100
+RECORDS = [Sent(b"%d" % number, b"k") for number in range(COUNT)]
+SECONDS = 30.0
+
+Feature = Callable[[str, str], object]
+"""Uses a feature of the broker at an address, with a topic; raises if it does not work."""
+
+
+def _confluent_admin(address: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(SECONDS)
+
+
+def _confluent_group(address: str, topic: str) -> None:
+    given = {"auto.offset.reset": "earliest", "enable.auto.commit": False, "log_level": 0}
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": f"g-{topic}", **given})
+    consumer.subscribe([topic])
+    got, ends = 0, time.monotonic() + SECONDS
+    while got < COUNT and time.monotonic() < ends:
+        got += len(consumer.consume(COUNT, 0.5))
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    assert got >= COUNT, f"{got} records"
+
+
+def _python_admin(address: str, topic: str) -> None:
+    admin = kafka_python.KafkaAdminClient(bootstrap_servers=address)
+    admin.create_topics([kafka_python.admin.NewTopic(topic, 1, 1)])
+    admin.close()
+
+
+def _python_group(address: str, topic: str) -> None:
+    given = {"auto_offset_reset": "earliest", "enable_auto_commit": False, "consumer_timeout_ms": SECONDS * 1000}
+    consumer = kafka_python.KafkaConsumer(topic, bootstrap_servers=address, group_id=f"g-{topic}", **given)
+    for _ in range(COUNT):
+        next(consumer)
+    consumer.commit()
+    consumer.close()
+
+
+def _aio_admin(address: str, topic: str) -> None:
+    async def create() -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=address)
+        await admin.start()
+        await admin.create_topics([AioTopic(topic, 1, 1)])
+        await admin.close()
+
+    asyncio.run(asyncio.wait_for(create(), SECONDS))
+
+
+def _aio_group(address: str, topic: str) -> None:
+    async def read() -> None:
+        given = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
+        consumer = aiokafka.AIOKafkaConsumer(topic, bootstrap_servers=address, group_id=f"g-{topic}", **given)
+        await consumer.start()
+        for _ in range(COUNT):
+            await consumer.getone()
+        await consumer.commit()
+        await consumer.stop()
+
+    asyncio.run(asyncio.wait_for(read(), SECONDS))
+
+
+def _features(kind: type, admin: Feature, group: Feature, idempotent: dict[str, bool]) -> dict[str, Feature]:
+    return {
+        "admin": admin,
+        "produce": lambda address, topic: kind(address).produce(topic, RECORDS, acks=1),
+        "idempotent": lambda address, topic: kind(address).produce(topic, RECORDS, **idempotent),
+        "consume": lambda address, topic: kind(address).consume(topic, 2 * COUNT),
+        "group": group,
+    }
+
+
+PYTHON = {
+    "confluent-kafka": _features(Confluent, _confluent_admin, _confluent_group, {"enable.idempotence": True}),
+    "kafka-python": _features(KafkaPython, _python_admin, _python_group, {"enable_idempotence": True}),
+    "aiokafka": _features(AioKafka, _aio_admin, _aio_group, {"enable_idempotence": True}),
+}
+GO = {"franz-go": "franz_go", "sarama": "sarama"}
+
+
+def try_python(features: dict[str, Feature], address: str) -> dict[str, str]:
+    """Return feature -> "yes", or why not."""
+    topic, found = f"t-{uuid4().hex}", {}
+    for feature, use in features.items():
+        try:
+            use(address, topic)
+            found[feature] = "yes"
+        except Exception as error:  # noqa: BLE001 - it is what the table shows
+            found[feature] = f"no: {type(error).__name__}: {error}"[:80]
+    return found
+
+
+def try_go(program: str, address: str, directory: str) -> dict[str, str]:
+    """Build and run a program of tests/kafka/programs; return feature -> "yes", or why not."""
+    environment = {**os.environ, "GOFLAGS": "-mod=mod"}
+    target = Path(directory) / program
+    source = Path(directory) / f"{program}-source"
+    source.mkdir()
+    for path in (HERE / "programs" / program).iterdir():
+        (source / path.name).write_bytes(path.read_bytes())
+    subprocess.run(["go", "build", "-o", target, "."], cwd=source, check=True, env=environment)
+    answer = subprocess.run(
+        [target, address, f"t-{uuid4().hex}"], capture_output=True, text=True, timeout=300, check=True
+    )
+    pairs = (line.partition(" ") for line in answer.stdout.splitlines())
+    return {feature: "yes" if said == "ok" else f"no: {said}"[:80] for feature, _, said in pairs}
+
+
+def offered(server: KafkaServer) -> set[int]:
+    """Return the requests that a server announces."""
+    with server.connection() as raw:
+        return {one["api_key"] for one in raw.ask(API_VERSIONS, 0, {})["api_keys"]}
+
+
+def rows(server: KafkaServer, *, go: bool) -> list[str]:
+    """Return the rows of the table, as Markdown."""
+    missing = {feature: NOT_OFFERED for feature, key in NEEDS.items() if key not in offered(server)}
+    found = {client: try_python(features, server.address) for client, features in PYTHON.items()}
+    if go:
+        with tempfile.TemporaryDirectory() as directory:
+            found |= {client: try_go(program, server.address, directory) for client, program in GO.items()}
+    return [
+        f"| {client} | {' | '.join({**missing, **cells}.get(feature, 'not tried') for feature in FEATURES)} |"
+        for client, cells in found.items()
+    ]
+
+
+def table(lines: list[str]) -> list[str]:
+    """Return the rows below their head."""
+    return [f"| client | {' | '.join(FEATURES)} |", "|---" * (len(FEATURES) + 1) + "|", *lines]
+
+
+def written(page: str, lines: list[str]) -> str:
+    """Return the page with these rows instead of those of the same clients."""
+    ours = {line.split("|")[1].strip(): line for line in lines}
+    return "\n".join(
+        ours.get(line.split("|")[1].strip(), line) if line.startswith("| ") else line for line in page.split("\n")
+    )
+
+
+def main(arguments: list[str]) -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.kafka.matrix", description=main.__doc__)
+    parser.add_argument("--go", action="store_true", help="also try the clients of Go")
+    parser.add_argument("--write", action="store_true", help="write the rows into docs/kafka.md")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as directory:
+        server = KafkaServer(Path(directory) / "root")
+        try:
+            lines = rows(server, go=options.go)
+        finally:
+            server.stop()
+    print("\n".join(table(lines)))
+    if options.write:
+        PAGE.write_text(written(PAGE.read_text(), lines))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
