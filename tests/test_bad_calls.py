@@ -277,6 +277,43 @@ def test_an_awaited_log_takes_every_bad_call(tmp_path: Path) -> None:
     assert asyncio.run(story()) == []
 
 
+def test_an_awaited_topic_its_broker_and_consumer_take_every_bad_call(tmp_path: Path) -> None:
+    async def ended(thing: Any, name: str, keywords: dict[str, Any]) -> None:
+        result = getattr(thing, name)(**keywords)
+        if inspect.isasyncgen(result):
+            async with contextlib.aclosing(result):
+                await anext(result, None)
+            return
+        made = await result if inspect.isawaitable(result) else result
+        if type(made).__name__ == "AsyncConsumer":
+            await made.close()
+
+    async def failed(thing: Any, without: frozenset[str]) -> list[str]:
+        found = []
+        for name, keywords in bad_calls(type(thing), GOOD, without):
+            try:
+                async with asyncio.timeout(DEADLINE):
+                    await ended(thing, name, keywords)
+            except (SeglogError, Mischief):
+                continue
+            except BaseException as error:  # noqa: BLE001 - as in `failures`
+                found.append(f"{name}({keywords!r}): {type(error).__name__}: {error}")
+        return found
+
+    async def story() -> list[str]:
+        async with await seglog.aio.AsyncBroker.open(tmp_path) as broker:
+            topic = await broker.create_topic("orders", partitions=2)
+            filled(topic.partition(0).log)
+            found = await failed(topic, frozenset({"create", "open"}))
+            found += await failed(broker, frozenset({"open"}))
+            async with await broker.consumer("readers", ["orders"]) as consumer:
+                found += await failed(consumer, frozenset())
+            check_nothing_lost(topic.partition(0).log)
+            return found
+
+    assert asyncio.run(story()) == []
+
+
 REMOTE_WAITS = frozenset({"follow"})  # waits for records where its start is sound; its bad starts are tried below
 
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from seglog.aio.jobs import Job
+from seglog.aio.jobs import Job, raisable
 from seglog.aio.loops import Future, Loop, running_loop
 from seglog.errors import LogClosed
 from seglog.log.appends.group import Appended, Draft
@@ -115,4 +115,4 @@ def _settle_all(settled: list[tuple[Future, Appended | BaseException]]) -> None:
         if isinstance(result, int):
             future.set_result(result)
         else:
-            future.set_exception(result)
+            future.set_exception(raisable(result))

@@ -65,4 +65,13 @@ def settle(future: Future, error: BaseException | None, result: object) -> None:
     if error is None:
         future.set_result(result)
     else:
-        future.set_exception(error)
+        future.set_exception(raisable(error))
+
+
+def raisable(error: BaseException) -> BaseException:
+    """Return an error that a coroutine can raise: StopIteration would end it instead."""
+    if not isinstance(error, (StopIteration, StopAsyncIteration)):
+        return error
+    replaced = RuntimeError(f"a call raised {error!r}")
+    replaced.__cause__ = error
+    return replaced
