@@ -265,6 +265,7 @@ class Chaos:
 
     def promote(self) -> None:
         """The leader is killed, or paused and wakes up later: a copy takes over, with the archive."""
+        self._await_copies()
         self.counts["promotions"] += 1
         old, is_paused = self.leader, self.chance.random() < 0.5
         old.pause() if is_paused else old.kill()
@@ -287,6 +288,18 @@ class Chaos:
             old.kill()
         old.root.rename(copy.target)  # it becomes a copy
         self._follow("--restart")
+
+    def _await_copies(self) -> None:
+        """Return once both copies have something new, or after some time."""
+        before = self._mirrored()
+        ends = time.monotonic() + 20
+        while self._mirrored() == before and time.monotonic() < ends and self._failure is None:
+            for one in self.followers:
+                one.look()
+            self._stop.wait(0.1)
+
+    def _mirrored(self) -> int:
+        return sum(ledger.acknowledged for ledger in self.mirrored)
 
     def _furthest(self) -> Follower | None:
         """Return the copy with the highest next offsets, as an operator chooses it."""
@@ -386,7 +399,7 @@ class Chaos:
             "restarted_copies": sum(one.restarts for one in self.followers),
             "appended": self.counts["appended"],
             "archived": sum(ledger.acknowledged for ledger in self.archived),
-            "mirrored": sum(ledger.acknowledged for ledger in self.mirrored),
+            "mirrored": self._mirrored(),
             "acknowledged_missing": 0,
             "compared": records,
             "differences": 0,
