@@ -19,6 +19,7 @@ from pathlib import Path
 from benchmarks import (
     against_laminarmq,
     archive,
+    archive_spark,
     batch_append,
     beside_kafka,
     coldstart,
@@ -56,6 +57,7 @@ BENCHMARKS: dict[str, Callable[[Path, Scale], Iterator[Figure]]] = {
     "recovery": recovery.figures,
     "compaction": compaction.figures,
     "archive": archive.figures,
+    "archive-spark": archive_spark.figures,
     "replication": replication.figures,
     "replay": replay.figures,
     "libraries": libraries.figures,

@@ -22,6 +22,7 @@ TITLES = {
     "point-read": "Point read",
     "recovery": "Recovery of an unsealed segment of 1 GiB",
     "archive": "Archive of 1 GiB in a directory of the same disk",
+    "archive-spark": "Spark reading an archive on an S3 server",
     "replication": "Copies that follow a leader",
     "replay": "State machines",
     "table": "Tables",

@@ -134,6 +134,12 @@ def is_archive(path: str) -> bool:
     return is_storage_url(path) and not path.startswith("file:")
 
 
+def place_path(path: object) -> str:
+    """Return the place of a job's path: the URL of an archive, or a local path."""
+    text = str(path)
+    return text if is_archive(text) else local_path({"path": text})
+
+
 def local_path(given: Mapping[str, str]) -> str:
     """Return option path as a local path: file: is accepted, any other scheme is not."""
     if "paths" in given:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 A PATH is a log, a topic or a broker's directory. It must mean the same on every executor, as on a shared file system.
+Jobs that only read take the URL of an archive, too, such as s3://bucket/prefix/orders.
 
 examples:
 {examples}

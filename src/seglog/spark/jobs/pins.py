@@ -16,7 +16,7 @@ from seglog.errors import InvalidArgument, InvalidType, NotALog, OffsetCompacted
 from seglog.format.manifest import ANYTHING, Manifest
 from seglog.log.opening import open_log
 from seglog.machines.moments import microseconds
-from seglog.spark.option_values import local_path
+from seglog.spark.option_values import is_archive, place_path
 from seglog.spark.read.data_loss import position_at
 from seglog.spark.read.extents import LogSnapshot
 from seglog.spark.read.local_logs import Logs, look_at_all, places
@@ -71,7 +71,7 @@ def pin(path: str | Path, *, start: Moment = None, stop: Moment = None) -> list[
 
 def logs_behind(path: str | Path) -> list[Place]:
     """Return the logs behind a log, a topic or a broker's directory. Raises LogNotFound or NotALog."""
-    root = local_path({"path": str(path)})
+    root = place_path(path)
     found = places(root, Selection("subscribePattern", pattern=EVERY_TOPIC))
     if not found:
         raise NotALog(f"{root} is neither a log, a topic nor a broker with topics")
@@ -195,6 +195,11 @@ def _compacted(one: Pin, what: str) -> OffsetCompacted:
 
 def refuse_overlap(path: str | Path, destination: str) -> None:
     """Raise InvalidArgument for a destination inside or around the log: replacing it would delete the log."""
+    if is_archive(str(path)):
+        one, other = (text.replace("s3a://", "s3://", 1).rstrip("/") + "/" for text in (str(path), destination))
+        if one.startswith(other) or other.startswith(one):
+            raise InvalidArgument(f"{destination} and {path} are inside one another; write to another prefix")
+        return
     source, target = (Path(text.removeprefix("file://")).resolve() for text in (str(path), destination))
     if source == target or source in target.parents or target in source.parents:
         raise InvalidArgument(f"{destination} and {path} are inside one another; write to another directory")
