@@ -137,7 +137,7 @@ def test_every_example_of_the_page_on_arrow_runs_as_it_stands(serve, tmp_path):
 def test_every_example_of_the_page_on_archives_runs_as_it_stands(tmp_path):
     shown = run_page("archive.md", tmp_path).splitlines()
     assert shown.count("order 1000") == 2
-    assert shown[-2:] == ["1", "b'a record'"]
+    assert shown[-5:] == ["1", "b'a record'", "True", "0 b'visit 0'", "2"]
 
 
 def test_every_example_of_the_page_on_copies_runs_as_it_stands(tmp_path):
