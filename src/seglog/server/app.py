@@ -29,6 +29,7 @@ from seglog.server.runtime.workers import Workers
 from seglog.server.services import DEFAULT_TOPIC, Services
 from seglog.server.settings import Settings
 from seglog.server.state_metrics import StateMetrics
+from seglog.table import require_pyiceberg
 from seglog.topic.broker import Broker
 from seglog.topic.cleaning import Cleaner
 from seglog.topic.layout.root import OFFSETS
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from seglog.archive.background import BackgroundArchiver
     from seglog.server.runtime.following import Following
+    from seglog.table.background import BackgroundTables
 
 READ_THREADS = 8
 SLOW_THREADS = 2
@@ -82,6 +84,8 @@ def services_of(
     )
     if settings.archive is not None:
         services.archiving = _archiving(broker, settings, say, leads=following is None)
+    if settings.table is not None:
+        services.tables = _tables(broker, settings, say)
     services.metrics.watch(StateMetrics(services), broker.topics)
     if following is None:
         services.appends.syncing.watch((OFFSETS, 0), broker.groups.log)
@@ -94,6 +98,16 @@ def _archiving(broker: Broker, settings: Settings, say: Callable[[str], None], *
     assert settings.archive is not None  # noqa: S101 - the caller has checked it
     fenced = partial(fence_all, broker) if leads else None
     return Archiver(broker._storage, settings.archive).background(settings.archive_seconds, say, fenced)
+
+
+def _tables(broker: Broker, settings: Settings, say: Callable[[str], None]) -> BackgroundTables:
+    require_pyiceberg()
+    from seglog.table.background import BackgroundTables  # noqa: PLC0415 - only servers with tables need it
+    from seglog.table.synchronize import TableSync  # noqa: PLC0415 - as above
+
+    assert settings.table is not None  # noqa: S101 - the caller has checked it
+    tables = TableSync(broker._storage, settings.table, active=settings.table_all)
+    return BackgroundTables(tables, settings.table_seconds, say)
 
 
 def app_of(services: Services) -> ASGIApp:

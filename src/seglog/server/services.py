@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from seglog.server.runtime.waiting import Waiting
     from seglog.server.runtime.workers import Workers
     from seglog.server.settings import Settings
+    from seglog.table.background import BackgroundTables
     from seglog.topic.broker import Broker
     from seglog.topic.cleaning import Cleaner
 
@@ -55,6 +56,7 @@ class Services:
     metrics: Metrics
     space: Space
     archiving: BackgroundArchiver | None = None
+    tables: BackgroundTables | None = None
     following: Following | None = None
     tails: int = 0
     description: bytes | None = None  # of all requests, once it was requested
@@ -71,7 +73,9 @@ class Services:
         self.appends.close()
         for workers in (self.reads, self.scans, self.groups, self.care):
             workers.close()
-        if self.archiving is not None:  # after the last append
+        if self.tables is not None:  # after the last append
+            self.tables.close()
+        if self.archiving is not None:
             self.archiving.close()
         self.cleaner.close()
         self.broker.close()

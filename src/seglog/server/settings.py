@@ -68,6 +68,9 @@ class Settings:
     archive: the URL of an archive that everything is copied to, archive_seconds: how often, archive_reads: whether
     what retention has deleted here is read from there; see seglog.archive.
 
+    table: a warehouse in which every topic is kept as a table, table_seconds: how often, table_all: whether active
+    segments are taken, too; see seglog.table.
+
     follow: the URL of a server that this one copies and only reads; follow_token: its token.
 
     Raises ConfigError for an address that other machines can reach without tokens, unless `anonymous` allows it.
@@ -83,6 +86,9 @@ class Settings:
     archive: str | None = None
     archive_seconds: float = 1.0
     archive_reads: bool = False
+    table: str | None = None
+    table_seconds: float = 60.0
+    table_all: bool = False
     follow: str | None = None
     follow_token: str | None = None
     limits: Limits = field(default_factory=Limits)

@@ -43,6 +43,8 @@ class StateMetrics(Collector):
             gauges["seglog_archive_age_seconds"] = ("Since the last complete round.", services.archiving.age)
             gauges["seglog_archive_commit"] = ("Number of the newest commit.", services.archiving.commit)
             gauges["seglog_archive_stopped"] = ("1 if it has stopped.", int(services.archiving.failure is not None))
+        if services.tables is not None:
+            gauges["seglog_table_age_seconds"] = ("Since the last complete round began.", services.tables.age)
         for name, (about, value) in gauges.items():
             yield GaugeMetricFamily(name, about, value=value)
         held = GaugeMetricFamily("seglog_memory_bytes", "Bytes of the budget in use, by kind.", labels=["kind"])

@@ -16,7 +16,7 @@ from seglog.log.opening import open_log, storage_at
 from seglog.replication.lineage import Lineage
 from seglog.spark import register
 from seglog.storage import Storage
-from seglog.table.place import Logs, logs_at
+from seglog.table.place import Logs, logs_of, sources_at
 from seglog.table.ranges import Range, next_range
 from seglog.table.warehouse import Warehouse, files_of, held_by, name_of, source_of, split_location
 
@@ -37,7 +37,7 @@ def read(
     with _table(location, catalog) as table:
         files = [file.location for file in files_of(table)]
         held = held_by(table)
-        logs = _one(logs_at(storage_at(source_of(table) if log is None else log)))
+        logs = _one(sources_at(storage_at(source_of(table) if log is None else log)))
         name = name_of(table)
     steps = {number: _step(place, held.get(number), name) for number, place in logs.places.items()}
     stored = spark.read.schema(SCHEMA).parquet(*files) if files else spark.createDataFrame([], SCHEMA)
@@ -55,10 +55,10 @@ def _table(location: str | os.PathLike[str], catalog: dict[str, str] | None) -> 
         yield warehouse.table(name)
 
 
-def _one(found: list[Logs]) -> Logs:
+def _one(found: list[Storage]) -> Logs:
     if len(found) != 1:
         raise InvalidArgument(f"log is a directory of {len(found)} topics; name the topic of the table")
-    return found[0]
+    return logs_of(found[0])
 
 
 def _step(place: Storage, held: Lineage | None, name: str) -> Range:

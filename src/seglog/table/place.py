@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from seglog.storage import Storage
 from seglog.topic.layout import description
 from seglog.topic.layout.creation import partition_of
+from seglog.topic.layout.places import is_log
 from seglog.topic.repair.discover import site_at
 
 
@@ -19,15 +20,19 @@ class Logs:
     places: dict[int, Storage]
 
 
-def logs_at(root: Storage) -> list[Logs]:
-    """Return the logs of each table. Raises LogNotFound or NotALog if there is nothing of seglog."""
+def sources_at(root: Storage) -> list[Storage]:
+    """Return what becomes a table each: a log, a topic, or every topic of a directory.
+
+    Raises LogNotFound or NotALog if there is nothing of seglog.
+    """
     site = site_at(root)
-    if site.kind == "log":
-        return [Logs(root.path.rstrip("/").rpartition("/")[2] or "log", root.path, {0: root})]
-    return [_of_topic(place) for place in site.topics.values()]
+    return [root] if site.kind == "log" else list(site.topics.values())
 
 
-def _of_topic(place: Storage) -> Logs:
-    topic = description.read(place)
+def logs_of(source: Storage) -> Logs:
+    """Return the logs of one table. Raises the errors of reading a topic's description."""
+    if is_log(source):
+        return Logs(source.path.rstrip("/").rpartition("/")[2] or "log", source.path, {0: source})
+    topic = description.read(source)
     numbers = range(topic.partitions)
-    return Logs(topic.name, place.path, {number: partition_of(place, number) for number in numbers})
+    return Logs(topic.name, source.path, {number: partition_of(source, number) for number in numbers})

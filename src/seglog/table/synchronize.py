@@ -16,13 +16,13 @@ from datetime import timedelta
 from pyiceberg.table import Table
 
 from seglog.archive.arguments import checked_seconds
-from seglog.errors import InvalidArgument, LogLocked
+from seglog.errors import InvalidArgument, LogLocked, SeglogError
 from seglog.log.opening import open_log, storage_at
 from seglog.storage import LocalStorage, Lock, Storage
 from seglog.table import warehouse
 from seglog.table.holding import Holding
 from seglog.table.latest import LATEST, LatestRound
-from seglog.table.place import Logs, logs_at
+from seglog.table.place import Logs, logs_of, sources_at
 from seglog.table.rounds import SNAPSHOTS, OnTruncate, Options, Round, TableReport
 from seglog.table.warehouse import Warehouse
 
@@ -100,15 +100,28 @@ class TableSync:
         """Open a warehouse for a source; see `sync`. snapshots: age at which a table forgets earlier snapshots."""
         self._options = Options(active, on_truncate, skip_expired, restart, latest, hold, snapshots)
         self._root = storage_at(source)
-        there = logs_at(self._root)  # before anything is created
+        there = sources_at(self._root)  # before anything is created
         if name is not None and len(there) != 1:
             raise InvalidArgument(f"{self._root.path} holds several topics; their tables have the names of the topics")
         self._name = name
         self._warehouse = Warehouse(place, catalog, create=True)
 
     def step(self) -> list[TableReport]:
-        """Make one round: bring every table up to date."""
-        return [report for logs in logs_at(self._root) for report in self._tables(logs)]
+        """Make one round: bring every table up to date. A topic that fails does not keep the others from it.
+
+        Raises:
+            SeglogError: The first error, after the other topics have had their round.
+        """
+        reports: list[TableReport] = []
+        failed: SeglogError | None = None
+        for source in sources_at(self._root):
+            try:
+                reports += self._tables(logs_of(source))
+            except SeglogError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+        return reports
 
     def run(self, interval: float, stopped: Callable[[float], bool], said: Callable[[TableReport], None]) -> None:
         """Make a round every `interval` seconds until `stopped(seconds)`, which waits that long at most, is true."""

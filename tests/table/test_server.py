@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import threading
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import seglog
+from seglog import Topic
+from seglog.errors import SeglogError
+from seglog.table import TableSync, sync
+from seglog.table.background import BackgroundTables
+from tests.conftest import Served
+from tests.table.conftest import Shop, logged, stored
+
+
+def test_a_server_keeps_its_topics_as_tables(serve: Callable[..., Served], tmp_path: Path) -> None:
+    warehouse = tmp_path / "warehouse"
+    served = serve("--table", str(warehouse), "--table-interval", "1h", "--table-all")
+    with seglog.Client(served.url) as client:
+        orders = client.create_topic("orders", partitions=2)
+        for number in range(20):
+            orders.append(b"%d" % number, key=b"%d" % number, ack="durable")
+    with urllib.request.urlopen(f"{served.url}/metrics") as answer:  # noqa: S310 - our own server
+        assert b"seglog_table_age_seconds" in answer.read()
+    served.stop()  # makes a last round
+    with Topic.open(served.root / "orders", mode="r") as topic:
+        assert stored(warehouse, "orders") == logged(topic) != []
+
+
+def test_a_topic_that_cannot_be_read_does_not_keep_the_others_from_their_tables(tmp_path: Path) -> None:
+    for name in ("broken", "orders"):
+        with Topic.create(tmp_path / "shop" / name, partitions=1) as topic:
+            topic.append(b"v")
+            topic.sync()
+    (tmp_path / "shop" / "broken" / "topic.json").write_bytes(b"damaged")
+    with pytest.raises(SeglogError):
+        sync(tmp_path / "shop", tmp_path / "warehouse", active=True)
+    assert len(stored(tmp_path / "warehouse", "orders")) == 1
+
+
+def test_a_round_that_fails_is_reported_once_and_tried_again(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.append(5)
+    said: list[str] = []
+    rounds = threading.Semaphore(0)
+    tables = TableSync(shop.place, shop.warehouse, active=True)
+    real, fail = tables.step, True
+
+    def step() -> list[seglog.table.TableReport]:
+        try:
+            if fail:
+                raise RuntimeError("the catalog is away")
+            return real()
+        finally:
+            rounds.release()
+
+    monkeypatch.setattr(tables, "step", step)
+    background = BackgroundTables(tables, 0.01, said.append)
+    for _ in range(3):
+        assert rounds.acquire(timeout=30)
+    fail = False
+    background.close()
+    assert said == ["table: RuntimeError: the catalog is away"]
+    assert shop.rows() == shop.records()
