@@ -7,6 +7,7 @@ import pytest
 
 from seglog import LogConfig, Retention
 from seglog.client import Client
+from seglog.kafka.messages.core import FETCH
 from tests.kafka.clients import CLIENTS, Confluent, Sent
 
 BORN = 1_700_000_000_123
@@ -99,3 +100,12 @@ def test_records_after_a_truncation_have_a_later_epoch(kafka, client, name):
         http.topic(name).truncate(0, 6)
     client.produce(name, [Sent(b"new")])
     assert [one.value for one in client.consume(name, 7)] == [b"0", b"1", b"2", b"3", b"4", b"5", b"new"]
+
+
+def test_a_fetch_may_name_a_partition_twice(kafka, name):
+    Confluent(kafka.address).produce(name, [Sent(b"v")])
+    place = {"partition": 0, "fetch_offset": 1, "partition_max_bytes": 1000}
+    topics = [{"topic": name, "partitions": [place, {**place, "fetch_offset": 0}]}]
+    with kafka.connection() as raw:
+        found = raw.ask(FETCH, 4, {"max_wait_ms": 10, "min_bytes": 10_000, "topics": topics})
+    assert [len(one["records"]) > 0 for one in found["responses"][0]["partitions"]] == [False, True]

@@ -87,7 +87,7 @@ def _check_start(log: Log, start: int) -> None:
 async def _wait(call: Call, wanted: list[Wanted]) -> list[Wanted]:
     """Return what can be read, as soon as it is enough or the time is over."""
     ends, least = monotonic() + _seconds(call), max(call.values["min_bytes"], 0)
-    with call.services.waiting.on((one.topic, one.partition) for one in wanted if not one.code) as event:
+    with call.services.waiting.on({(one.topic, one.partition) for one in wanted if not one.code}) as event:
         while True:
             event.clear()
             wanted = [_still(one) for one in wanted]
