@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,15 +15,19 @@ import pytest
 import seglog
 from seglog import ArchiveFenced, Archiver, LogConfig, Mirror
 from seglog.archive.promotion import promote_from_archive
+from seglog.archive.urls import store_at
 from seglog.replication.diff import diff
 from tests.archive.conftest import SMALL, filled
+from tests.archive.faulty_store import KINDS, FaultyStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from seglog import Log
+    from seglog.format.manifest import Role
     from tests.conftest import Served
+    from tests.proofs import Tell
 
 
 def mirror(source: Path | str, target: Path) -> None:
@@ -173,6 +180,41 @@ def test_a_copy_whose_leader_never_had_archived_records_is_refused(place: str, t
     mirror(tmp_path / "restored", tmp_path / "copy")
     with pytest.raises(seglog.CopyDiverged, match="never had"):
         promote_from_archive(tmp_path / "copy", place)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_promotion_is_repeated_after_any_call_of_the_store_that_failed(
+    kind: str, place: str, tmp_path: Path, tell: Tell
+) -> None:
+    with filled(tmp_path / "old", 60) as log, Archiver(tmp_path / "old", place) as archiver:
+        mirror(tmp_path / "old", tmp_path / "copy")
+        filled_on(log, 20, b"archived only")
+        archiver.step()
+        expected = list(log.scan())
+    failures = 0
+    for at in itertools.count():
+        copy = tmp_path / f"copy-{at}"
+        shutil.copytree(tmp_path / "copy", copy)
+        store = FaultyStore(store_at(place), kind, at, reads=True)
+        with suppress(seglog.StorageError, ArchiveFenced):
+            promote_from_archive(copy, store)
+        if store.calls <= at:
+            break
+        failures += 1
+        if role_of(copy).copy:
+            promote_from_archive(copy, place)
+        store.deliver()
+        assert content(copy) == expected
+        with seglog.open(copy) as log, Archiver(copy, place) as archiver:
+            assert not archiver.step().failed
+            assert content(place) == list(log.scan())
+    assert failures > 5
+    tell("archive", kind=kind, failed_calls_of_promotions=failures, violations=0)
+
+
+def role_of(place: Path) -> Role:
+    with seglog.open(place, mode="r") as log:
+        return log.view().manifest.role
 
 
 def test_a_paused_leader_that_wakes_up_after_a_promotion_accepts_nothing_more(
