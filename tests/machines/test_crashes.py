@@ -172,6 +172,36 @@ def test_a_replay_goes_on_after_any_call_that_fails(error: int | None, reading: 
         assert len(names) <= 2
 
 
+def test_a_snapshot_that_the_disk_cannot_read_costs_only_the_records_after_the_one_before() -> None:
+    inner = MemoryStorage()
+    with seglog.open(MemoryStorage()) as log:
+        for _ in range(2):
+            fill(log, 10)
+            seglog.replay(log, Heard(), snapshots=inner)
+        fault = Fault(operations=frozenset({"pread"}), name=f"{20:020d}", error=errno.EIO, forever=True)
+        found = seglog.replay(log, Heard(), snapshots=FaultyStorage(inner, fault)).partitions[0]
+        assert (found.resumed_at, found.state) == (10, list(range(20)))
+        assert "cannot be read" in str(found.unusable)
+
+
+def test_a_damaged_record_before_a_snapshot_is_not_needed(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "log", LogConfig(segment_bytes=2048)) as log:
+        fill(log, 100)
+        seglog.replay(log, Heard(), snapshots=tmp_path / "states")
+        last = log.segments[-2].next_offset - 1
+        seglog.replay(log, Heard(), stop=last + 1, snapshots=tmp_path / "before")
+        fill(log, 10)
+    store = sorted((tmp_path / "log").glob("*.store"))[-2]
+    data = bytearray(store.read_bytes())
+    data[-3] ^= 1
+    store.write_bytes(data)
+    with seglog.open(tmp_path / "log", mode="r") as log:
+        with pytest.raises(seglog.CorruptRecord):
+            log.read(last)
+        for states in ("states", "before"):
+            assert seglog.replay(log, Heard(), snapshots=tmp_path / states).state == list(range(110))
+
+
 def start(*arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, str(PROGRAM), *map(str, arguments)], stdout=subprocess.PIPE, text=True, env=os.environ

@@ -29,7 +29,7 @@ class Part(Protocol):
         ...
 
     def read(self, offset: int) -> Record | None:
-        """Return a record; None if there is none at the offset."""
+        """Return a record; None if there is none at the offset, or it is damaged."""
         ...
 
     def pieces(self, start: int, stop: int) -> Iterator[list[Record]]:

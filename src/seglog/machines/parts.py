@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from seglog.errors import InvalidArgument, OffsetError
+from seglog.errors import CorruptRecord, InvalidArgument, OffsetError
 from seglog.log.history import Trace
 from seglog.log.log import Log
 from seglog.log.opening import open_log, storage_at
@@ -40,10 +40,10 @@ class LocalPart:
         return self._log.offset_at(timestamp)
 
     def read(self, offset: int) -> Record | None:
-        """Return a record, if it is still there."""
+        """Return a record, if it is still there and can be read."""
         try:
             return self._log.read(offset)
-        except OffsetError:
+        except (OffsetError, CorruptRecord):
             return None
 
     def pieces(self, start: int, stop: int) -> Iterator[list[Record]]:

@@ -10,7 +10,7 @@ from seglog.arrow.to_records import pieces_of
 from seglog.client import Client
 from seglog.client.models import PartitionState
 from seglog.client.topic import RemoteTopic
-from seglog.errors import InvalidArgument, LogTruncated, OffsetError
+from seglog.errors import CorruptRecord, InvalidArgument, LogTruncated, OffsetError
 from seglog.log.history import KNOWN, Trace, was_cut
 from seglog.machines.part import Part, partition_name
 from seglog.record import Record
@@ -40,10 +40,10 @@ class RemotePart:
         return self._topic.offset_at(timestamp)[self._number]
 
     def read(self, offset: int) -> Record | None:
-        """Return a record, if it is still there."""
+        """Return a record, if it is still there and can be read."""
         try:
             return self._topic.read(self._number, offset)
-        except OffsetError:
+        except (OffsetError, CorruptRecord):
             return None
 
     def pieces(self, start: int, stop: int) -> Iterator[list[Record]]:

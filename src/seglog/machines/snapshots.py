@@ -123,6 +123,11 @@ class SnapshotShelf:
             except DamagedSnapshot as error:
                 self.unusable[name] = str(error)
                 continue
+            except StorageError as error:
+                if error.errno != errno.EIO:
+                    raise
+                self.unusable[name] = f"it cannot be read: {error.strerror}"
+                continue
             why = self._why_not(found.header, part)
             if why is None:
                 return found
