@@ -56,24 +56,22 @@ class Histories(RuleBasedStateMachine):
             offset = self.log.append(b"%d" % self.number, key=b"%d" % (self.number % keys))
             self.history[offset] = str(self.number)
 
-    @rule(count=st.integers(0, 20))
-    def truncate(self, count: int) -> None:
+    @rule(count=st.integers(0, 20), more=st.integers(0, 25), keys=st.integers(1, 4))
+    def truncate(self, count: int, more: int, keys: int) -> None:
         cut = max(self.log.lowest_offset, self.log.next_offset - count)
         self.log.truncate(cut)
         self.history = {offset: value for offset, value in self.history.items() if offset < cut}
+        self.append(more, keys)
 
-    @rule()
-    def compact(self) -> None:
-        self.log.compact(roll=True)
-
-    @rule()
-    def expire(self) -> None:
-        self.log.expire()
-
-    @rule()
-    def reopen(self) -> None:
-        self.log.close()
-        self.log = seglog.open(self.place)
+    @rule(how=st.sampled_from(["compact", "expire", "reopen"]))
+    def care(self, how: str) -> None:
+        if how == "compact":
+            self.log.compact(roll=True)
+        elif how == "expire":
+            self.log.expire()
+        else:
+            self.log.close()
+            self.log = seglog.open(self.place)
 
     @rule(pick=st.integers(0, 5), at=st.integers(0, 400))
     def damage(self, pick: int, at: int) -> None:
@@ -83,10 +81,14 @@ class Histories(RuleBasedStateMachine):
             byte = file.pread(1, at % file.size())
             file.pwrite(bytes([byte[0] ^ 4]), at % file.size())
 
-    @rule(keep=KEPT, every=st.integers(1, 30), back=st.integers(0, 30))
-    def replay(self, keep: int, every: int, back: int) -> None:
+    @rule(keep=KEPT, every=st.integers(1, 30))
+    def replay(self, keep: int, every: int) -> None:
+        self.check(None, snapshots=Snapshots(self.states, keep=keep, every=every))
+
+    @rule(keep=KEPT, back=st.integers(0, 30))
+    def replay_as_of(self, keep: int, back: int) -> None:
         stop = max(self.log.lowest_offset, self.log.next_offset - back)
-        self.check(stop, snapshots=Snapshots(self.states, keep=keep, every=every))
+        self.check(stop, snapshots=Snapshots(self.states, keep=keep))
 
     @rule(keep=KEPT)
     @precondition(lambda self: self.last is not None)
