@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import confluent_kafka
 import httpx
 import pytest
 
 from seglog import LogConfig, Retention
 from seglog.client import Client
-from seglog.kafka.messages.core import FETCH
+from seglog.kafka.messages.core import FETCH, OFFSET_FOR_LEADER_EPOCH
 from tests.kafka.clients import CLIENTS, Confluent, Sent
 
 BORN = 1_700_000_000_123
@@ -94,12 +95,36 @@ def test_offsets_without_records_are_skipped(kafka, client, name):
     assert [one.offset for one in client.consume(name, 2, start=398)] == [398, 399]
 
 
-def test_records_after_a_truncation_have_a_later_epoch(kafka, client, name):
-    client.produce(name, [Sent(b"%d" % number) for number in range(10)])
+def test_a_client_finds_out_that_records_it_has_read_were_truncated(kafka, name):
+    client = Confluent(kafka.address, **{"topic.metadata.refresh.interval.ms": 1000})
+    client.produce(name, [Sent(b"old") for _ in range(10)])
+    options = {"group.id": "unused", "auto.offset.reset": "error", "enable.auto.commit": False}
+    consumer = confluent_kafka.Consumer({**client.config, **options})
+    consumer.assign([confluent_kafka.TopicPartition(name, 0, 0)])
+    assert len(consumer.consume(10, 20)) == 10
     with Client(kafka.url) as http:
-        http.topic(name).truncate(0, 6)
-    client.produce(name, [Sent(b"new")])
-    assert [one.value for one in client.consume(name, 7)] == [b"0", b"1", b"2", b"3", b"4", b"5", b"new"]
+        http.topic(name).truncate(0, 5)
+    client.produce(name, [Sent(b"new") for _ in range(20)])  # the consumer's position holds another record now
+    error = consumer.poll(20).error()
+    assert "truncation" in error.str()
+    consumer.close()
+    assert [one.value for one in client.consume(name, 25)] == [b"old"] * 5 + [b"new"] * 20
+
+
+def test_the_end_of_an_epoch_is_where_it_was_cut(kafka, name):
+    Confluent(kafka.address).produce(name, [Sent(b"v") for _ in range(10)])
+    with Client(kafka.url) as http:
+        for offset in (7, 4):
+            http.topic(name).truncate(0, offset)
+            http.topic(name).append(b"v")
+
+    def ends(*epochs):
+        places = [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch} for epoch in epochs]
+        with kafka.connection() as raw:
+            found = raw.ask(OFFSET_FOR_LEADER_EPOCH, 3, {"topics": [{"topic": name, "partitions": places}]})
+        return [(one["leader_epoch"], one["end_offset"]) for one in found["topics"][0]["partitions"]]
+
+    assert ends(0, 1, 2, 3) == [(0, 4), (0, 4), (2, 5), (-1, -1)]
 
 
 def test_a_fetch_may_name_a_partition_twice(kafka, name):

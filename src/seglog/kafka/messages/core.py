@@ -174,7 +174,7 @@ LIST_OFFSETS = Api(
 METADATA = Api(
     3,
     "Metadata",
-    range(4, 9),
+    range(4, 10),
     Struct(
         Field("topics", rows(Field("name", STRING), nullable=True)),
         Field("allow_auto_topic_creation", BOOL, default=True),
@@ -217,6 +217,7 @@ METADATA = Api(
         ),
         Field("cluster_authorized_operations", INT32, since=8, default=UNKNOWN_RIGHTS),
     ),
+    flexible_since=9,
 )
 
 API_VERSIONS = Api(

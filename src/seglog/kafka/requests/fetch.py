@@ -31,7 +31,7 @@ WITHOUT_ROOM = 256 * 1024  # bytes read without reserving memory
 
 
 class Wanted(NamedTuple):
-    """A partition that is read. log: None with an error code."""
+    """A partition that is read. log: None with an error code; epoch: that the client knows, -1: none."""
 
     topic: str
     partition: int
@@ -39,6 +39,7 @@ class Wanted(NamedTuple):
     start: int
     size: int
     code: int
+    epoch: int
 
 
 async def fetch(call: Call) -> Values:
@@ -69,14 +70,14 @@ def _seconds(call: Call) -> float:
 
 
 def _wanted(call: Call, topic: str, one: Values) -> Wanted:
-    number, start = one["partition"], one["fetch_offset"]
+    number, start, epoch = one["partition"], one["fetch_offset"], one["current_leader_epoch"]
     try:
         log = call.log(topic, number, "read")
-        check_epoch(log, one["current_leader_epoch"])
+        check_epoch(log, epoch)
         _check_start(log, start)
     except SeglogError as error:
-        return Wanted(topic, number, None, start, 0, codes.code_of(error))
-    return Wanted(topic, number, log, start, max(one["partition_max_bytes"], 1), codes.NONE)
+        return Wanted(topic, number, None, start, 0, codes.code_of(error), epoch)
+    return Wanted(topic, number, log, start, max(one["partition_max_bytes"], 1), codes.NONE, epoch)
 
 
 def _check_start(log: Log, start: int) -> None:
@@ -102,6 +103,7 @@ def _still(one: Wanted) -> Wanted:
     if one.log is None:
         return one
     try:
+        check_epoch(one.log, one.epoch)
         _check_start(one.log, one.start)
     except SeglogError as error:
         return one._replace(log=None, code=codes.code_of(error))
@@ -133,6 +135,7 @@ def _read(one: Wanted, most: int) -> Values:
     assert log is not None  # noqa: S101 - the caller has checked it
     try:
         parts = _batches(one, log, most) if most > 0 else []
+        check_epoch(log, one.epoch)  # last: what was read is of the history that the client has read
         end, lowest = log.next_offset, log.lowest_offset
     except SeglogError as error:
         return _failed(one, codes.code_of(error))
