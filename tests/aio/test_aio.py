@@ -230,6 +230,20 @@ def test_following_waits_for_what_comes(place: Any, mode: Any) -> None:
     run(story())
 
 
+def test_workers_share_the_records_of_a_log(place: Any) -> None:
+    async def story() -> None:
+        async with await seglog.aio.open(place) as log:
+            for _ in range(20):
+                await log.append(b"v")
+            for number in range(3):
+                found = [record.offset async for record in log.follow(0, timeout=0, share=(number, 3))]
+                assert found == list(range(number, 20, 3))
+            with pytest.raises(seglog.InvalidArgument):
+                await anext(aiter(log.follow(0, share=(3, 3))))
+
+    run(story())
+
+
 def test_a_follower_can_be_cancelled_and_the_log_goes_on(place: Any) -> None:
     async def story() -> None:
         async with await seglog.aio.open(place) as log:
