@@ -149,8 +149,8 @@ def test_a_damaged_pin_holds_everything(place: Any, data: bytes) -> None:
 
 
 def test_what_a_pin_says_is_read_back() -> None:
-    assert decode_pin(encode_pin(42, 7)) == (42, None)
-    assert decode_pin(encode_pin(42, 7, epoch=3)) == (42, 3)
+    assert decode_pin(encode_pin(42, 7)) == (42, None, "", 7)
+    assert decode_pin(encode_pin(42, 7, epoch=3, copy="host:/copy")) == (42, 3, "host:/copy", 7)
     assert b'"updated": 7' in encode_pin(42, 7)
 
 

@@ -29,7 +29,7 @@ BEGIN = 1_700_000_000 * SECOND
 SCRIPT = b"<script>window.broken = true</script><img src=x onerror='window.broken = true'>"
 PLACES = ["topics", "topics/orders", "topics/orders/records", "topics/orders/groups", "topics/orders/tail"]
 PLACES += ["topics/orders/append", "topics/orders/settings", "topics/orders/records?by=key&key=k1"]
-PLACES += ["groups", "groups/billing"]
+PLACES += ["groups", "groups/billing", "copies"]
 NO_ANSWER = "Failed to load resource"  # the browser's own words about any status from 400 on, and about no answer
 
 
@@ -46,14 +46,24 @@ class Server:
         words = [sys.executable, "-m", "seglog", "serve", str(self.root), "--port", str(self.port), *map(str, options)]
         self._process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
-        found = re.search(r"listening on (http://127\.0\.0\.1:(\d+))", self._process.stdout.readline())
+        said = (re.search(r"listening on (http://127\.0\.0\.1:(\d+))", line) for line in self._process.stdout)
+        found = next((one for one in said if one is not None), None)
         assert found is not None, "the server did not start"
         self.url, self.port = found[1], int(found[2])
 
     def stop(self, how: int = signal.SIGTERM) -> None:
         """End it and wait until it is gone."""
-        self._process.send_signal(how)
+        self.send(how)
         self._process.communicate(timeout=60)
+
+    def send(self, how: int) -> None:
+        """Send it a signal."""
+        self._process.send_signal(how)
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
         """Make a request with a JSON body, or bytes; give the answer's JSON."""
@@ -409,6 +419,50 @@ def test_a_topic_is_made_filled_altered_and_deleted_by_hand(
     delete.click()
     expect(page.get_by_role("heading", name="Topics", level=1)).to_be_visible()
     assert "by-hand" not in [topic["name"] for topic in server.ask("GET", "/topics")["topics"]]
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[Server, Server]]:
+    """A leader with a topic, and a server that follows it."""
+    leader, copy = Server(tmp_path / "leader"), Server(tmp_path / "copy")
+    leader.start()
+    leader.ask("POST", "/topics", {"name": "orders", "partitions": 2})
+    copy.start("--follow", leader.url)
+    yield leader, copy
+    for one in (copy, leader):
+        if one.runs:
+            one.stop()
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+def test_a_leader_shows_its_copies_and_a_copy_its_leader_with_their_lag(
+    open_console: Callable[..., Console], pair: tuple[Server, Server], width: int
+) -> None:
+    leader, copy = pair
+    window = {"viewport": {"width": width, "height": 900}}
+    for number in range(30):
+        leader.append(b"value %d" % number, partition=number % 2)
+    page = open_console(leader, **window).go("copies")
+    section = page.locator("section").filter(has_text=str(copy.root))
+    expect(section).to_contain_text("up to date")
+    rows = section.get_by_role("row").filter(has=page.get_by_role("link", name="orders", exact=True))
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_contain_text("15")
+    theirs = open_console(copy, **window).go("topics")
+    expect(theirs.locator(".follows")).to_contain_text(f"Read-only copy of {leader.url} · up to date")
+    theirs.locator(".follows").get_by_role("link", name="Details").click()
+    expect(theirs.locator("main section").first).to_contain_text("copying · up to date")
+    copy.send(signal.SIGSTOP)
+    for number in range(10):
+        leader.append(b"more %d" % number, partition=0)
+    expect(section).to_contain_text("10 records behind")
+    copy.send(signal.SIGCONT)
+    expect(section).to_contain_text("up to date")
+    leader.stop()
+    expect(theirs.locator(".follows")).to_contain_text("leader not reached", timeout=30_000)
+    expect(theirs.get_by_role("alert").first).to_contain_text("is the server running?")
+    for one in (page, theirs):
+        assert one.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_no_page_is_wider_than_its_window(open_console: Callable[..., Console], server: Server) -> None:

@@ -144,7 +144,8 @@ class Log(ReadableLog):
         if pin.offset > view.next_offset:
             raise OffsetOutOfRange(pin.offset, view.lowest_offset, view.next_offset)
         self._check_place()
-        set_pin(self._storage, name, pin.offset, epoch=pin.epoch, durable=durable, clock=self._clock)
+        options = {"epoch": pin.epoch, "copy": pin.name, "durable": durable, "clock": self._clock}
+        set_pin(self._storage, name, pin.offset, **options)  # type: ignore[arg-type] # as above
 
     def backup(
         self, place: str | os.PathLike[str] | Storage, *, share: bool = True, wait: float | None = None

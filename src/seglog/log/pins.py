@@ -38,20 +38,24 @@ ATTEMPTS = 16
 
 class Pin(NamedTuple):
     """The next offset that a follower will read. epoch: of that offset in a copy, which has all before it on its disk;
-    None for any other follower.
+    None for any other follower. name: of the copy, for people. updated: when it was set, in us.
     """
 
     offset: int
     epoch: int | None = None
+    name: str = ""
+    updated: int = 0
 
 
 HOLDS_EVERYTHING = Pin(0)
 
 
-def encode_pin(offset: int, updated: int, epoch: int | None = None) -> bytes:
-    """Return the bytes of a pin file. updated: us."""
-    values = {"format": VERSION, "offset": offset, "updated": updated}
-    body = json.dumps(values if epoch is None else {**values, "epoch": epoch}).encode() + b"\n"
+def encode_pin(offset: int, updated: int, epoch: int | None = None, copy: str = "") -> bytes:
+    """Return the bytes of a pin file. updated: us; copy: its name."""
+    values: dict[str, object] = {"format": VERSION, "offset": offset, "updated": updated}
+    if epoch is not None:
+        values |= {"epoch": epoch, "name": copy}
+    body = json.dumps(values).encode() + b"\n"
     return body + b'{"check":"%016x"}\n' % xxh64_intdigest(body)
 
 
@@ -64,12 +68,17 @@ def decode_pin(data: bytes) -> Pin | None:
     try:
         values = json.loads(body)
         offset = values["offset"] if values["format"] == VERSION else None
-        epoch = values.get("epoch")
+        epoch, name, updated = values.get("epoch"), values.get("name"), values.get("updated")
     except UNREADABLE:
         return None
     if type(offset) is not int or offset < 0:
         return None
-    return Pin(offset, epoch if type(epoch) is int else None)
+    return Pin(
+        offset,
+        epoch if type(epoch) is int else None,
+        name if isinstance(name, str) else "",
+        updated if type(updated) is int else 0,
+    )
 
 
 def checked_pin(name: object) -> str:
@@ -90,15 +99,17 @@ def set_pin(
     offset: int,
     *,
     epoch: int | None = None,
+    copy: str = "",
     durable: bool = True,
     clock: Clock = system_clock,
 ) -> None:
     """Store the next offset that the follower `name` will read, atomically and durably.
 
     The offset may be lower than before. After a StorageError, or a crash, the pin is the old one or the new one.
-    epoch: see `Pin`. durable: False omits the syncs; then a power loss may damage the pin, which holds everything.
+    epoch, copy: epoch and name in `Pin`. durable: False omits the syncs; then a power loss may damage the pin, which
+    holds everything.
     """
-    path, data = filename.pin_file(checked_pin(name)), encode_pin(offset, clock(), epoch)
+    path, data = filename.pin_file(checked_pin(name)), encode_pin(offset, clock(), epoch, copy)
     storage.make([filename.PINS, filename.TMP])
     for left in reversed(range(ATTEMPTS)):
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seglog.clock import Clock
 from seglog.errors import CopyDiverged, LogNotFound, LogReplaced, SeglogError, TopicNotFound
@@ -32,11 +32,13 @@ GROUPS = (OFFSETS, 0)
 class BrokerMirror:
     """The copy of a directory of topics. topics: directory -> its mirror."""
 
-    def __init__(self, source: SourcePlace, target: Storage, *, restart: bool, pin: bool, clock: Clock) -> None:
-        """restart, pin: see Mirror."""
+    def __init__(
+        self, source: SourcePlace, target: Storage, *, restart: bool, pin: bool, name: str, clock: Clock
+    ) -> None:
+        """restart, pin: see Mirror. name: of the whole copy."""
         self._source = source
         self._target = target
-        self._restart, self._pin, self._clock = restart, pin, clock
+        self._options: dict[str, Any] = {"restart": restart, "pin": pin, "name": name, "clock": clock}
         self._looked_at = float("-inf")
         self.topics: dict[str, TopicMirror] = {}
         self.groups: LogMirror | None = None
@@ -48,7 +50,7 @@ class BrokerMirror:
             if groups is not None:
                 resources.callback(groups.close)
                 own = Subdirectory(target, OFFSETS, locked=self._lock)
-                self.groups = LogMirror(groups, own, restart=restart, pin=pin, clock=clock)
+                self.groups = LogMirror(groups, own, **self._options)
                 resources.callback(self.groups.close)
             resources.callback(self._close_topics)
             deletion.clear(target)
@@ -133,7 +135,7 @@ class BrokerMirror:
 
     def _mirror(self, name: str, known: Description) -> TopicMirror:
         target = Subdirectory(self._target, name, locked=self._lock)
-        return TopicMirror(self._source, name, known, target, restart=self._restart, pin=self._pin, clock=self._clock)
+        return TopicMirror(self._source, name, known, target, **self._options)
 
     def _delete(self, name: str) -> None:
         check_is_copy(Subdirectory(self._target, name))

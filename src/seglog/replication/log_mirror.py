@@ -69,13 +69,15 @@ class LogMirror:
         home: Home | None = None,
         restart: bool = False,
         pin: bool = True,
+        name: str = "",
         clock: Clock = system_clock,
     ) -> None:
-        """home: topic id and partition, for a log of a topic. restart, pin: see Mirror."""
+        """home: topic id and partition, for a log of a topic. restart, pin: see Mirror. name: of the whole copy."""
         self.source = source
         self.path = target.path
         self._restart = restart
         self._pins = pin
+        self._name = name
         self._pinned: Held | None = None
         self._pinned_at = float("-inf")
         self._behind_since = time.monotonic()
@@ -116,7 +118,8 @@ class LogMirror:
     def _note_held(self) -> None:
         """Note that everything in the copy is on its disk."""
         manifest, offset = self._writer.manifest, self.position
-        self._held = Held(manifest.role.copy, offset, manifest.cuts.epoch_at(offset)) if self._pins else None
+        epoch = manifest.cuts.epoch_at(offset)
+        self._held = Held(manifest.role.copy, offset, epoch, self._name) if self._pins else None
 
     def _check_unpinned(self, fetched: Fetched, offset: int) -> None:
         """Raise CopyExpired if the source, without this copy's pin, may have removed tombstones that it needs."""
@@ -243,7 +246,7 @@ class LogMirror:
         """Report to the source, before records are deleted, that the copy has none of them."""
         copy, self._held = self._writer.manifest.role.copy, None
         if self._pins and copy and self.source.pinned(copy):
-            self.source.pin(Held(copy, theirs.start, theirs.cuts.epoch_at(theirs.start)))
+            self.source.pin(Held(copy, theirs.start, theirs.cuts.epoch_at(theirs.start), self._name))
             self._pinned = None
 
     def _measure(self, fetched: Fetched) -> None:

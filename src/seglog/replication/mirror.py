@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from seglog.replication.places import SourcePlace
 
 POLL_SECONDS = 0.005
+MOST_NAME = 200
 WAIT_SECONDS = 0.5
 FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 0.05, 5.0
 
@@ -81,11 +85,13 @@ class Mirror(Uncopied):
         self._stop = threading.Event()
         self._rest = Rest()
         self.problem: SeglogError | None = None
+        self._apart_since: float | None = None
         with ExitStack() as resources:
             self._source = _place_at(source, token, verify, retries, clock)
             resources.callback(self._source.close)
             storage = storage_at(target)
-            kept = {"restart": restart, "pin": pin, "clock": clock}
+            name = f"{socket.gethostname()}:{storage.path}"[-MOST_NAME:]
+            kept = {"restart": restart, "pin": pin, "name": name, "clock": clock}
             self._broker: BrokerMirror | None = None
             self._logs: dict[Partition, LogMirror] = {}
             if self._source.kind == "broker":
@@ -118,7 +124,12 @@ class Mirror(Uncopied):
     @property
     def lags(self) -> dict[Partition, Lag]:
         """What each partition lacked at the end of its last round: (topic, partition) -> Lag; ("", 0): a single log."""
-        return {place: log.lag for place, log in self._present().items()}
+        lags = {place: log.lag for place, log in self._present().items()}
+        since = self._apart_since
+        if since is None:
+            return lags
+        apart = time.monotonic() - since  # nothing is known of the source since then
+        return {place: replace(lag, seconds=max(lag.seconds, apart)) for place, lag in lags.items()}
 
     @property
     def lag(self) -> Lag:
@@ -214,11 +225,11 @@ class Mirror(Uncopied):
                         continue
                     if isinstance(error, CopyStopped) or not error.retriable:
                         raise
-                    self.problem = error
+                    self.problem, self._apart_since = error, self._apart_since or time.monotonic()
                     stop.wait(pause)
                     pause = min(2 * pause, LONGEST_RETRY_SECONDS)
                     continue
-                pause, self.problem = FIRST_RETRY_SECONDS, None
+                pause, self.problem, self._apart_since = FIRST_RETRY_SECONDS, None, None
                 if copied and on_copied is not None:
                     on_copied()
                 elif not copied:

@@ -138,7 +138,7 @@ class RemoteSource:
     def _ask(
         self, offset: int | None, most: int, *, skip: int = 0, copy: str | None = None, held: Held | None = None
     ) -> tuple[Fetched, bool]:
-        reported = None if held is None else (held.offset, held.epoch)
+        reported = None if held is None else (held.offset, held.epoch, held.name)
         copy = copy if held is None else held.copy
         call = copy_calls.copy(self._partition, offset, max_bytes=most, skip=skip, copy=copy, held=reported)
         return wire.decode(self._place.call(call), self.name)
@@ -162,7 +162,7 @@ class RemoteSource:
 
     def pin(self, held: Held) -> None:
         """Store the position of a copy; see LogSource.pin."""
-        self._place.call(copy_calls.pin(self._partition, held.copy, held.offset, held.epoch))
+        self._place.call(copy_calls.pin(self._partition, held.copy, held.offset, held.epoch, held.name))
 
     def pinned(self, copy: str) -> bool:
         """Whether the copy has a pin."""

@@ -45,11 +45,15 @@ class Fetched(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What a copy has on its disk: every record before `offset`, which has this epoch in it. copy: its id."""
+    """What a copy has on its disk: every record before `offset`, which has this epoch in it.
+
+    copy: its id. name: of the whole copy, with all its logs, for people.
+    """
 
     copy: str
     offset: int
     epoch: int
+    name: str = ""
 
 
 class LogSource(Protocol):
@@ -94,7 +98,8 @@ def pin_name(copy: str) -> str:
 
 def note_copy(log: Log, held: Held, *, durable: bool) -> None:
     """Tell a log what a copy of it has on its disk; see Log._note_copy."""
-    log._note_copy(pin_name(held.copy), Pin(held.offset, held.epoch), durable=durable)
+    pin = Pin(held.offset, held.epoch, held.name, system_clock())
+    log._note_copy(pin_name(held.copy), pin, durable=durable)
 
 
 class LocalSource:

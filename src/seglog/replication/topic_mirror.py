@@ -33,9 +33,13 @@ class TopicMirror:
         *,
         restart: bool,
         pin: bool,
+        name: str,
         clock: Clock,
     ) -> None:
-        """directory: of the topic in the source, "" for a standalone one. restart, pin: see Mirror."""
+        """directory: of the topic in the source, "" for a standalone one. restart, pin: see Mirror.
+
+        name: of the whole copy.
+        """
         self.description = description
         self.logs: dict[int, LogMirror] = {}
         target.make([])
@@ -51,6 +55,7 @@ class TopicMirror:
                     home=(description.id, number),
                     restart=restart,
                     pin=pin,
+                    name=name,
                     clock=clock,
                 )
                 resources.callback(mirror.close)

@@ -21,22 +21,23 @@ def copy(
     max_bytes: int,
     skip: int = 0,
     copy: str | None = None,
-    held: tuple[int, int] | None = None,
+    held: tuple[int, int, str] | None = None,
 ) -> Call[bytes]:
     """Get history and encoded records of a log; partition None: of the consumer groups.
 
     skip: bytes of the record at `offset` to omit. copy: id of the copy, to learn whether it has a pin. held: the offset
-    before which it has every record on its disk, with the offset's epoch.
+    before which it has every record on its disk, with the offset's epoch and the name of the copy.
     """
     query = {"offset": offset, "max_bytes": max_bytes, "skip": skip or None, "copy": copy}
     if held is not None:
-        query |= {"held": held[0], "epoch": held[1]}
+        query |= {"held": held[0], "epoch": held[1], "name": held[2] or None}
     return Call("GET", target(_path(partition), query), _body)
 
 
-def pin(partition: Partition | None, copy: str, offset: int, epoch: int) -> Call[None]:
+def pin(partition: Partition | None, copy: str, offset: int, epoch: int, name: str) -> Call[None]:
     """Store what a copy has on its disk: every record before the offset, which has this epoch."""
-    return Call("PUT", target(_path(partition), {"copy": copy, "offset": offset, "epoch": epoch}), nothing)
+    query = {"copy": copy, "offset": offset, "epoch": epoch, "name": name or None}
+    return Call("PUT", target(_path(partition), query), nothing)
 
 
 def _body(answer: Answer) -> bytes:

@@ -1,6 +1,7 @@
 /* The page as a whole: where one is, what frames the views, what is said above them. */
 
 import { access } from "./api.js";
+import * as copies from "./copies.js";
 import { askForToken } from "./dialogs.js";
 import { h, morph } from "./dom.js";
 import * as groups from "./groups.js";
@@ -21,6 +22,7 @@ let drawn = false;
 
 function viewOf({ parts }) {
   if (parts[0] === "groups") return groups;
+  if (parts[0] === "copies") return copies;
   return parts[0] === "topics" && parts[1] ? topic : topics;
 }
 
@@ -34,7 +36,12 @@ function frame() {
       "div",
       { class: "shell" },
       sidebar(),
-      h("main", { id: "main", tabindex: "-1", class: state.connection.up ? "" : "stale" }, viewOf(route).view(route)),
+      h(
+        "main",
+        { id: "main", tabindex: "-1", class: state.connection.up ? "" : "stale" },
+        copies.line(),
+        viewOf(route).view(route),
+      ),
     ),
     h("div", { class: "notices", role: "status" }, state.notices.map(notice)),
   );
@@ -51,7 +58,13 @@ function header() {
       h("img", { src: "/console/icon.svg", alt: "", width: 24, height: 24 }),
       h("span", null, "seglog"),
     ),
-    h("nav", { class: "sections", "aria-label": "Sections" }, section("topics", "Topics"), section("groups", "Groups")),
+    h(
+      "nav",
+      { class: "sections", "aria-label": "Sections" },
+      section("topics", "Topics"),
+      section("groups", "Groups"),
+      section("copies", "Copies"),
+    ),
     h(
       "div",
       { class: "tools" },
@@ -151,6 +164,7 @@ function sidebar() {
         [...(state.groups ?? [])].map(([name, one]) => entry("groups", name, shown, one && lagOf(one))),
       ),
     ),
+    h("nav", { "aria-label": "Copies" }, h("h2", null, h("a", { href: "#/copies" }, "Copies"))),
   );
 }
 

@@ -16,13 +16,15 @@ const GROUPS_MAX = 40;
 export const PARTITIONS_SHOWN = 16;
 
 /** topics: list or null before the first answer; groups: name -> description; topic: the one shown, partitions: number
- *  -> its segments; failures: logs with problems; problems: refused requests, by what was requested. */
+ *  -> its segments; failures: logs with problems; copies: what is copied, from
+ *  here and to here; problems: refused requests, by what was requested. */
 export const state = {
   topics: null,
   groups: null,
   topic: null,
   partitions: new Map(),
   failures: [],
+  copies: null,
   problems: {},
   connection: { up: true, failures: 0, retryAt: 0, why: "" },
   notices: [],
@@ -60,7 +62,8 @@ export async function refresh() {
   const mine = ++round;
   const began = Date.now();
   try {
-    await Promise.all([askTopics(), askGroups(), askTopic(), mine % HEALTH_ROUNDS === 1 && askHealth()]);
+    const rarely = mine % HEALTH_ROUNDS === 1;
+    await Promise.all([askTopics(), askGroups(), askTopic(), rarely && askHealth(), askCopies(rarely)]);
     const before = state.connection.up;
     state.connection = { up: true, failures: 0, retryAt: 0, why: "" };
     if (!before) dispatchEvent(new Event("answered-again"));
@@ -106,6 +109,13 @@ async function askHealth() {
     if (!(error instanceof Problem)) throw error;
     state.failures = error.said.failures ?? [];
   }
+}
+
+/** A copy is asked for its own lag each time: every page of it shows that. */
+async function askCopies(rarely) {
+  if (!rarely && place.parts[0] !== "copies" && !state.copies?.follows) return;
+  const answer = await kept("copies", () => ask("GET", "/copies"));
+  if (answer) state.copies = answer;
 }
 
 async function askTopics() {

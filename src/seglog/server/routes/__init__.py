@@ -3,7 +3,7 @@
 They are matched in this order, so the most frequent ones come first.
 """
 
-from seglog.server.routes import appending, copying, groups, laminarmq, ranges, reading, system, tail, topics
+from seglog.server.routes import appending, copies, copying, groups, laminarmq, ranges, reading, system, tail, topics
 
 OPERATIONS = (
     *appending.OPERATIONS,
@@ -14,5 +14,6 @@ OPERATIONS = (
     *tail.OPERATIONS,
     *topics.OPERATIONS,
     *copying.OPERATIONS,
+    *copies.OPERATIONS,
     *system.OPERATIONS,
 )

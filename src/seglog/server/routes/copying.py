@@ -27,6 +27,7 @@ PINNED = replace(text("copy", "Id of the copy.", pattern=ID, where="query"), req
 OFFSET = integer("offset", "The first offset to return; without it the answer has no records.", least=0)
 POSITION = integer("offset", "The next offset that the copy will read.", least=0, required=True)
 HELD = integer("held", "The copy has every record before this offset on its disk; needs `copy`, `epoch`.", least=0)
+NAME = text("name", "What the copy is called, for people.", pattern=r"[^\x00-\x1f\x7f]+", where="query")
 EPOCH = integer("epoch", "The epoch of that offset in the copy.", least=0)
 SKIP = integer("skip", "Bytes of the record at `offset` to omit, for a record that comes in pieces.", least=0)
 COPIED = Answer("History and encoded records; see docs/replication.md.", {wire.MEDIA_TYPE: BINARY})
@@ -71,7 +72,7 @@ def _held(values: dict[str, Any], offset: str) -> Held | None:
     """Return what a copy reports to have on its disk; None if it reports nothing, as one of an earlier version."""
     if values["copy"] is None or values[offset] is None or values["epoch"] is None:
         return None
-    return Held(values["copy"], values[offset], values["epoch"])
+    return Held(values["copy"], values[offset], values["epoch"], values["name"] or "")
 
 
 async def _unpin(call: Call, find: Callable[[Call], Awaitable[Log]]) -> Response:
@@ -103,7 +104,7 @@ _LOGS = tuple(
             partial(_fetch, find=find),
             "admin",
             {200: COPIED},
-            (*places, OFFSET, MAX_BYTES, SKIP, COPY, HELD, EPOCH),
+            (*places, OFFSET, MAX_BYTES, SKIP, COPY, HELD, EPOCH, NAME),
         ),
         Operation(
             "PUT",
@@ -113,7 +114,7 @@ _LOGS = tuple(
             partial(_pin, find=find),
             "admin",
             {204: EMPTY},
-            (*places, PINNED, POSITION, EPOCH),
+            (*places, PINNED, POSITION, EPOCH, NAME),
         ),
         Operation(
             "DELETE",
