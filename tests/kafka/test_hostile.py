@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from seglog import LogConfig, Retention
+from seglog.client import Client
 from seglog.kafka.messages.core import API_VERSIONS, FETCH, METADATA, PRODUCE
 from seglog.kafka.wire.buffers import Reader, Writer
 from tests.kafka.clients import Confluent, Sent
 from tests.kafka.conftest import KafkaServer
+from tests.kafka.test_record_batches import kio_batch
 
 PROGRAM = """
 import json, sys
@@ -169,3 +172,15 @@ def test_what_is_no_record_batch_is_refused_with_the_reason(kafka, name, version
         found = PRODUCE.response.read(Reader(raw.response()[4:]), form)["responses"][0]["partition_responses"]
     assert [one["error_code"] for one in found] == [43, 3]
     assert version < 8 or "format 1" in found[0]["error_message"]
+
+
+def test_the_records_without_a_key_are_named_if_a_topic_needs_keys(kafka, name):
+    with Client(kafka.url) as http:
+        http.create_topic(name, config=LogConfig(retention=Retention(compact=True)))
+    for keys, missing in (([b"k", None, b"k", None], [1, 3]), ([None], [0])):
+        batch = kio_batch([(1000, key, b"v", ()) for key in keys])
+        part = {"index": 0, "records": batch}
+        with kafka.connection() as raw:
+            wanted = {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": name, "partition_data": [part]}]}
+            found = raw.ask(PRODUCE, 8, wanted)["responses"][0]["partition_responses"][0]
+        assert (found["error_code"], [one["batch_index"] for one in found["record_errors"]]) == (87, missing)

@@ -17,6 +17,18 @@ class OldFormat(BadBatch):
     """Records in a format before version 2, which clients since Kafka 0.11 do not use."""
 
 
+class NoKeys(BadBatch):
+    """A batch for a topic compacted by key, with records without a key; rows: their numbers, not more than MOST."""
+
+    MOST = 1000
+
+    def __init__(self, rows: list[int]) -> None:
+        super().__init__(
+            f"{len(rows)} records have no key (the first is record {rows[0]}), and the topic is compacted by key"
+        )
+        self.rows = rows[: self.MOST]
+
+
 class TooLarge(BadBatch):
     """A batch with more bytes than the server accepts."""
 

@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from seglog.clock import system_clock
@@ -13,10 +14,11 @@ from seglog.errors import SeglogError, StorageError
 from seglog.kafka import codes
 from seglog.kafka.producers.sequences import key_of
 from seglog.kafka.records.decode import decode, head_of
-from seglog.kafka.records.faults import BadBatch, TooLarge
+from seglog.kafka.records.faults import BadBatch, NoKeys, TooLarge
 from seglog.kafka.records.layout import CODEC_BITS, HEAD_BYTES, NO_PRODUCER, TRANSACTIONAL, Head
 from seglog.kafka.requests.call import Call, Values, log_of
 from seglog.log.appends.group import Draft
+from seglog.log.log import Log
 from seglog.server.runtime.appends import Append
 from seglog.server.runtime.memory import Claim
 
@@ -54,12 +56,18 @@ async def _answer(call: Call, name: str, wanted: Values, acks: int) -> Values:
         log = log_of(topic, number)
         offsets = await _append(call, topic, number, wanted["records"], durable=acks == DURABLE)
     except SeglogError as error:
-        return _refused(number, codes.code_of(error), str(error))
+        return {**_refused(number, codes.code_of(error), str(error)), "record_errors": _errors_of(error)}
     return {"index": number, "base_offset": offsets.start, "log_start_offset": log.lowest_offset}
 
 
 def _refused(number: int, code: int, text: str) -> Values:
     return {"index": number, "error_code": code, "base_offset": -1, "error_message": text}
+
+
+def _errors_of(error: SeglogError) -> list[Values]:
+    """Return which records of a batch are to blame; the client can send the others again."""
+    rows = error.rows if isinstance(error, NoKeys) else []
+    return [{"batch_index": row, "batch_index_error_message": "it has no key"} for row in rows]
 
 
 async def _append(call: Call, topic: Topic, number: int, data: memoryview | None, *, durable: bool) -> range:
@@ -95,8 +103,8 @@ async def _store(
         return await _store_one(call, topic, number, data, head, once=once, durable=durable)
 
     def append() -> range:
-        batch = decode(data, head, now=system_clock(), most=most)
-        return topic.append_batch(batch.records, partition=number, once=once)[number]
+        records = _decoded(data, head, topic.partition(number), most)
+        return topic.append_batch(records, partition=number, once=once)[number]
 
     claim = Claim(services.memory, "decoding")
     call.held.callback(claim.close)
@@ -118,11 +126,20 @@ async def _store_one(
     call: Call, topic: Topic, number: int, data: memoryview, head: Head, *, once: str | None, durable: bool
 ) -> range:
     """Append a single record as HTTP does: immediately if nothing can delay it, else in the partition's queue."""
-    record = _draft(decode(data, head, now=system_clock(), most=SMALL_BYTES).records)
+    record = _draft(_decoded(data, head, topic.partition(number), SMALL_BYTES))
     wanted = Append(topic.writer(number), record, once, durable)
     _, offset = await call.services.appends.append(wanted, len(data) + HEAD_BYTES)
     call.services.metrics.appended(topic.name, 1, len(data))
     return range(offset, offset + 1)
+
+
+def _decoded(data: memoryview, head: Head, log: Log, most: int) -> pa.RecordBatch:
+    """Return the records of a batch. Raises NoKeys for the records that the log would reject."""
+    records = decode(data, head, now=system_clock(), most=most).records
+    keys = records.column("key")
+    if keys.null_count and log.config.retention.needs_keys:
+        raise NoKeys(np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False)).tolist())
+    return records
 
 
 def _draft(records: pa.RecordBatch) -> Draft:
