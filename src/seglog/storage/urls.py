@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from seglog.errors import InvalidArgument, InvalidType
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     from seglog.storage.base import Storage
 
 GROUP = "seglog.storages"
@@ -54,7 +51,7 @@ def register_scheme(scheme: str, storage_at: Callable[[str], Storage]) -> None:
 def is_storage_url(place: str) -> bool:
     """Whether a text is a URL that names a storage, not a path."""
     scheme, colon, _ = place.partition("://")
-    return bool(colon) and (scheme in MODULES or scheme in _registered or scheme in _installed())
+    return bool(colon) and (scheme in MODULES or _function_of(scheme) is not None)
 
 
 def storage_at_url(url: str) -> Storage:
@@ -62,14 +59,17 @@ def storage_at_url(url: str) -> Storage:
     scheme = url.partition("://")[0]
     if scheme in MODULES:
         return cast("Callable[[str], Storage]", import_module(MODULES[scheme]).storage_at_url)(url)
-    if scheme not in _registered:
-        _registered[scheme] = cast("Callable[[str], Storage]", _installed()[scheme].load())
-    return _registered[scheme](url)
+    found = _function_of(scheme)
+    if found is None:
+        raise InvalidArgument(f"no storage is installed for the scheme of {url!r}; see docs/storage.md")
+    return found(url)
 
 
-@cache
-def _installed() -> dict[str, EntryPoint]:
-    """Return the schemes of installed distributions."""
-    from importlib.metadata import entry_points  # noqa: PLC0415 - most processes use no URL
+def _function_of(scheme: str) -> Callable[[str], Storage] | None:
+    """Return what opens the URLs of a scheme. What is not installed is looked for again: Spark adds files later."""
+    if scheme not in _registered and scheme not in ("http", "https"):
+        from importlib.metadata import entry_points  # noqa: PLC0415 - most processes use no URL
 
-    return {found.name: found for found in entry_points(group=GROUP) if found.name not in ("http", "https")}
+        for entry in entry_points(group=GROUP, name=scheme):
+            _registered[scheme] = entry.load()
+    return _registered.get(scheme)
