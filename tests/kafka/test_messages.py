@@ -81,7 +81,7 @@ def test_kio_reads_what_is_written_and_writes_the_same(api, version, part):
     kind, form, other = getattr(api, part), api.form(version), kio_class(api, version, part)
     read, write = entity_reader(other), entity_writer(other)
 
-    @settings(max_examples=12, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=5, suppress_health_check=list(HealthCheck))
     @given(values_of(kind, form))
     def check(values):
         data = written(kind, values, form)

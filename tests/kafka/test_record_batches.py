@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from aiokafka.record import MemoryRecords
 from crc32c import crc32c
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.records.readers import read_batch
 from kio.records.schema import NewRecordBatch, Record, RecordHeader
@@ -80,6 +80,7 @@ def rows_of(batch):
     ]
 
 
+@settings(max_examples=40)
 @given(st.lists(record, min_size=1, max_size=6))
 def test_what_kio_writes_is_decoded(rows):
     rows = [(time // 1000 * 1000, *rest) for time, *rest in rows]
@@ -87,6 +88,7 @@ def test_what_kio_writes_is_decoded(rows):
     assert rows_of(decode(data, head_of(data), now=NOW, most=MOST).records) == rows
 
 
+@settings(max_examples=40)
 @given(st.lists(record, min_size=1, max_size=9), st.integers(0, 2**40), st.integers(0, 2**20))
 def test_what_is_encoded_kio_reads(rows, start, epoch):
     log = seglog.open(seglog.MemoryStorage(), config=seglog.LogConfig(initial_offset=start))
