@@ -131,8 +131,8 @@ def _reads(spark: SparkSession, url: str, files: list[str], endpoint: str, scale
             against="Parquet on S3, by pyarrow",
             ours=ours,
             other=other,
-            work=scale.spark_rows / 1e6,
-            unit="M records",
+            work=1,
+            unit="run",
         )
 
     yield figure("read, noop", ",".join(COLUMNS), lambda frame: frame.write.format("noop").mode("overwrite").save())

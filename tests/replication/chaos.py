@@ -173,7 +173,7 @@ class Chaos:
             (1, self.lose_disk),
             (1, self.promote),
         ]
-        for change in (self.lose_disk, self.promote):
+        for change in (self.lose_disk, self.pause_and_promote):
             self._stop.wait(1)
             change()
         ends = time.monotonic() + seconds
@@ -263,11 +263,14 @@ class Chaos:
         self._follow()
         shutil.rmtree(old)
 
-    def promote(self) -> None:
+    def pause_and_promote(self) -> None:
+        self.promote(paused=True)
+
+    def promote(self, *, paused: bool | None = None) -> None:
         """The leader is killed, or paused and wakes up later: a copy takes over, with the archive."""
         self._await_copies()
         self.counts["promotions"] += 1
-        old, is_paused = self.leader, self.chance.random() < 0.5
+        old, is_paused = self.leader, self.chance.random() < 0.5 if paused is None else paused
         old.pause() if is_paused else old.kill()
         for one in self.followers:
             one.stop()
