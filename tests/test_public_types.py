@@ -32,6 +32,8 @@ INTERNAL = {
     "Lookup": "for the package itself",
     "S": "a type variable: the state of a machine",
     "Description": "topic.json, for the package itself",
+    "Role": "whether a log leads or is a copy, for the server and its clients",
+    "OffsetRecord": "a record of the log of groups, for the layer of Kafka's protocol",
 }
 
 

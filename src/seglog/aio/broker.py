@@ -19,6 +19,7 @@ from seglog.aio.topic import AsyncTopic
 from seglog.clock import Clock, system_clock
 from seglog.config import Expose, LogConfig, Retention
 from seglog.errors import LogClosed, LogPoisoned, SeglogError
+from seglog.format.manifest import Role
 from seglog.serializers import Deserialize, Serialize, serializers_of
 from seglog.storage import Storage
 from seglog.topic.broker import Broker
@@ -119,6 +120,11 @@ class AsyncBroker(Uncopied):
         return known
 
     # --- groups ---------------------------------------------------------------------------------------------------
+
+    @property
+    def lineage(self) -> tuple[str, Role]:
+        """The id of the log of groups, which copies of this directory share, and its role; as Broker.lineage."""
+        return self.broker.lineage
 
     @property
     async def groups(self) -> Groups:
