@@ -212,6 +212,22 @@ def test_a_fenced_leader_acknowledges_nothing_more(
             log.mirrored(0, timeout=0)
 
 
+def test_an_old_leader_that_runs_on_acknowledges_nothing_that_waits_for_all_copies(
+    source: Path, target: Path, tmp_path: Path
+) -> None:
+    second = tmp_path / "second"
+    with seglog.open(source) as log:
+        for copy in (target, second):
+            with Mirror(source, copy) as mirror:
+                mirror.step()
+        promote(target)  # the old leader is not fenced, and the second copy still follows it
+        with Running(source, second):
+            offset = log.append(b"on the old leader")
+            log.mirrored(offset, 1, timeout=SECONDS)
+            with pytest.raises(seglog.NotMirrored, match="1 of 2"):
+                log.mirrored(offset, 2, timeout=0.2)
+
+
 def test_closing_a_log_ends_those_that_wait(source: Path, elsewhere: ThreadPoolExecutor) -> None:
     with seglog.open(source) as log:
         waiting = elsewhere.submit(log.mirrored, log.append(b"1"))
