@@ -170,7 +170,7 @@ def test_the_events_of_a_topic_of_many_partitions_stay_within_the_memory_that_is
         for _ in range(100):
             topic.append(b"v", partition=0)
         tails = {number: topic.partition(number).tail(0) for number in range(100)}
-        events = _polled(topic.partition(0), 0, tails, Limits(), ROOM, "appended")
+        events = _polled(topic.partition(0), 0, tails, Limits(), ROOM, "appended", None)
         assert 0 < len(events) < BYTES
         seen = [json.loads(line[4:]) for line in events.decode().splitlines() if line.startswith("id: ")]
         assert [one["0"] for one in seen] == [*range(1, len(seen) + 1)]

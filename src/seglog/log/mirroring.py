@@ -22,27 +22,26 @@ FOREVER = 1e9  # seconds
 
 
 class Mirroring:
-    """What a writer knows of its copies."""
+    """What a writer knows of its copies. Takes the log's view with each call: a reference to the log would keep a
+    dropped log, and its lock, until the next collection of garbage.
+    """
 
-    def __init__(self, state: WriterState, copies: Copies, view: Callable[[], View]) -> None:
-        """view: returns the log's present view, or raises if the log is closed."""
+    def __init__(self, state: WriterState, copies: Copies) -> None:
         self.copies = copies
         self._state = state
-        self._view = view
 
-    def since(self, offset: int, epoch: int | None) -> int:
+    def since(self, view: View, offset: int, epoch: int | None) -> int:
         """Return the epoch that a record at `offset` had at most, if the caller appended it in the epoch `epoch`."""
-        known = self._view().manifest.cuts.epoch_at(offset + 1)
+        known = view.manifest.cuts.epoch_at(offset + 1)
         return known if epoch is None else epoch
 
-    def count(self, offset: int, since: int) -> int:
+    def count(self, view: View, offset: int, since: int) -> int:
         """Return how many copies have the record at `offset` on their disks; 0 while it is not durable here.
 
         Raises:
             LogTruncated: If the offset has an epoch after `since`, or no record: the record was removed.
             LogFenced: If another log was promoted in place of this one: copies may follow that one.
         """
-        view = self._view()
         if self._state.phase is not OPEN:
             raise self._state.refusal()
         cuts, end = view.manifest.cuts, view.next_offset
@@ -54,11 +53,16 @@ class Mirroring:
             return 0
         return sum(1 for reached in held(self.copies.reports(LOOK_SECONDS), cuts, end).values() if reached > offset)
 
-    def wait(self, offset: int, wanted: int, timeout: float | None, epoch: int | None) -> None:
-        """Return once `wanted` copies have the record; see Log.mirrored. It is durable here already."""
+    def wait(
+        self, view: Callable[[], View], offset: int, wanted: int, timeout: float | None, epoch: int | None
+    ) -> None:
+        """Return once `wanted` copies have the record; see Log.mirrored. It is durable here already.
+
+        view: returns the log's present view, or raises if the log is closed.
+        """
         seconds = FOREVER if timeout is None else timeout
-        until, since = monotonic() + seconds, self.since(offset, epoch)
-        while (found := self.count(offset, since)) < wanted:
+        until, since = monotonic() + seconds, self.since(view(), offset, epoch)
+        while (found := self.count(view(), offset, since)) < wanted:
             left = until - monotonic()
             if left <= 0:
                 raise NotMirrored.of(self._state.path, offset, found, wanted, seconds)

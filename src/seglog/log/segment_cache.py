@@ -20,26 +20,29 @@ from seglog.storage.descriptors import OPEN_SEGMENTS
 
 
 class SegmentCache:
-    """Readers of sealed segments by their salts, which are unique; file numbers are not in an archive."""
+    """Readers of sealed segments by salt and base offset. File numbers are not unique in an archive; salts are not in a
+    log that has a segment published twice.
+    """
 
     def __init__(self, storage: Storage, *, limit: int, interval: int, heal: bool) -> None:
         self._storage = storage
         self._limit = limit
         self._interval = interval
         self._heal = heal
-        self._open: OrderedDict[int, SegmentReader] = OrderedDict()
+        self._open: OrderedDict[tuple[int, int], SegmentReader] = OrderedDict()
 
     def get(self, entry: SegmentEntry) -> SegmentReader:
         """Return the reader of a sealed segment; open it if needed."""
-        reader = self._open.get(entry.salt)
+        key = entry.salt, entry.base_offset
+        reader = self._open.get(key)
         if reader is None or reader.size != entry.bytes:
             reader = open_sealed(self._storage, entry, interval=self._interval, heal=self._heal)
-            self._open[entry.salt] = reader
+            self._open[key] = reader
             if len(self._open) > self._limit:
                 self._forget_oldest()
             OPEN_SEGMENTS.add(self._forget_oldest)
         with suppress(KeyError):  # another thread may have removed it meanwhile
-            self._open.move_to_end(entry.salt)
+            self._open.move_to_end(key)
         return reader
 
     def _forget_oldest(self) -> bool:
@@ -54,7 +57,7 @@ class SegmentCache:
     def drop(self, entries: Iterable[SegmentEntry]) -> None:
         """Evict segments that are no longer part of the log."""
         for entry in entries:
-            self._open.pop(entry.salt, None)
+            self._open.pop((entry.salt, entry.base_offset), None)
 
     def clear(self) -> None:
         """Evict all."""

@@ -83,7 +83,7 @@ class LogWriter(Log):
         self._syncer = Syncer(self._state, live.config)
         self._files = OpenFiles(self._state)
         self._compactor = Compactor(self._state, storage, clock)
-        self._mirroring = Mirroring(self._state, Copies(storage), self.view)
+        self._mirroring = Mirroring(self._state, Copies(storage))
         self._flush_records = live.config.flush_records
         self._segment_bytes = live.segment_bytes
         self._needs_keys = live.config.retention.needs_keys
@@ -329,16 +329,16 @@ class LogWriter(Log):
         epoch = None if epoch is None else checked_offset(epoch, "epoch")
         if offset < 0 or (epoch is None and offset >= self.next_offset):
             raise OffsetOutOfRange(offset, self.lowest_offset, self.next_offset)
-        since = self._mirroring.since(offset, epoch)
+        since = self._mirroring.since(self.view(), offset, epoch)
         if self.durable_offset <= offset:
             self.sync()
-        self._mirroring.wait(offset, copies, timeout, since)
+        self._mirroring.wait(self.view, offset, copies, timeout, since)
 
     def _mirrored_since(self, offset: int, epoch: int | None) -> int:
-        return self._mirroring.since(offset, epoch)
+        return self._mirroring.since(self.view(), offset, epoch)
 
     def _copies_with(self, offset: int, since: int) -> int:
-        return self._mirroring.count(offset, since)
+        return self._mirroring.count(self.view(), offset, since)
 
     def _reports(self) -> dict[str, list[Pin]]:
         return self._mirroring.copies.reports()
