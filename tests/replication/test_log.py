@@ -326,3 +326,40 @@ def test_a_source_that_is_cut_while_the_position_is_stored_does_not_stop_the_mir
         mirror.step()
         same(source, target)
         assert list(log.pins.values()) == [20]
+
+
+def test_a_backup_that_replaces_its_leader_is_noticed_although_both_were_cut(
+    source: Path, target: Path, same: Any, tmp_path: Path
+) -> None:
+    backup = tmp_path / "backup"
+    with seglog.open(source, SMALL) as log, Mirror(source, target) as mirror:
+        fill(log, 80)
+        log.backup(backup)
+        fill(log, 20)
+        log.truncate(90)
+        fill(log, 10)
+        mirror.step()
+    with seglog.open(backup) as log:  # it counted the same epoch as the leader's truncate did
+        for number in range(30):
+            log.append(b"only in what was a backup %d" % number)
+        with Mirror(backup, target) as mirror:
+            mirror.step()
+    same(backup, target)
+    with pytest.raises(seglog.CopyDiverged), Mirror(source, target) as mirror:
+        mirror.step()
+
+
+def test_two_backups_of_one_log_become_logs_with_histories_of_their_own(source: Path, tmp_path: Path) -> None:
+    places = [tmp_path / "one", tmp_path / "two"]
+    with seglog.open(source, SMALL) as log:
+        fill(log, 10)
+        for place in places:
+            log.backup(place)
+    epochs = []
+    for place in places:
+        with seglog.open(place) as log:
+            epochs.append(log.epoch)
+        with seglog.open(place) as log:
+            assert log.epoch == epochs[-1]
+    assert epochs[0] != epochs[1]
+    assert min(epochs) > 2**16

@@ -17,6 +17,7 @@ MOST = 64
 """Maximum number of cuts in a manifest. A cut replaces those at or after its offset, so few logs have many."""
 TERM_BITS = 32
 COUNTED_BITS = 16  # cuts of one leader before its epochs may meet those of another leader of the same term
+BACKUP_BITS = 12  # so that a term has room for the epochs of at least 16 backups, each of the one before
 
 
 def first_epoch(term: int) -> int:
@@ -26,6 +27,14 @@ def first_epoch(term: int) -> int:
     a number with its term in the high bits, then random bits.
     """
     return (term << TERM_BITS) | (secrets.randbits(TERM_BITS - COUNTED_BITS) << COUNTED_BITS)
+
+
+def separate_epoch(epoch: int) -> int:
+    """Return an epoch for a backup that becomes a log of its own, after its present epoch.
+
+    The original counts on from the present epoch, and another backup of it may become a log, too.
+    """
+    return epoch + ((1 + secrets.randbits(BACKUP_BITS)) << COUNTED_BITS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from seglog.clock import Clock
 from seglog.errors import StorageError
 from seglog.format import filename, manifest
+from seglog.format.cuts import separate_epoch
 from seglog.format.manifest import Manifest, Retired, SegmentEntry
 from seglog.log.boot_id import boot_id
 from seglog.log.leases import oldest_leased_version
@@ -110,6 +111,16 @@ class Catalog:
         except StorageError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
+
+    def begin_separate_epoch(self, end: int) -> None:
+        """Begin an epoch that the original of this backup never uses for other records.
+
+        StorageError: nothing changed. Unlike `begin_epoch` this does not wait for space on a full disk: the next
+        opening would begin another one.
+        """
+        epoch = separate_epoch(self.current.epoch)
+        cuts = self.current.cuts.with_cut(epoch, end)
+        self.install(self.following(self.current.segments, epoch=epoch, cuts=cuts))
 
     @property
     def must_note_epoch(self) -> bool:

@@ -300,7 +300,10 @@ class _Opening:
         remove_own(self.storage)
         age_out(self.storage, self.clock(), batches=COMPACTION)
         catalog = Catalog(self.storage, lock, manifest, self.clock, next_file=next_file)
-        if recovery.unsynced or manifest.boot != boot_id():
+        if manifest.backup and not manifest.role.copy:
+            catalog.begin_separate_epoch(active.next_offset)
+            active.mark_durable(active.next_offset)
+        elif recovery.unsynced or manifest.boot != boot_id():
             if not manifest.role.copy:
                 catalog.begin_epoch(active.next_offset)
             if not catalog.must_note_epoch:  # else the next opening must find what was not synced, and begin it again
