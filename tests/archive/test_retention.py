@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import seglog
-from seglog import Archiver, Retention
+from seglog import Archiver, LogConfig, Retention
 from seglog.archive.holding import release
 from seglog.archive.urls import store_at
 from seglog.cli import main
@@ -20,9 +20,11 @@ from tests.archive.conftest import filled
 from tests.archive.faulty_store import FaultyStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from seglog import Log
+    from tests.conftest import Served
 
 FEW = Retention(bytes=4096)
 
@@ -161,3 +163,21 @@ def test_a_backup_does_not_wait_for_the_archive_of_its_log(place: str, tmp_path:
         archiver.step()
         log.backup(tmp_path / "backup")
     assert holds(seglog.LocalStorage(tmp_path / "backup")) == []
+
+
+def test_retention_of_a_new_topic_of_a_server_waits_for_the_archive_from_its_first_record(
+    serve: Callable[..., Served], tmp_path: Path
+) -> None:
+    served = serve("--archive", f"file://{tmp_path}/archive", "--archive-interval", "1h")  # it sees no round
+    with seglog.Client(served.url) as client:
+        config = LogConfig(segment_bytes=1024, retention=Retention(bytes=2048))
+        topic = client.create_topic("orders", config=config)
+        for number in range(100):
+            topic.append(b"value %d" % number * 5)
+        topic.expire()
+        assert topic.read(0, 0).value == b"value 0" * 5
+        topic.append(b"the last one", ack="archived")
+        topic.expire()
+    with seglog.Broker(f"file://{tmp_path}/archive", mode="r") as archived:
+        assert archived.topic("orders").partition(0).lowest_offset == 0
+        assert archived.topic("orders").partition(0).next_offset == 101

@@ -20,6 +20,7 @@ PREVIOUS = ["unlink tmp/MANIFEST.prev", "link tmp/MANIFEST.prev", "rename MANIFE
 FIRST_MANIFEST = ["create tmp/MANIFEST", "pwrite tmp/MANIFEST", "datasync tmp/MANIFEST"]
 FIRST_MANIFEST += ["rename MANIFEST", "sync_directory"]
 MANIFEST = [*FIRST_MANIFEST[:3], *PREVIOUS, *FIRST_MANIFEST[3:]]
+ROLE = ["create tmp/ROLE", "pwrite tmp/ROLE", "datasync tmp/ROLE", "rename ROLE", "sync_directory"]
 
 
 def new_store(name: str) -> list[str]:
@@ -168,4 +169,4 @@ def test_a_fence_syncs_what_was_appended_before_it_is_installed(writes: Writes) 
     log.append(b"x")
     writes.take()
     log.fence(1)
-    assert writes.take() == [f"datasync {FIRST}", *MANIFEST]
+    assert writes.take() == [f"datasync {FIRST}", *ROLE, *MANIFEST]

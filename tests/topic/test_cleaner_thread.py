@@ -40,7 +40,7 @@ def watch() -> Watch:
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
     yield
-    left = [thread for thread in threading.enumerate() if thread.name.startswith("seglog-c")]
+    left = [thread for thread in threading.enumerate() if thread.name.startswith(("seglog-cleaner", "seglog-compact"))]
     assert left == [], "close has to wait for the thread's end"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -231,6 +231,12 @@ class Archiver:
         own = [name for name in places if name.rpartition("/")[0] == directory and name != OFFSETS]
         logs = [self._log(name, places[name]) for name in own]
         views.update(zip(own, consistent_views(topic, logs), strict=True))
+
+    def hold(self, places: Iterable[Storage]) -> None:
+        """Let retention of new logs wait for this archive from their first record on. From any thread."""
+        if self._holding is not None:
+            for place in places:
+                self._holding.begin(place)
 
     def _log(self, name: str, place: Storage) -> Log:
         log = self._logs.get(name)

@@ -128,7 +128,7 @@ class BackgroundArchiver:
                 raise
             return RETRY_SECONDS
         self._note("; ".join(report.problems()))
-        if report.failed:
+        if report.failed or report.gaps:
             what = f"not everything could be archived: {'; '.join(report.problems())}"
             _settle(waiting, lambda future: future.set_exception(StorageError(errno.EIO, what)))
         else:

@@ -101,16 +101,20 @@ class LogFollower(Log):
         """Load the present manifest; the lease names an older version only while older views are in use."""
         for left in reversed(range(RELOAD_ATTEMPTS)):
             identity = self._storage.identity(filename.MANIFEST)
-            before = self._present
             try:
-                self._present, self._active = self._load()
-                if self._tiers is not None and before.manifest.start < self._present.manifest.start:
-                    self._tiers.deleted(before, self._present.manifest.start)
+                self._replace_present()
                 break
             except CorruptLog:
                 if left == 0 or self._storage.identity(filename.MANIFEST) == identity:
                     raise  # else the structure changed again while it was read
         self._hold_oldest()
+
+    def _replace_present(self) -> None:
+        """Load the present manifest in place of the last one, which nothing may refer to after this call."""
+        before = self._present
+        self._present, self._active = self._load()
+        if self._tiers is not None and before.manifest.start < self._present.manifest.start:
+            self._tiers.deleted(before, self._present.manifest.start)
 
     def _all_views(self) -> Views:
         return self._views

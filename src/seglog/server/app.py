@@ -29,10 +29,12 @@ from seglog.server.runtime.workers import Workers
 from seglog.server.services import DEFAULT_TOPIC, Services
 from seglog.server.settings import Settings
 from seglog.server.state_metrics import StateMetrics
+from seglog.storage import Subdirectory
 from seglog.table import require_pyiceberg
 from seglog.topic.broker import Broker
 from seglog.topic.cleaning import Cleaner
 from seglog.topic.layout.root import OFFSETS
+from seglog.topic.repair.discover import logs_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -97,7 +99,12 @@ def _archiving(broker: Broker, settings: Settings, say: Callable[[str], None], *
 
     assert settings.archive is not None  # noqa: S101 - the caller has checked it
     fenced = partial(fence_all, broker) if leads else None
-    return Archiver(broker._storage, settings.archive).background(settings.archive_seconds, say, fenced)
+    archiver = Archiver(broker._storage, settings.archive)
+    if leads:  # else retention could delete the first segments of a new topic before the next round sees it
+        broker._prepare_topics(
+            lambda topic: archiver.hold(logs_of(Subdirectory(broker._storage, topic.name), "").values())
+        )
+    return archiver.background(settings.archive_seconds, say, fenced)
 
 
 def _tables(broker: Broker, settings: Settings, say: Callable[[str], None]) -> BackgroundTables:

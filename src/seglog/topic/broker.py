@@ -120,6 +120,7 @@ class Broker(Inheritable, Uncopied):
         self._open: dict[str, Topic] = {}
         self._failed: dict[str, SeglogError] = {}
         self._going: str | None = None  # the topic being deleted, whose directory may have moved away already
+        self._prepare: Callable[[Topic], object] | None = None
         self._coming: str | None = None  # the topic being created, which may exist already but is not usable yet
         self._closed = False
         self._closing = False  # `close` was called during a call, which closes the broker at its end
@@ -220,11 +221,17 @@ class Broker(Inheritable, Uncopied):
                     clock=self._clock,
                     archive=self._archive_of(name),
                 )
+                if self._prepare is not None:
+                    self._prepare(created)
                 with self._guard:
                     self._open[name] = created
             finally:
                 self._coming = None
             return created
+
+    def _prepare_topics(self, prepare: Callable[[Topic], object]) -> None:
+        """Call this with each topic that is created from now on, before anything can be appended to it."""
+        self._prepare = prepare
 
     @_closes
     def alter_retention(self, name: str, retention: Retention) -> None:
