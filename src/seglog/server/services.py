@@ -67,6 +67,11 @@ class Services:
         if self.waiting.stopped:
             raise HttpProblem(503, "the server is stopping; retry when it is back")
 
+    def end_waits(self) -> None:
+        """End requests that wait for records or for copies: the server stops."""
+        self.waiting.stop()
+        self.mirroring.stop()
+
     def close(self) -> None:
         """Close everything: first appends, then housekeeping, then the logs."""
         self.mirroring.close()

@@ -242,7 +242,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop the other protocols too."""
-        self._services.waiting.stop()
+        self._services.end_waits()
         await asyncio.gather(*(one.stop(self._services.settings.limits.stop_seconds) for one in self._beside))
         await super().shutdown(sockets)
 
@@ -258,7 +258,7 @@ class _Server(uvicorn.Server):
         if self._allocator.is_due() and (self._released is None or self._released.done()):
             self._released = asyncio.create_task(asyncio.to_thread(self._allocator.release))
         if ending:
-            self._services.waiting.stop()
+            self._services.end_waits()
             made: object = self.config.http_protocol_class
             if isinstance(made, Handshakes):
                 made.abort()

@@ -81,16 +81,20 @@ class Mirroring:
                 if self._waits and looks == self._looks:
                     self._changed.wait(LOOK_SECONDS)
 
-    def close(self) -> None:
-        """End the thread; appends that still wait get LogClosed."""
+    def stop(self) -> None:
+        """End all waits with LogClosed: no copy can report while the server stops."""
         with self._changed:
             self._closed = True
             waits, self._waits = self._waits, []
             self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join()
         for wait in waits:
             _fail(wait, LogClosed("the server is stopping; the record is appended, but not known to be mirrored"))
+
+    def close(self) -> None:
+        """Stop, and end the thread."""
+        self.stop()
+        if self._thread is not None:
+            self._thread.join()
 
 
 def _settled(wait: _Wait) -> bool:
