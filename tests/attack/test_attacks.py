@@ -1,6 +1,6 @@
 """Every attack on a server of its own: its memory stays below 1 GiB, and others are answered meanwhile.
 
-SEGLOG_ATTACK_SECONDS: of each attack, 2.5 by default. `python -m tests.attack` prints the same figures, and with
+SEGLOG_ATTACK_SECONDS: of each attack, 2 by default. `python -m tests.attack` prints the same figures, and with
 `--minutes 10` lets all of them at one server.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests import proofs
 
-SECONDS = float(os.environ.get("SEGLOG_ATTACK_SECONDS", "2.5"))
+SECONDS = float(os.environ.get("SEGLOG_ATTACK_SECONDS", "2"))
 MEMORY = 1024 * MIB
 P99 = float(os.environ.get("SEGLOG_ATTACK_P99", "inf"))  # of `/ready`, in seconds: 0.1 is promised on a quiet machine
 
