@@ -108,12 +108,13 @@ def test_a_paused_writer_that_wakes_up_after_a_take_over_acknowledges_nothing(
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "began\n"
+        archived = process.stdout.readline()  # before that there is nothing to take over
         time.sleep(random.Random(seed).uniform(0.05, 0.3))  # lets it work: this is the test's input, no wait
         process.send_signal(signal.SIGSTOP)
         seglog.restore(url, tmp_path / "new")
-        new.run(tmp_path / "new", url, 8, 0.3)
+        assert new.run(tmp_path / "new", url, 8, 0.3) == "began\n"
         process.send_signal(signal.SIGCONT)
-        *lines, last = process.stdout.read().splitlines()
+        *lines, last = [archived, *process.stdout.read().splitlines()]
     assert last == "refused ArchiveFenced"
     old.note(lines, 7)
     assert new.acknowledged
