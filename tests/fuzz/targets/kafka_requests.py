@@ -41,7 +41,9 @@ def seeds() -> Iterator[bytes]:
 
 @cache
 def _server() -> tuple[asyncio.AbstractEventLoop, Parts]:
-    logging.disable(logging.CRITICAL)
+    logger = logging.getLogger("seglog.kafka")  # only this one: `make test` runs the target among other tests
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
     loop = asyncio.new_event_loop()
     limits = Limits(wait_seconds=0.01, partitions=3, groups=20, batch_bytes=1_000_000)
 
