@@ -12,6 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 import seglog
 import seglog.table
 from seglog import LogConfig, MemoryStorage, Retention, Topic
+from seglog.cli import main
 from seglog.errors import (
     CopyDiverged,
     CopyExpired,
@@ -20,11 +21,14 @@ from seglog.errors import (
     LogNotFound,
     LogTruncated,
     MissingExtra,
+    SeglogError,
+    StorageError,
     TopicNotFound,
 )
 from seglog.storage import LocalStorage
 from seglog.table import TableSync, release, sync
 from seglog.table.describe import describe
+from seglog.table.latest import LatestRound
 from seglog.table.synchronize import LOCK
 from seglog.table.warehouse import Warehouse
 from tests.table.conftest import Shop, files, stored
@@ -156,7 +160,7 @@ def test_each_topic_of_a_directory_becomes_a_table(tmp_path: Path) -> None:
 def test_files_that_an_interrupted_round_left_are_deleted(shop: Shop) -> None:
     shop.append(10)
     shop.sync()
-    left = shop.warehouse / "orders" / "data" / "left.parquet"
+    left = shop.warehouse / "orders" / "data" / f"{'0' * 32}.parquet"  # as rounds name their files
     left.write_bytes(b"half a file")
     shop.append(1)
     shop.sync()
@@ -252,3 +256,138 @@ def test_retention_waits_for_the_table_until_it_is_released(tmp_path: Path) -> N
         assert release(place) == 1
         assert log.expire() > 0
         assert log.lowest_offset > lowest
+
+
+def test_files_that_another_program_has_not_committed_yet_are_not_deleted(shop: Shop) -> None:
+    shop.append(1)
+    shop.sync()
+    coming = shop.warehouse / "orders" / "data" / "00000-0-of-a-rewrite.parquet"
+    coming.write_bytes(b"to be committed soon")
+    shop.append(1)
+    shop.sync()
+    assert coming.exists()
+
+
+def test_rows_that_were_cut_off_do_not_stay_where_later_records_expired(tmp_path: Path) -> None:
+    place, warehouse = tmp_path / "log", tmp_path / "warehouse"
+    with seglog.open(place, LogConfig(segment_bytes=1024, retention=Retention(bytes=4096))) as log:
+        for number in range(50):
+            log.append(b"%d" % number * 5)
+        log.sync()
+        sync(place, warehouse, active=True)
+        held = log.next_offset
+        log.truncate(held - 5)
+        for _ in range(500):
+            log.append(b"new" * 10)
+        log.sync()
+        log.expire()
+        assert log.lowest_offset > held
+        with pytest.raises(LogTruncated):
+            sync(place, warehouse, active=True, skip_expired=True, on_truncate="refuse")
+        sync(place, warehouse, active=True, skip_expired=True)
+        offsets = [row[1] for row in stored(warehouse, "log")]
+        assert len(set(offsets)) == len(offsets)
+        assert not set(range(held - 5, log.lowest_offset)) & set(offsets)
+
+
+def test_a_log_whose_records_expired_is_not_another_log(tmp_path: Path) -> None:
+    place, warehouse = tmp_path / "log", tmp_path / "warehouse"
+    with seglog.open(place, LogConfig(segment_bytes=1024, retention=Retention(bytes=4096))) as log:
+        log.append(b"only in the table")
+        log.sync()
+        sync(place, warehouse, active=True)
+        for _ in range(500):
+            log.append(b"new" * 10)
+        log.sync()
+        log.expire()
+        with pytest.raises(CopyExpired):
+            sync(place, warehouse, active=True, restart=True)
+    assert [row[4] for row in stored(warehouse, "log")] == [b"only in the table"]
+
+
+def test_the_snapshot_that_names_the_offsets_is_kept_behind_those_of_another_program(shop: Shop) -> None:
+    shop.append(50)
+    shop.sync()
+    warehouse = Warehouse(shop.warehouse)
+    warehouse.table("orders").delete("partition = 1 and offset < 5")
+    warehouse.close()
+    with TableSync(shop.place, shop.warehouse, active=True, snapshots=timedelta(0)) as tables:
+        for _ in range(2):
+            tables.step()
+    shop.append(20)
+    shop.sync()
+    assert shop.rows() == [row for row in shop.records() if row[0] != 1 or row[1] >= 5]
+
+
+def test_a_warehouse_may_have_any_name_that_its_locations_can_have(shop: Shop, tmp_path: Path) -> None:
+    shop.warehouse = tmp_path / "my wärehouse %41"
+    shop.append(20)
+    shop.sync()
+    assert shop.rows() == shop.records()
+    assert {Path(path).parent for path in files(shop.warehouse, "orders")} == {shop.warehouse / "orders" / "data"}
+    with pytest.raises(InvalidArgument, match="without"):
+        sync(shop.place, tmp_path / "what?")
+
+
+def test_rounds_without_new_records_write_nothing(shop: Shop) -> None:
+    shop.append(5)
+    with TableSync(shop.place, shop.warehouse, active=True, hold=True, latest=True) as tables:
+        tables.step()
+        before = {path: path.stat().st_mtime_ns for path in shop.warehouse.parent.rglob("*") if path.is_file()}
+        tables.step()
+        assert {path: path.stat().st_mtime_ns for path in before} == before
+        assert {path for path in shop.warehouse.parent.rglob("*") if path.is_file()} == set(before)
+
+
+def test_expired_snapshots_leave_no_file(shop: Shop) -> None:
+    with TableSync(shop.place, shop.warehouse, active=True, snapshots=timedelta(0)) as tables:
+        for _ in range(4):
+            shop.append(20)
+            tables.step()
+    lists = list((shop.warehouse / "orders" / "metadata").glob("snap-*.avro"))
+    assert len(lists) == 1
+
+
+def test_retention_waits_for_the_table_of_the_newest_records_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, warehouse = tmp_path / "log", tmp_path / "warehouse"
+    with seglog.open(place, LogConfig(segment_bytes=1024, retention=Retention(bytes=4096))) as log:
+        for number in range(200):
+            log.append(b"%d" % number * 5, key=b"%d" % number)
+        log.sync()
+        monkeypatch.setattr(LatestRound, "make", lambda *_: (_ for _ in ()).throw(OSError(28, "no space")))
+        with pytest.raises(StorageError, match="log_latest"):
+            sync(place, warehouse, active=True, latest=True, hold=True)
+        monkeypatch.undo()
+        lowest = log.lowest_offset
+        for number in range(200):
+            log.append(b"%d" % number * 5, key=b"%d" % number)
+        log.expire()
+        assert log.lowest_offset == lowest
+        sync(place, warehouse, active=True, latest=True, hold=True)
+        assert log.expire() > 0
+
+
+def test_a_catalog_that_fails_is_an_error_of_seglog_and_does_not_stop_other_topics(tmp_path: Path) -> None:
+    for name in ("orders", "payments"):
+        with Topic.create(tmp_path / "shop" / name, partitions=1) as topic:
+            topic.append(name.encode())
+            topic.sync()
+    sync(tmp_path / "shop", tmp_path / "warehouse", active=True)
+    for path in (tmp_path / "warehouse" / "orders" / "metadata").glob("*.metadata.json"):
+        path.write_bytes(b"damaged")
+    with Topic.open(tmp_path / "shop" / "payments") as topic:
+        topic.append(b"more")
+        topic.sync()
+    with pytest.raises(SeglogError):
+        sync(tmp_path / "shop", tmp_path / "warehouse", active=True)
+    assert len(stored(tmp_path / "warehouse", "payments")) == 2
+
+
+def test_the_command_ends_that_retention_waits(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    shop.append(1)
+    assert main(["table", "sync", str(shop.place), str(shop.warehouse), "--all", "--hold"]) == 0
+    assert main(["table", "release", str(shop.place), "--json"]) == 0
+    assert '{"released": 2}' in capsys.readouterr().out
+    assert release(shop.place) == 0

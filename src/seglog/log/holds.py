@@ -1,4 +1,4 @@
-"""Holds: how an archive keeps retention from deleting segments that it does not have yet.
+"""Holds: how an archive or a table keeps retention from deleting segments that it does not have yet.
 
 A hold is a small file `pins/<name>.hold` of the log: the archive has every record before an offset, as they were in an
 epoch. Retention deletes only what all holds allow. A hold outlives its process, and any process with access to the
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import json
+from contextlib import suppress
 
 from xxhash import xxh64_intdigest
 
@@ -96,3 +97,25 @@ def _allowed(storage: Storage, path: str, epoch: int, cuts: Cuts) -> int | None:
     if archived == epoch:
         return offset
     return min(offset, cuts.first_since(archived) or 0)
+
+
+class Hold:
+    """One hold, in each of many logs. Writes only what changes."""
+
+    def __init__(self, name: str) -> None:
+        """name: of the hold in every log."""
+        self.name = name
+        self._moved: dict[str, tuple[int, int]] = {}
+
+    def begin(self, log: Storage) -> None:
+        """Hold everything that a log has, unless it has this hold. Raises StorageError."""
+        if self.name not in holds(log):
+            self._moved.pop(log.path, None)
+            set_hold(log, self.name, 0, 0)
+
+    def move(self, log: Storage, offset: int, epoch: int) -> None:
+        """Let retention delete what is before an offset; see `set_hold`."""
+        if self._moved.get(log.path) != (offset, epoch):
+            with suppress(StorageError):  # it holds more than necessary until the next call
+                set_hold(log, self.name, offset, epoch)
+                self._moved[log.path] = offset, epoch

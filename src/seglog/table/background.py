@@ -8,7 +8,6 @@ from time import monotonic
 
 from seglog.archive.arguments import checked_seconds
 from seglog.errors import SeglogError
-from seglog.table.rounds import TableReport
 from seglog.table.synchronize import TableSync
 
 
@@ -36,18 +35,17 @@ class BackgroundTables:
             self._round()
         self._round()  # what was appended last
 
-    def _round(self) -> list[TableReport]:
+    def _round(self) -> None:
         began = monotonic()
         try:
-            reports = self._tables.step()
+            self._tables.step()
         except Exception as error:  # noqa: BLE001 - a catalog has errors of its own; the server goes on without its tables
             text = str(error) if isinstance(error, SeglogError) else f"{type(error).__name__}: {error}"
             if text != self._problem:
                 self._say(f"table: {text}")
             self._problem = text
-            return []
-        self._problem, self._completed_at = "", began
-        return reports
+        else:
+            self._problem, self._completed_at = "", began
 
     def close(self) -> None:
         """Make a last round and end. A second call does nothing."""

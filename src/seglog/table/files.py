@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -15,6 +16,7 @@ from seglog.table.schema import ARROW
 
 FILE_BYTES = 256 << 20
 GROUP_BYTES = 64 << 20
+OWN_NAME = re.compile(r"[0-9a-f]{32}\.parquet")
 COMPRESSION = "zstd"
 LEVEL = 1
 

@@ -33,7 +33,6 @@ class LatestRound(Round):
 
     def make(self, logs: dict[int, Log]) -> TableReport:
         """Write what is missing, and commit it chunk by chunk."""
-        self.delete_leftovers()
         held = dict(warehouse.held_by(self.table))
         total = Change()
         for number, log in logs.items():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 
-from seglog.errors import CopyExpired, CorruptLog, LogTruncated
-from seglog.replication.lineage import Lineage, continue_at, shared_offset
+from seglog.errors import CopyDiverged, CopyExpired, CorruptLog, LogTruncated
+from seglog.replication.lineage import Lineage, common_offset, continue_at
 
 Held = dict[int, Lineage]
 """What a table holds of each partition: the log's history, and its records before `end`."""
@@ -46,22 +46,23 @@ def next_range(
     table, path = names
     if held is None:
         return Range(None, source.start, max(stop, source.start))
-    if restart:
-        shared = shared_offset(held, source)
-        if shared is None:
-            return Range(0, source.start, max(stop, source.start))
     try:
-        common = continue_at(held, source, is_copy=True, names=names)
-    except CopyExpired:
-        if not skip_expired:
+        start = common = continue_at(held, source, is_copy=True, names=names)
+    except CopyDiverged:
+        if not restart:
             raise
-        return Range(None, source.start, max(stop, source.start))
+        return Range(0, source.start, max(stop, source.start))
+    except CopyExpired:
+        shared = common_offset(held.cuts, source.cuts, min(held.end, source.end))
+        if not skip_expired or shared is None:
+            raise
+        common, start = shared, source.start
     if common < held.end and refuse_truncate:
         raise LogTruncated(
             f"{path} was truncated to offset {common}, and {table} holds its records up to {held.end}. To delete these "
             "rows, allow it: on_truncate='delete' (--on-truncate delete)"
         )
-    return Range(common if common < held.end else None, common, max(stop, common))
+    return Range(common if common < held.end else None, start, max(stop, start))
 
 
 def held_after(held: Lineage | None, source: Lineage, step: Range) -> Lineage:

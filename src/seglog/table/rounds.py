@@ -68,7 +68,6 @@ class Round:
 
     def make(self, logs: dict[int, Log]) -> TableReport:
         """Write what is missing, and commit it."""
-        self.delete_leftovers()
         held = warehouse.held_by(self.table)
         after: Held = dict(held)
         change = Change()
@@ -120,14 +119,15 @@ class Round:
                 change.deleted -= kept.rows
 
     def delete_leftovers(self) -> None:
-        """Delete files that no snapshot refers to: an interrupted round wrote them, or their snapshot has expired."""
+        """Delete files that an interrupted round wrote and no snapshot refers to. Those of others have other names."""
         path = warehouse.local_path(self.data)
-        if path is None or not path.exists():
-            return
-        used = {warehouse.local_path(location) or location for location in warehouse.referenced(self.table)}
-        for file in path.rglob("*.parquet"):
-            if file not in used:
-                file.unlink()
+        ours = [] if path is None else [file for file in path.glob("*") if files.OWN_NAME.fullmatch(file.name)]
+        if ours:
+            used = warehouse.files_of_snapshots(self.table, self.table.snapshots())
+            known = {warehouse.local_path(location) for location in used}
+            for file in ours:
+                if file not in known:
+                    file.unlink()
 
 
 @dataclass

@@ -10,17 +10,20 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, nullcontext
 from datetime import timedelta
 
 from pyiceberg.table import Table
 
 from seglog.archive.arguments import checked_seconds
 from seglog.errors import InvalidArgument, LogLocked, SeglogError
+from seglog.log.holds import Hold
+from seglog.log.log import Log
 from seglog.log.opening import open_log, storage_at
 from seglog.storage import LocalStorage, Lock, Storage
 from seglog.table import warehouse
-from seglog.table.holding import Holding
+from seglog.table.faults import as_ours
+from seglog.table.holding import hold_of
 from seglog.table.latest import LATEST, LatestRound
 from seglog.table.place import Logs, logs_of, sources_at
 from seglog.table.rounds import SNAPSHOTS, OnTruncate, Options, Round, TableReport
@@ -104,6 +107,8 @@ class TableSync:
         if name is not None and len(there) != 1:
             raise InvalidArgument(f"{self._root.path} holds several topics; their tables have the names of the topics")
         self._name = name
+        self._holds: dict[str, Hold] = {}
+        self._clean: set[str] = set()  # tables whose last round was complete: it left nothing
         self._warehouse = Warehouse(place, catalog, create=True)
 
     def step(self) -> list[TableReport]:
@@ -141,22 +146,38 @@ class TableSync:
             yield self._table(name + LATEST, logs, LatestRound)
 
     def _table(self, name: str, logs: Logs, kind: type[Round]) -> TableReport:
-        table = self._warehouse.table_for(name, logs.path)
-        with ExitStack() as resources:
+        with as_ours(name), ExitStack() as resources:
+            table = self._warehouse.table_for(name, logs.path)
             self._lock(table, resources)
             table.refresh()
             opened = {
                 number: resources.enter_context(open_log(place, mode="r", expose="durable"))
                 for number, place in logs.places.items()
             }
-            holding = Holding(table.location(), logs) if self._options.hold and kind is Round else None
-            if holding is not None:
-                holding.begin()
-            report = kind(table, name, self._options).make(opened)
-            if holding is not None:
-                holding.move(warehouse.held_by(table))
+            with self._held(table, logs) if self._options.hold else nullcontext():
+                report = self._round(kind(table, name, self._options), opened)
             warehouse.expire(table, self._options.snapshots)
             return report
+
+    @contextmanager
+    def _held(self, table: Table, logs: Logs) -> Iterator[None]:
+        """Hold what the table lacks in its logs; allow afterwards to delete what it has."""
+        hold = self._holds.setdefault(table.location(), hold_of(table.location()))
+        for place in logs.places.values():
+            hold.begin(place)
+        yield
+        for number, one in warehouse.held_by(table).items():
+            if number in logs.places:
+                hold.move(logs.places[number], one.end, one.epoch)
+
+    def _round(self, one: Round, opened: dict[int, Log]) -> TableReport:
+        """Make a round; delete what an interrupted one before it has left."""
+        if one.name not in self._clean:
+            one.delete_leftovers()
+        self._clean.discard(one.name)
+        report = one.make(opened)
+        self._clean.add(one.name)
+        return report
 
     def _lock(self, table: Table, resources: ExitStack) -> None:
         """Exclude other rounds on a local table. Elsewhere the catalog rejects the second commit."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from urllib.parse import quote
 
-import pyarrow.fs
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.conversions import from_bytes
@@ -21,6 +22,7 @@ from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import IntegerType, LongType
 
 from seglog.errors import CorruptLog, InvalidArgument, LogNotFound, TopicNotFound
@@ -72,10 +74,7 @@ class Warehouse:
                 in the directory.
             create: Create the directory and its catalog if they are missing.
         """
-        text = os.fspath(place)
-        if not text:
-            raise InvalidArgument("the warehouse has no name: give a directory")
-        self.location = text.rstrip("/") if "://" in text else Path(text).absolute().as_uri()
+        self.location = _location(os.fspath(place))
         self._catalog = (
             self._own(create) if catalog is None else load_catalog("seglog", **_defaults(catalog, self.location))
         )
@@ -92,7 +91,7 @@ class Warehouse:
                 f"there is no warehouse at {directory}: it has no {CATALOG_FILE}; `seglog table sync` creates one"
             )
         directory.mkdir(parents=True, exist_ok=True)
-        properties = {"uri": f"sqlite:///{directory / CATALOG_FILE}", "warehouse": self.location}
+        properties = {"uri": f"sqlite:///{quote(str(directory / CATALOG_FILE))}", "warehouse": self.location}
         return SqlCatalog("seglog", **_defaults(properties, self.location))
 
     def names(self) -> list[str]:
@@ -110,6 +109,8 @@ class Warehouse:
 
     def table_for(self, name: str, source: str) -> Table:
         """Open the table of a topic; create it if it does not exist. source: the topic's path."""
+        with suppress(TopicNotFound):  # an attempt to create it would leave a metadata file
+            return self.table(name)
         self._catalog.create_namespace_if_not_exists(NAMESPACE)
         try:
             return self._catalog.create_table(
@@ -132,29 +133,50 @@ def _defaults(properties: dict[str, str], location: str) -> dict[str, str]:
     return {"py-io-impl": durable_files.NAME, "warehouse": location, **properties}
 
 
+def _location(place: str) -> str:
+    """Return the location of a warehouse. Locations are not encoded: pyiceberg takes what follows file:// as the path.
+
+    Raises InvalidArgument for a path that it would cut off.
+    """
+    if "://" in place:
+        return place.rstrip("/")
+    if not place or any(sign in place for sign in "?#"):
+        raise InvalidArgument(f"{place!r} cannot be a warehouse: name a directory, without '?' and '#'")
+    return f"file://{Path(place).absolute()}"
+
+
 def local_path(location: str) -> Path | None:
-    """Return the path of a file: URL; None if it is of another kind."""
-    if not location.startswith("file:"):
-        return None
-    _, path = pyarrow.fs.FileSystem.from_uri(location)
-    return Path(path)
+    """Return the path of a location in the local file system; None if it is elsewhere."""
+    path = location.removeprefix("file:")
+    return None if path == location else Path("/" + path.lstrip("/"))
 
 
 def held_by(table: Table) -> Held:
     """Return what the present snapshot holds of each partition. A snapshot of another program keeps its parent's."""
+    snapshots = list(_back_to_held(table))
+    if not snapshots:
+        return {}
+    last = snapshots[-1]
+    text = _held_text(last)
+    if text is None and last.parent_snapshot_id is not None:
+        raise CorruptLog(
+            f"{name_of(table)}: the snapshots that name its offsets have expired; keep the last snapshot that "
+            "`seglog table sync` has made"
+        )
+    return {} if text is None else ranges.from_text(text, name_of(table))
+
+
+def _back_to_held(table: Table) -> Iterator[Snapshot]:
+    """Yield the snapshots from the present one back to the first that names offsets, or to the oldest known one."""
     snapshot = table.current_snapshot()
     while snapshot is not None:
-        summary = snapshot.summary
-        if summary is not None and (text := summary.additional_properties.get(HELD)) is not None:
-            return ranges.from_text(text, name_of(table))
+        yield snapshot
         parent = snapshot.parent_snapshot_id
-        snapshot = table.snapshot_by_id(parent) if parent is not None else None
-        if snapshot is None and parent is not None:
-            raise CorruptLog(
-                f"{name_of(table)}: the snapshots that name its offsets have expired; keep the last snapshot that "
-                "`seglog table sync` has made"
-            )
-    return {}
+        snapshot = None if parent is None or _held_text(snapshot) is not None else table.snapshot_by_id(parent)
+
+
+def _held_text(snapshot: Snapshot) -> str | None:
+    return None if snapshot.summary is None else snapshot.summary.additional_properties.get(HELD)
 
 
 def name_of(table: Table) -> str:
@@ -202,22 +224,30 @@ def commit(table: Table, held: Held, added: Iterable[str], removed: Iterable[Tab
 
 
 def expire(table: Table, keep: timedelta) -> None:
-    """Forget snapshots that are older; the present one stays."""
-    limit = datetime.now().astimezone() - keep
-    old = [one.snapshot_id for one in table.snapshots() if one.timestamp_ms < limit.timestamp() * 1000]
-    present = table.current_snapshot()
-    ids = [one for one in old if present is None or one != present.snapshot_id]
-    if ids:
-        table.maintenance.expire_snapshots().by_ids(ids).commit()
+    """Forget snapshots that are older, with their files. The present one stays, and the one that names its offsets.
+
+    Many at a time, once the oldest is a tenth older still: to know which files remain, all snapshots must be read.
+    """
+    now = datetime.now().timestamp() * 1000
+    kept = {one.snapshot_id for one in _back_to_held(table)}
+    ages = {one.snapshot_id: now - one.timestamp_ms for one in table.snapshots() if one.snapshot_id not in kept}
+    limit = keep.total_seconds() * 1000
+    if max(ages.values(), default=-1) < limit * 1.1:
+        return
+    old = {number for number, age in ages.items() if age >= limit}
+    before = files_of_snapshots(table, [one for one in table.snapshots() if one.snapshot_id in old])
+    table.maintenance.expire_snapshots().by_ids(sorted(old)).commit()
+    for location in before - files_of_snapshots(table, table.snapshots()):
+        with suppress(OSError):  # it takes space, and nothing refers to it
+            table.io.delete(location)
 
 
-def referenced(table: Table) -> set[str]:
-    """Return the locations of all data files that a snapshot refers to."""
-    found: set[str] = set()
-    for snapshot in table.snapshots():
-        for manifest in snapshot.manifests(table.io):
-            found.update(entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io))
-    return found
+def files_of_snapshots(table: Table, snapshots: Iterable[Snapshot]) -> set[str]:
+    """Return the locations of all files that snapshots refer to: lists, manifests, data."""
+    lists = {one.manifest_list: one for one in snapshots}
+    manifests = {one.manifest_path: one for snapshot in lists.values() for one in snapshot.manifests(table.io)}
+    data = {entry.data_file.file_path for one in manifests.values() for entry in one.fetch_manifest_entry(table.io)}
+    return {*lists, *manifests, *data}
 
 
 def source_of(table: Table) -> str:

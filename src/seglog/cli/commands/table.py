@@ -146,6 +146,7 @@ COMMANDS = (
                 summary="add to tables what the logs hold and the tables lack",
             ),
             Command("info", _info, [_WAREHOUSE, _CATALOG], summary="show the tables of a warehouse and what they hold"),
+            Command("release", _release, [_ROOT], summary="end that retention waits for tables (sync --hold)"),
         ],
         story=_STORY,
         examples=[
