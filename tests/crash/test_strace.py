@@ -94,7 +94,11 @@ class Strace:
     def __exit__(self, *_: object) -> None:
         if self._process.poll() is None:
             self._process.terminate()
-        self._process.communicate(timeout=60)
+        try:
+            self._process.communicate(timeout=20)
+        except subprocess.TimeoutExpired:  # it waits for a thread of a process that an injected SIGKILL has ended
+            self._process.kill()
+            self._process.communicate(timeout=60)
 
 
 @pytest.fixture(scope="module")
