@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from seglog import ArchiveFenced, LogLocked
+from seglog.archive.leading import Leading
 from seglog.archive.lease import ObjectLease
 from seglog.archive.urls import store_at
 
@@ -92,3 +94,44 @@ def test_a_leader_paused_until_its_number_was_deleted_notices(place: str) -> Non
     with pytest.raises(ArchiveFenced):
         paused.renew()
     active.renew()
+
+
+class _Fenced:
+    """A lease that another process takes once `taken` is set."""
+
+    def __init__(self) -> None:
+        self.taken = threading.Event()
+
+    def renew(self) -> None:
+        self.taken.wait(30)
+        raise ArchiveFenced("another process is the leader")
+
+    def release(self) -> None:
+        pass
+
+
+class _LosesAtOnce:
+    """A guard: as soon as the first thread has left it, the lease is lost, and the thread that noticed has ended."""
+
+    def __init__(self, leading: Leading, lease: _Fenced) -> None:
+        self._guard, self._leading, self._lease = threading.Lock(), leading, lease
+
+    def __enter__(self) -> None:
+        self._guard.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._guard.release()
+        if threading.current_thread() is not self._leading._thread:
+            self._lease.taken.set()
+            self._leading._thread.join(30)
+
+
+def test_who_registers_at_the_moment_of_the_loss_is_called_once() -> None:
+    lease = _Fenced()
+    calls: list[ArchiveFenced] = []
+    with Leading(lease, ttl=0.003) as leading:  # type: ignore[arg-type] # only what it uses
+        leading._guard = _LosesAtOnce(leading, lease)  # type: ignore[assignment]
+        leading.when_lost(calls.append)
+        leading.when_lost(calls.append)
+        assert len(calls) == 2
+        assert leading.failure is calls[0]

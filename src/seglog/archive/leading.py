@@ -44,9 +44,11 @@ class Leading:
     def when_lost(self, call: Callable[[ArchiveFenced], object]) -> None:
         """Call this once another process has become the leader; now, if it has."""
         with self._guard:
-            self._lost.append(call)
-        if self.failure is not None:
-            call(self.failure)
+            failure = self.failure
+            if failure is None:
+                self._lost.append(call)
+        if failure is not None:
+            call(failure)
 
     def _run(self) -> None:
         while not self._stop.wait(self._pause):
