@@ -211,10 +211,9 @@ class LogUpload:
         placed |= {entry.name(): self._placed.get(entry.name()) or before[entry.name()] for entry in kept}
         manifest = self._archived_manifest(kept, (*sealed, active))
         found = ArchivedSegments(manifest, placed)
-        earlier = self._earlier
-        if earlier is not None and found.encode() == earlier.segments.encode():
+        data, earlier = found.encode(), self._earlier
+        if earlier is not None and data == earlier.segments.encode():
             return ArchivedState(replace(earlier.log, tail=tail, tail_id=tail_id, next_offset=end), earlier.segments)
-        data = found.encode()
         key = segments_key(manifest.log_id, self._number, self._term)
         self._store.put(key, [data], len(data))
         log = ArchivedLog(
