@@ -31,7 +31,7 @@ from seglog.storage import Subdirectory
 from seglog.topic.layout import creation
 from seglog.topic.layout import description as topic_json
 from seglog.topic.layout.root import OFFSETS, lock_to_write
-from seglog.topic.repair.discover import site_at
+from seglog.topic.repair.discover import logs_of, site_at
 
 if TYPE_CHECKING:
     import os
@@ -98,8 +98,7 @@ def _logs(root: Storage) -> Iterator[tuple[str, Storage]]:
         yield "", root
         return
     for directory, topic in site.topics.items():
-        for number in range(topic_json.read(topic).partitions):
-            yield f"{directory}/{number}".strip("/"), Subdirectory(topic, str(number))
+        yield from logs_of(topic, directory).items()
     if site.offsets is not None:
         yield OFFSETS, site.offsets
 
