@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 import httpx
 import pytest
 
 import seglog
-from seglog import Mirror
+from seglog import Broker, CorruptLog, LogFenced, Mirror
 from seglog.replication.promote import promote
 from seglog.server.rights.access import new_token
+from seglog.server.runtime.fencing import fence_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,3 +177,31 @@ def test_a_server_that_follows_ignores_terms(serve: Callable[..., Served], pair:
         assert client.topic("orders").read(0, 0).value == b"1"
         with pytest.raises(seglog.SeglogError, match="only reads"):
             client.topic("orders").append(b"2")
+
+
+def test_a_damaged_topic_does_not_keep_the_others_from_being_fenced(tmp_path: Path) -> None:
+    with Broker(tmp_path) as broker:
+        for name in ("damaged", "orders", "sales"):
+            broker.create_topic(name)
+    (tmp_path / "damaged" / "topic.json").write_bytes(b"damaged")
+    with Broker(tmp_path) as broker:
+        with pytest.raises(CorruptLog, match="damaged"):
+            fence_all(broker, 5)
+        for name in ("orders", "sales"):
+            with pytest.raises(LogFenced):
+                broker.topic(name).append(b"1")
+
+
+def test_a_topic_that_is_being_created_is_fenced_with_the_others(tmp_path: Path) -> None:
+    with Broker(tmp_path) as broker:
+        fencing = threading.Thread(target=fence_all, args=(broker, 5))
+
+        def fence_meanwhile(_: object) -> None:
+            fencing.start()
+            fencing.join(0.2)  # it waits for the creation; without that it would be done by now
+
+        broker._prepare_topics(fence_meanwhile)
+        topic = broker.create_topic("orders")
+        fencing.join(30)
+        with pytest.raises(LogFenced):
+            topic.append(b"1")

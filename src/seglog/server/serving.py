@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from seglog.errors import ConfigError
+from seglog.errors import ConfigError, SeglogError
 from seglog.server.app import app_of, services_of
 from seglog.server.beside import bound
 from seglog.server.http.handshakes import Handshakes
@@ -106,7 +106,10 @@ def serve(
 def _fence(broker: Broker, say: Callable[[str], None], why: ArchiveFenced) -> None:
     """Accept no more changes: another process is the leader."""
     say(f"accepts no more changes: {why}")
-    fence_all(broker)
+    try:
+        fence_all(broker)
+    except SeglogError as error:  # of some log; all others are fenced
+        say(f"could not be fenced: {error}")
 
 
 @contextmanager
