@@ -48,15 +48,15 @@ class RemotePart:
 
     def pieces(self, start: int, stop: int) -> Iterator[list[Record]]:
         """Yield the records of a range. Raises LogTruncated if what was yielded was cut off meanwhile."""
-        position, epoch = start, self._state.epoch
+        position = start
         for page in self._topic.pages(self._number, start, stop):
-            if (page.log, page.epoch) != (self._state.log, epoch):
+            if (page.log, page.epoch) != (self._state.log, self._state.epoch):
                 present = self._topic.states()[self._number]
                 if was_cut(self.trace_of(position), _trace(present, position)):
                     raise LogTruncated(
                         f"{self.name} was truncated below offset {position} during the replay; repeat it"
                     )
-                self._state, epoch = present, present.epoch
+                self._state = present
             for batch in page.batches:
                 yield from pieces_of(batch)
             position = page.next_offset
