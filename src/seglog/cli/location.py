@@ -48,7 +48,9 @@ class LocalPath(File):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Refuse a location on a server."""
-        if isinstance(value, str) and is_url(value):
+        from seglog.topic.layout.locations import is_location
+
+        if is_location(value):
             raise click.UsageError(no_server(ctx, value))
         return super().convert(value, param, ctx)
 
@@ -78,13 +80,13 @@ class Remote(NamedTuple):
 def locate(args: Args) -> Local | Remote:
     """Return what LOG, with --url, names. Raises InvalidArgument if it names nothing valid."""
     place: str = args.log
-    from seglog.topic.layout.locations import parse_location, topic_and_partition
+    from seglog.topic.layout.locations import is_location, parse_location, topic_and_partition
 
     if args.url is not None:
-        if is_url(place):
+        if is_location(place):
             raise InvalidArgument(f"{place} is a URL: omit --url")
         return Remote(args.url, *topic_and_partition(place, place))
-    if is_url(place):
+    if is_location(place):
         return Remote(*parse_location(place))
     return _local(place)
 
@@ -92,11 +94,6 @@ def locate(args: Args) -> Local | Remote:
 def local(args: Args) -> Local:
     """Return what LOG names, for a command that has no server."""
     return _local(args.log)
-
-
-def is_url(place: str) -> bool:
-    """Whether a LOG is a location on a server."""
-    return place.startswith(("http://", "https://"))
 
 
 def _local(place: str) -> Local:

@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from seglog.cli.frame import Args
-from seglog.cli.location import client_at, is_url
+from seglog.cli.location import client_at
 from seglog.cli.open_broker import changing, looking
 from seglog.config import LogConfig, Retention
 from seglog.errors import GroupConflict, InvalidArgument, SeglogError
 from seglog.terminal.exits import message_of
 from seglog.terminal.units import format_count
 from seglog.topic.figures import figures_of
+from seglog.topic.layout.locations import is_location
 
 if TYPE_CHECKING:
     from seglog.client.client import Client
@@ -79,7 +80,7 @@ def settle(args: Args, *names: str) -> None:
         if values[-1] is not None:
             raise InvalidArgument("--url names the server: give no ROOT with it")
         values = [args.url, *values[:-1]]
-        if not is_url(args.url):
+        if not is_location(args.url):
             raise InvalidArgument(f"--url is {args.url!r}; it begins with http:// or https://")
     for name, value in zip(("root", *names), values, strict=True):
         if value is None:
@@ -90,7 +91,7 @@ def settle(args: Args, *names: str) -> None:
 @contextmanager
 def root_to_read(args: Args) -> Iterator[Root]:
     """Open ROOT to read; creates nothing."""
-    if is_url(args.root):
+    if is_location(args.root):
         with client_at(args, args.root) as client:
             yield RemoteRoot(client)
     else:
@@ -101,7 +102,7 @@ def root_to_read(args: Args) -> Iterator[Root]:
 @contextmanager
 def root_to_change(args: Args, over_http: str, *, create: bool = False) -> Iterator[Root]:
     """Open ROOT for a change; see `brokers.changing`."""
-    if is_url(args.root):
+    if is_location(args.root):
         with client_at(args, args.root) as client:
             yield RemoteRoot(client)
     else:

@@ -109,6 +109,4 @@ def _of_topic(topic: Topic) -> dict[int, Part]:
 
 def _is_remote(place: object) -> bool:
     """Whether this is a topic on a server; the client is loaded only if it is."""
-    if isinstance(place, str):
-        return is_location(place)
-    return type(place).__module__ == "seglog.client.topic"
+    return is_location(place) or type(place).__module__ == "seglog.client.topic"

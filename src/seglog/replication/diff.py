@@ -20,6 +20,7 @@ from seglog.log.log import Log
 from seglog.log.opening import open_log
 from seglog.replication.places import LocalPlace
 from seglog.storage import Storage, Subdirectory
+from seglog.topic.layout.locations import is_location
 from seglog.topic.layout.root import OFFSETS
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def diff(
         first, second = (_logs(place, token, resources) for place in (one, other))
         if len(first) == len(second) == 1 and "" in {*first, *second}:  # a log and a topic of one partition
             first, second = ({"": next(iter(logs.values()))} for logs in (first, second))
-        if _is_url(one) or _is_url(other):  # a server does not show the log of its groups
+        if is_location(one) or is_location(other):  # a server does not show the log of its groups
             first.pop(OFFSETS, None), second.pop(OFFSETS, None)
         for name in sorted({*first, *second}):
             if name in first and name in second:
@@ -137,7 +138,7 @@ class _Findings:
 
 
 def _logs(place: Any, token: str | None, resources: ExitStack) -> dict[str, Comparable]:
-    if _is_url(place):
+    if is_location(place):
         from seglog.replication.remote import RemotePlace  # noqa: PLC0415 - paths need no client
 
         remote = RemotePlace(place, token=token)
@@ -161,10 +162,6 @@ def _logs(place: Any, token: str | None, resources: ExitStack) -> dict[str, Comp
         groups = open_log(Subdirectory(root, OFFSETS), mode="r")
         found[OFFSETS] = _LocalLog(resources.enter_context(groups))
     return found
-
-
-def _is_url(place: Any) -> bool:
-    return isinstance(place, str) and place.startswith(("http://", "https://"))
 
 
 def _partitions(place: SourcePlace) -> Iterator[tuple[str, int]]:

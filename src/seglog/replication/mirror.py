@@ -23,6 +23,7 @@ from seglog.replication.rest import Rest
 from seglog.replication.topic_mirror import TopicMirror
 from seglog.storage import Storage
 from seglog.topic.cleaning import Cleaner
+from seglog.topic.layout.locations import is_location
 from seglog.topic.layout.places import Partition
 from seglog.topic.layout.root import OFFSETS
 from seglog.uncopied import Uncopied
@@ -285,7 +286,7 @@ def _place_at(
     retries: int,
     clock: Clock,
 ) -> SourcePlace:
-    if isinstance(source, str) and source.startswith(("http://", "https://")):
+    if is_location(source):
         from seglog.replication.remote import RemotePlace  # noqa: PLC0415 - a copy by path needs no client
 
         return RemotePlace(source, token=token, verify=verify, retries=retries)

@@ -23,6 +23,7 @@ from seglog.log.opening import Home, Seed, open_copy, open_log, storage_at
 from seglog.storage import Storage, Subdirectory
 from seglog.topic.layout import creation
 from seglog.topic.layout import description as topic_json
+from seglog.topic.layout.locations import is_location
 from seglog.topic.layout.root import OFFSETS, lock_to_write
 from seglog.topic.repair.discover import site_at
 
@@ -108,7 +109,7 @@ def fence(leader: str | os.PathLike[str] | Storage, term: int, *, token: str | N
     Raises:
         LogLocked: If a process writes the log at this path: use the URL of its server, or stop it.
     """
-    if isinstance(leader, str) and leader.startswith(("http://", "https://")):
+    if is_location(leader):
         from seglog.replication.remote import RemotePlace  # noqa: PLC0415 - a path needs no client
 
         server = RemotePlace(leader, token=token)

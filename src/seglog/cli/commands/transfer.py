@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from seglog.cli.frame import Args, Command, File, argument, option
 from seglog.cli.json_rows import Fields
-from seglog.cli.location import SERVER, is_url
+from seglog.cli.location import SERVER
 from seglog.cli.lock_wait import WAIT
 from seglog.cli.options import (
     EXPOSE,
@@ -83,8 +83,9 @@ def _import(args: Args) -> int:
         raise InvalidArgument("--key-separator needs --format lines")
     if kind == "laminarmq":
         from seglog.cli.commands.import_laminarmq import import_log
+        from seglog.topic.layout.locations import is_location
 
-        if is_url(args.log) or args.url is not None:
+        if is_location(args.log) or args.url is not None:
             raise InvalidArgument("laminarmq records keep their offsets: import them into a local log, not over HTTP")
         return import_log(args)
     began = time.monotonic()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from seglog.errors import InvalidArgument
@@ -16,9 +16,9 @@ class Location(NamedTuple):
     partition: int | None
 
 
-def is_location(place: str) -> bool:
-    """Whether a text is a location on a server, not a path."""
-    return place.startswith(("http://", "https://"))
+def is_location(place: object) -> TypeGuard[str]:
+    """Whether this is the text of a location on a server, not a path or something else."""
+    return isinstance(place, str) and place.startswith(("http://", "https://"))
 
 
 def parse_location(place: str) -> Location:
