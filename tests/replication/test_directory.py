@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -295,3 +296,23 @@ def test_a_topic_that_the_server_cannot_open_is_kept_in_the_copy(
         mirror.step()
     with Broker(target, mode="r") as copy:
         assert copy.topic("orders").partition(0).read(0).value == b"1"
+
+
+class Pauses(threading.Event):
+    """Records how long a mirror pauses between rounds, and ends it at the first pause."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.seconds.append(timeout)
+        self.set()
+        return True
+
+
+def test_a_copy_of_a_server_without_topics_looks_for_them_twice_a_second(leader: Any, tmp_path: Path) -> None:
+    pauses = Pauses()
+    with Mirror(leader, tmp_path / "copy") as mirror:
+        mirror.run(stop=pauses)
+    assert pauses.seconds == [0.5]

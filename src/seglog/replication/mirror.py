@@ -263,7 +263,7 @@ class Mirror(Uncopied):
         except SeglogError as error:
             if not error.retriable:
                 raise
-        stop.wait(POLL_SECONDS)
+        stop.wait(POLL_SECONDS if positions else WAIT_SECONDS)
 
     def close(self) -> None:
         """Store the positions at the source, and close the copy. A second call does nothing."""
