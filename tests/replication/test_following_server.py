@@ -142,6 +142,22 @@ def test_a_damaged_partition_does_not_hold_up_the_others(
     copy.stop()
 
 
+def test_a_server_starts_to_follow_one_that_has_a_damaged_partition(serve: Callable[..., Served], target: Path) -> None:
+    leader = serve()
+    with seglog.Client(leader.url) as client:
+        orders = client.create_topic("orders", partitions=2)
+        for number in range(20):
+            orders.append(b"value %d" % number, partition=number % 2, ack="durable")
+        (store,) = (leader.root / "orders" / "0").glob("*.store")
+        data = bytearray(store.read_bytes())
+        data[data.index(b"value 10")] ^= 1
+        store.write_bytes(data)
+        copy = serve("--follow", leader.url, root=target)
+        orders.append(b"later", partition=1, ack="mirrored", wait=DEADLINE_SECONDS)
+        assert "seglog_mirror_stopped 0.0" in httpx.get(f"{copy.url}/metrics").text
+        assert "offset 5" in httpx.get(f"{copy.url}/health").text
+
+
 @pytest.mark.parametrize("with_partition", [False, True])
 def test_a_single_topic_or_partition_of_a_server_is_copied(
     serve: Callable[..., Served], target: Path, capsys: pytest.CaptureFixture[str], *, with_partition: bool

@@ -56,11 +56,21 @@ class Following:
         try:
             if not mirror.is_server:
                 raise ConfigError(f"a server follows a whole server, and {self.leader} names a topic; omit the path")
-            mirror.step()
+            self._first_round(mirror)
         except BaseException:
             mirror.close()
             raise
         self._mirror, self._problem = mirror, None
+
+    def _first_round(self, mirror: Mirror) -> None:
+        """Copy for the first time. Damage of one of several partitions does not hold up the others."""
+        try:
+            mirror.step()
+        except SeglogError as error:
+            if not mirror._may_rest(error):
+                raise
+            for place, failure in mirror.failures.items():
+                self._damaged(place, failure)
 
     def start(self, waiting: Waiting, loop: asyncio.AbstractEventLoop) -> None:
         """Go on in a thread. A second call does nothing."""
