@@ -314,6 +314,8 @@ class CopyExpired(CopyStopped):
 class NotMirrored(SeglogError, TimeoutError):
     """The record is appended and durable here, but in the given time not enough copies had it on their disks.
 
+    Also, at once, if the log's manifest was rebuilt: until that is accepted, it is unknown what copies have.
+
     Attributes:
         offset: The record's offset.
         copies: How many copies have it.
@@ -330,6 +332,16 @@ class NotMirrored(SeglogError, TimeoutError):
             f"{wanted} copies have it on disk. It stays; repeat the append with the same idempotency key to wait again"
         )
         error.offset, error.copies = offset, copies
+        return error
+
+    @classmethod
+    def unknown(cls, path: str, offset: int) -> NotMirrored:
+        """Return the error for a log whose manifest was rebuilt: no report of a copy counts there."""
+        error = cls(
+            f"{path}: the record at offset {offset} is appended, but it cannot be known which copies have it: the "
+            "manifest was lost and rebuilt. Run `seglog repair` to accept it, then wait again"
+        )
+        error.offset, error.copies = offset, 0
         return error
 
 

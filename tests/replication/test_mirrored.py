@@ -278,6 +278,18 @@ def test_reports_count_only_with_the_epoch_that_the_log_has_there(source: Path) 
     assert [mirrored_offset(found.values(), copies) for copies in (1, 2, 3, 4)] == [12, 11, 10, 0]
 
 
+def test_a_log_whose_manifest_was_rebuilt_does_not_wait_for_copies(source: Path) -> None:
+    with seglog.open(source) as log:
+        log.append(b"1")
+    for name in ("MANIFEST", "MANIFEST.prev"):
+        (source / name).unlink(missing_ok=True)
+    with seglog.open(source) as log, pytest.raises(seglog.NotMirrored, match="seglog repair"):
+        log.mirrored(log.append(b"2"), timeout=5)
+    seglog.repair(source)
+    with seglog.open(source) as log, pytest.raises(seglog.NotMirrored, match="0 of 1 copies"):
+        log.mirrored(log.append(b"3"), timeout=0)
+
+
 def test_a_damaged_pin_counts_for_nothing(source: Path, target: Path) -> None:
     with seglog.open(source) as log, Mirror(source, target) as mirror:
         fill(log, 5)

@@ -95,7 +95,7 @@ class Log(ReadableLog):
                 call is not noticed, and another record at this offset counts.
 
         Raises:
-            NotMirrored: If the time is over; the record is appended and stays.
+            NotMirrored: If the time is over, or at once if the manifest was rebuilt; the record is appended and stays.
             LogTruncated: If the record was removed by a truncate.
             LogFenced: If another log was promoted in place of this one.
         """

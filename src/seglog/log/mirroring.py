@@ -41,6 +41,7 @@ class Mirroring:
         Raises:
             LogTruncated: If the offset has an epoch after `since`, or no record: the record was removed.
             LogFenced: If another log was promoted in place of this one: copies may follow that one.
+            NotMirrored: If the manifest was rebuilt: it is unknown which records copies have.
         """
         if self._state.phase is not OPEN:
             raise self._state.refusal()
@@ -49,7 +50,9 @@ class Mirroring:
             raise LogTruncated(
                 f"{self._state.path}: the record at offset {offset} was removed by a truncate before copies had it"
             )
-        if self._state.durability.durable_offset <= offset or view.manifest.rebuilt:  # then epochs may have come again
+        if view.manifest.rebuilt:  # then epochs may have come again
+            raise NotMirrored.unknown(self._state.path, offset)
+        if self._state.durability.durable_offset <= offset:
             return 0
         return sum(1 for reached in held(self.copies.reports(LOOK_SECONDS), cuts, end).values() if reached > offset)
 
