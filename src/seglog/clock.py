@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from time import time_ns
 from typing import Protocol
 
 from seglog.errors import InvalidType
 from seglog.record import checked_timestamp
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
 
 
 class Clock(Protocol):
@@ -20,6 +24,11 @@ class Clock(Protocol):
 def system_clock() -> int:
     """Return the wall clock in microseconds since the epoch, UTC."""
     return time_ns() // 1000
+
+
+def microseconds(moment: datetime) -> int:
+    """Return a time as int microseconds since the epoch; without a zone it is UTC."""
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH) // MICROSECOND
 
 
 def checked_clock(clock: Clock) -> Clock:

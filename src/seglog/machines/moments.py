@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
+from seglog.clock import microseconds
 from seglog.errors import InvalidArgument, InvalidType, OffsetOutOfRange
 from seglog.machines.part import Part
 from seglog.record import checked_offset
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Moment = int | datetime | Mapping[int, int] | None
 
@@ -47,8 +46,3 @@ def offsets_of(moment: Moment, name: str, parts: Mapping[int, Part]) -> dict[int
 
 def _within(offset: int | None, part: Part) -> int:
     return part.end if offset is None else min(max(offset, part.lowest), part.end)
-
-
-def microseconds(moment: datetime) -> int:
-    """Return a time as int microseconds since the epoch; without a zone it is UTC."""
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)

@@ -14,11 +14,11 @@ import os
 import re
 import time
 from argparse import ArgumentTypeError
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from fractions import Fraction
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
+from seglog.clock import EPOCH, microseconds
+
 _SIZES = {"": 1, "b": 1} | {
     prefix + suffix: base**power
     for power, prefix in enumerate("kmgtp", 1)
@@ -63,7 +63,7 @@ def parse_time(text: str) -> int:
         raise ArgumentTypeError(
             f"{text!r} is not a time; write ISO 8601 such as 2024-05-01T12:00:00Z, or int microseconds"
         ) from None
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH) // _MICROSECOND
+    return microseconds(moment)
 
 
 def parse_moment(text: str, now_us: int | None = None) -> int:

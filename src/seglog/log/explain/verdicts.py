@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from seglog.clock import EPOCH
 from seglog.compaction.plan import NEVER, cleanable
 from seglog.compaction.schedule import LEAST_GARBAGE, Standing, choose_passed, least_pin, standing
 from seglog.errors import CorruptRecord
@@ -38,7 +39,6 @@ Because = Literal[
 ]
 WAITING = ("expected to yield too little", "dirty ratio not reached", "compaction is due")
 NONE_LATER = Later()
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Verdict(NamedTuple):

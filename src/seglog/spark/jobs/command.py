@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from seglog.clock import EPOCH
 from seglog.spark import register, require_pyspark
 from seglog.spark.interpreter import use_this_python
 from seglog.spark.java import use_java
@@ -24,7 +25,7 @@ from seglog.spark.session import local_session
 from seglog.terminal import output
 from seglog.terminal.exits import Exit, exit_of, json_of, message_of
 from seglog.terminal.parser import Parser
-from seglog.terminal.units import EPOCH, parse_time
+from seglog.terminal.units import parse_time
 from seglog.topic.positions import from_json
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from seglog.clock import microseconds
 from seglog.errors import InvalidArgument, InvalidType, NotALog, OffsetCompacted, OffsetOutOfRange
 from seglog.format.manifest import ANYTHING, Manifest
 from seglog.log.opening import open_log
-from seglog.machines.moments import microseconds
 from seglog.spark.option_values import is_archive, place_path
 from seglog.spark.read.data_loss import position_at
 from seglog.spark.read.extents import LogSnapshot

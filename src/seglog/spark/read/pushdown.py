@@ -13,8 +13,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
+
+from seglog.clock import microseconds
 
 if TYPE_CHECKING:
     from seglog.spark.read.extents import Extent
@@ -24,7 +26,6 @@ Intervals = tuple[tuple[int, int], ...]
 
 LOWEST, HIGHEST = -(2**63), 2**63
 ALL: Intervals = ((LOWEST, HIGHEST),)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def _number(column: str, value: Any) -> int | None:
     """Return a value in the column's unit: a timestamp in us; None for another type."""
     if column == "timestamp":
         aware = isinstance(value, datetime) and value.tzinfo is not None
-        return (value - _EPOCH) // timedelta(microseconds=1) if aware else None
+        return microseconds(value) if aware else None
     return value if type(value) is int else None
 
 
