@@ -193,3 +193,23 @@ def test_a_consumer_of_a_server_reads_what_only_the_archive_has(serve: Callable[
         assert topic.read(0, 0).value == values[0]
     served.stop()
     shutil.rmtree(tmp_path / "archive")
+
+
+class Unreachable:
+    """The tiers of a log whose archive must not be asked."""
+
+    def extend(self, own: object) -> None:
+        raise StorageError(5, "the archive was asked")
+
+    def close(self) -> None:
+        pass
+
+
+def test_what_a_log_knows_of_itself_needs_no_archive(url: str, tmp_path: Path) -> None:
+    archived(tmp_path / "log", url)
+    with seglog.open(tmp_path / "log", archive=url) as log:
+        log._tiers = Unreachable()  # type: ignore[assignment] # only what a log calls
+        assert log.epoch == 0
+        assert log.mirrored_offset() == 0
+        with pytest.raises(seglog.NotMirrored):
+            log.mirrored(log.append(b"1"), timeout=0)

@@ -108,7 +108,7 @@ class Log(ReadableLog):
         Args:
             copies: Number of copies, 1 to 100.
         """
-        view = self.view()
+        view = self._own_view()
         offsets = held(self._reports(), view.manifest.cuts, view.next_offset).values()
         return (
             0 if view.manifest.rebuilt else min(mirrored_offset(offsets, checked_copies(copies)), self.durable_offset)
@@ -117,7 +117,7 @@ class Log(ReadableLog):
     @property
     def epoch(self) -> int:
         """The epoch of the next record: a number that rises with each truncate, and with an opening after a crash."""
-        return self.view().manifest.epoch
+        return self._own_view().manifest.epoch
 
     @abstractmethod
     def _mirrored_since(self, offset: int, epoch: int | None) -> int:
@@ -140,7 +140,7 @@ class Log(ReadableLog):
             OffsetOutOfRange: If it is beyond the end: the log was cut meanwhile.
             StorageError: If the pin cannot be written.
         """
-        view = self.view()
+        view = self._own_view()
         if pin.offset > view.next_offset:
             raise OffsetOutOfRange(pin.offset, view.lowest_offset, view.next_offset)
         self._check_place()

@@ -329,16 +329,16 @@ class LogWriter(Log):
         epoch = None if epoch is None else checked_offset(epoch, "epoch")
         if offset < 0 or (epoch is None and offset >= self.next_offset):
             raise OffsetOutOfRange(offset, self.lowest_offset, self.next_offset)
-        since = self._mirroring.since(self.view(), offset, epoch)
+        since = self._mirroring.since(self._own_view(), offset, epoch)
         if self.durable_offset <= offset:
             self.sync()
-        self._mirroring.wait(self.view, offset, copies, timeout, since)
+        self._mirroring.wait(self._own_view, offset, copies, timeout, since)
 
     def _mirrored_since(self, offset: int, epoch: int | None) -> int:
-        return self._mirroring.since(self.view(), offset, epoch)
+        return self._mirroring.since(self._own_view(), offset, epoch)
 
     def _copies_with(self, offset: int, since: int) -> int:
-        return self._mirroring.count(self.view(), offset, since)
+        return self._mirroring.count(self._own_view(), offset, since)
 
     def _reports(self) -> dict[str, list[Pin]]:
         return self._mirroring.copies.reports()

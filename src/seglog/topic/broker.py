@@ -401,7 +401,7 @@ class Broker(Inheritable, Uncopied):
         return log.lowest_offset, log.next_offset
 
     def _history(self, name: str, partition: int) -> tuple[str, Cuts]:
-        manifest = self.topic(name).partition(partition).view().manifest
+        manifest = self.topic(name).partition(partition)._own_view().manifest
         return f"{manifest.log_id:016x}", manifest.cuts
 
     def _records_from(self, name: str, partition: int, offset: int) -> int:

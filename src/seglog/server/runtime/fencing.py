@@ -47,7 +47,7 @@ def _try(failures: list[SeglogError], fence: Callable[[], None]) -> None:
 
 
 def _fence(log: Log, term: int | None) -> None:
-    role = log.view().manifest.role
+    role = log._own_view().manifest.role
     wanted = role.term + 1 if term is None else term
     if role.term < wanted and role.accepts:
         log.fence(wanted)

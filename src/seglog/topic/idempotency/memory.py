@@ -156,7 +156,7 @@ class OnceMemory(Inheritable):
         return share if share.stop <= end else share._replace(whole=False)
 
     def _epoch(self, partition: int) -> int:
-        return self._logs[partition].view().manifest.epoch
+        return self._logs[partition].epoch
 
     def _read(self, partitions: Iterable[int]) -> None:
         """Replace what is known of these partitions by what their logs contain."""
