@@ -433,3 +433,17 @@ TestBrokerMachine.settings = settings(max_examples=15, stateful_step_count=25)
 def test_its_groups_are_groups(broker: Broker) -> None:
     assert isinstance(broker.groups, Groups)
     assert broker.groups is broker.groups
+
+
+def test_a_topic_that_cannot_be_prepared_is_not_created_and_can_be_later(tmp_path: Path) -> None:
+    def fails(_: Topic) -> None:
+        raise seglog.StorageError(28, "no space left", str(tmp_path))
+
+    with Broker(tmp_path) as broker:
+        broker._prepare_topics(fails)
+        with pytest.raises(seglog.StorageError) as failure:  # which keeps the topic from being collected
+            broker.create_topic("orders")
+        assert failure.value.errno == 28
+        assert broker.topics() == []
+        broker._prepare_topics(lambda _: None)
+        assert broker.create_topic("orders").append(b"1") == (0, 0)

@@ -221,13 +221,24 @@ class Broker(Inheritable, Uncopied):
                     clock=self._clock,
                     archive=self._archive_of(name),
                 )
-                if self._prepare is not None:
-                    self._prepare(created)
+                self._prepare_or_remove(created)
                 with self._guard:
                     self._open[name] = created
             finally:
                 self._coming = None
             return created
+
+    def _prepare_or_remove(self, created: Topic) -> None:
+        """Prepare a new topic, see `_prepare_topics`; after an error there is no topic, as far as that is possible."""
+        if self._prepare is None:
+            return
+        try:
+            self._prepare(created)
+        except BaseException:
+            with suppress(SeglogError):  # the first error counts; a topic that stays can be used
+                created.close()
+                deletion.remove(self._storage, deletion.take_away(self._storage, created.name))
+            raise
 
     def _prepare_topics(self, prepare: Callable[[Topic], object]) -> None:
         """Call this with each topic that is created from now on, before anything can be appended to it."""
