@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +15,7 @@ from seglog.archive.urls import store_at
 from seglog.cli import main
 from seglog.errors import StorageError
 from seglog.log.holds import drop_hold, held_from, holds, set_hold
+from seglog.storage import LocalStorage
 from seglog.testing.faulty import Crashed, Fault, FaultyStorage
 from tests.archive.conftest import filled
 from tests.archive.faulty_store import FaultyStore
@@ -181,3 +182,25 @@ def test_retention_of_a_new_topic_of_a_server_waits_for_the_archive_from_its_fir
     with seglog.Broker(f"file://{tmp_path}/archive", mode="r") as archived:
         assert archived.topic("orders").partition(0).lowest_offset == 0
         assert archived.topic("orders").partition(0).next_offset == 101
+
+
+class Full(LocalStorage):
+    """A disk without space for a new directory until `full` is False."""
+
+    full = True
+
+    def make(self, directories: Any) -> None:
+        if self.full:
+            raise StorageError(errno.ENOSPC, "no space left", self.path)
+        super().make(directories)
+
+
+def test_a_hold_that_could_not_be_written_is_written_in_the_next_round(place: str, tmp_path: Path) -> None:
+    with filled(tmp_path / "log", 10), Archiver(tmp_path / "log", place) as archiver:
+        disk = Full(tmp_path / "log")
+        assert release(disk) == 1  # as a log that the archiver has not seen yet
+        with pytest.raises(StorageError, match="no space"):
+            archiver._log("", disk)
+        disk.full = False
+        archiver._log("", disk)
+        assert holds(disk)

@@ -247,9 +247,13 @@ class Archiver:
                 self._logs.pop(name).close()
                 log = None
         if log is None:
-            log = self._logs[name] = open_log(place, mode="r")
-            if self._holding is not None:
-                self._holding.begin(place)
+            log = open_log(place, mode="r")
+            try:
+                self.hold([place])
+            except BaseException:
+                log.close()
+                raise
+            self._logs[name] = log  # only now: else the next round would find it, and begin no hold
         return log
 
     def _upload(self, name: str, place: Storage, view: View) -> LogUpload:
