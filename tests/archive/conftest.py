@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,9 +17,10 @@ import pytest
 
 import seglog
 from seglog.archive.urls import store_at
+from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from seglog.archive.objects import ObjectStore
 
@@ -50,13 +50,6 @@ def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
-
-
-def until(ready: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not ready():
-        assert time.monotonic() < deadline, "the server does not answer"
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from seglog.archive import storage as archive_storage
 from seglog.errors import InvalidArgument, OffsetOutOfRange, StorageError
 from seglog.log import tiers
 from tests.archive.conftest import filled
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,13 +26,6 @@ if TYPE_CHECKING:
 
 FEW = Retention(bytes=4096)
 CONFIG = LogConfig(segment_bytes=1024, retention=FEW)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def archived(path: Path, url: str, count: int = 300) -> list[seglog.Record]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import httpx
@@ -13,6 +12,7 @@ import pytest
 import seglog
 from seglog.cli import main
 from seglog.replication.diff import diff
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,13 +21,6 @@ if TYPE_CHECKING:
     from tests.conftest import Served
 
 DEADLINE_SECONDS = 20
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + DEADLINE_SECONDS
-    while not condition():
-        assert time.monotonic() < end, "it never came to be"
-        time.sleep(0.005)
 
 
 def test_a_server_that_follows_serves_new_records_and_only_reads(
