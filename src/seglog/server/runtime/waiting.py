@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 
 from seglog.topic.layout.places import Partition
+
+AT_ONCE = 32  # requests woken in one turn of the event loop: others, such as /ready, are served between the turns
 
 
 class Waiting:
@@ -14,6 +17,7 @@ class Waiting:
 
     def __init__(self) -> None:
         self._waiters: dict[Partition, set[asyncio.Event]] = {}
+        self._due: dict[asyncio.Event, None] = {}  # to be set in later turns, in this order
         self._stopped = False
 
     @contextmanager
@@ -39,8 +43,7 @@ class Waiting:
 
     def appended(self, partition: Partition) -> None:
         """Wake the requests that wait for this partition."""
-        for event in self._waiters.get(partition, ()):
-            event.set()
+        self._wake(self._waiters.get(partition, ()))
 
     @property
     def stopped(self) -> bool:
@@ -54,9 +57,21 @@ class Waiting:
 
     def wake(self) -> None:
         """Let every request look again."""
-        for events in self._waiters.values():
-            for event in events:
-                event.set()
+        self._wake(event for events in self._waiters.values() for event in events)
+
+    def _wake(self, events: Iterable[asyncio.Event]) -> None:
+        """Set the first few events now, and the others a few at a time."""
+        under_way = bool(self._due)
+        self._due.update((event, None) for event in events if not event.is_set())
+        if not under_way:
+            self._wake_some()
+
+    def _wake_some(self) -> None:
+        for event in list(islice(self._due, AT_ONCE)):
+            del self._due[event]
+            event.set()
+        if self._due:
+            asyncio.get_running_loop().call_soon(self._wake_some)
 
 
 async def woken(event: asyncio.Event, seconds: float) -> bool:
