@@ -34,7 +34,7 @@ def separate_epoch(epoch: int) -> int:
 
     The original counts on from the present epoch, and another backup of it may become a log, too.
     """
-    return epoch + ((1 + secrets.randbits(BACKUP_BITS)) << COUNTED_BITS)
+    return epoch + 1 + ((1 + secrets.randbits(BACKUP_BITS)) << COUNTED_BITS)
 
 
 @dataclass(frozen=True, slots=True)

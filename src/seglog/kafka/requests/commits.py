@@ -7,6 +7,7 @@ from functools import partial
 from seglog.errors import GroupConflict, SeglogError
 from seglog.kafka import codes
 from seglog.kafka.requests.call import Call, Values
+from seglog.kafka.requests.epochs import shown_epoch
 from seglog.kafka.requests.groups import admitted
 from seglog.topic.layout.names import is_name
 from seglog.topic.layout.places import Partition
@@ -98,10 +99,11 @@ async def offset_fetch(call: Call) -> Values:
         record = found.get((topic, number)) if call.caller.may("read", topic) else None
         refused = code or (codes.NONE if call.caller.may("read", topic) else codes.TOPIC_AUTHORIZATION_FAILED)
         known = record is not None and record.offset is not None
+        epoch = None if record is None or record.log is None else record.epoch
         return {
             "partition_index": number,
             "committed_offset": record.offset if record is not None and known else NO_OFFSET,
-            "committed_leader_epoch": record.epoch if record is not None and record.log is not None else NO_OFFSET,
+            "committed_leader_epoch": NO_OFFSET if epoch is None else shown_epoch(epoch),
             "metadata": record.metadata if record is not None else "",
             "error_code": refused,
         }

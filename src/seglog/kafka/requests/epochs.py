@@ -1,10 +1,15 @@
-"""Leader epochs: the epoch of a log rises with each cut, so clients find out that records were truncated."""
+"""Leader epochs: the epoch of a log rises with each cut, so clients find out that records were truncated.
+
+A leader epoch of Kafka has 31 bits and an epoch of ours 64 (format/cuts): of ours, clients see the term of the leader
+and the number that one leader counts up, without the random bits between them.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from seglog.errors import SeglogError
+from seglog.format.cuts import COUNTED_BITS, TERM_BITS, Cuts
 from seglog.kafka import codes
 from seglog.kafka.faults import FutureEpoch, StaleEpoch
 from seglog.kafka.requests.call import Call, Values
@@ -13,11 +18,31 @@ if TYPE_CHECKING:
     from seglog.log.log import Log
 
 ANY = -1
+MOST_TERM = 2**15 - 1
+
+
+def shown_epoch(epoch: int) -> int:
+    """Return an epoch as clients see it, below 2^31. It rises with the epochs of one log.
+
+    Two leaders of different terms show different epochs, up to a term of 32,767. It falls after 65,536 cuts in one
+    term; clients then ask for the present epoch again.
+    """
+    return (min(epoch >> TERM_BITS, MOST_TERM) << COUNTED_BITS) | (epoch & ((1 << COUNTED_BITS) - 1))
+
+
+def shown_cuts(cuts: Cuts) -> Cuts:
+    """Return the cuts of a log with the epochs that clients see."""
+    return Cuts(shown_epoch(cuts.base), tuple((shown_epoch(epoch), offset) for epoch, offset in cuts.entries))
+
+
+def leader_epoch(log: Log) -> int:
+    """Return the present epoch of a log as clients see it."""
+    return shown_epoch(log.view().manifest.epoch)
 
 
 def check_epoch(log: Log, known: int) -> None:
     """Raise StaleEpoch or FutureEpoch unless a client knows the present epoch of a log, or none (-1)."""
-    epoch = log.view().manifest.epoch
+    epoch = leader_epoch(log)
     if known != ANY and known < epoch:
         raise StaleEpoch(f"the epoch is {epoch}, the client knows {known}; it must look for truncated records")
     if known > epoch:
@@ -42,9 +67,9 @@ def _end_of(call: Call, topic: str, wanted: Values) -> Values:
     except SeglogError as error:
         return {"partition": number, "error_code": codes.code_of(error)}
     view = log.view()
-    if epoch > view.manifest.epoch:
+    if epoch > shown_epoch(view.manifest.epoch):
         return {"partition": number}
-    cuts = view.manifest.cuts
+    cuts = shown_cuts(view.manifest.cuts)
     found = max((one for one in (cuts.base, *(known for known, _ in cuts.entries)) if one <= epoch), default=ANY)
     cut = cuts.first_since(epoch)
     return {"partition": number, "leader_epoch": found, "end_offset": view.next_offset if cut is None else cut}

@@ -14,7 +14,7 @@ from seglog.errors import OffsetOutOfRange, RecordTooLarge, SeglogError
 from seglog.kafka import codes
 from seglog.kafka.records.encode import encode
 from seglog.kafka.requests.call import Call, Values
-from seglog.kafka.requests.epochs import check_epoch
+from seglog.kafka.requests.epochs import check_epoch, shown_cuts
 from seglog.server.runtime.memory import Claim
 from seglog.server.runtime.waiting import woken
 from seglog.topic.fetch import fetch_batches
@@ -157,7 +157,7 @@ def _batches(one: Wanted, log: Log, most: int) -> list[memoryview]:
     if one.start < view.next_offset and view.span_bytes(one.start, one.start + 1) > 2**31 - 1024:
         raise RecordTooLarge(view.span_bytes(one.start, one.start + 1), 2**31 - 1024)
     found = fetch_batches(log, one.start, max_records=MOST_RECORDS, max_bytes=most)
-    cuts = log.view().manifest.cuts
+    cuts = shown_cuts(log.view().manifest.cuts)
     return [
         part
         for batch in found.batches

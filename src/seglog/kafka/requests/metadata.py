@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from seglog.errors import Forbidden, InvalidArgument, SeglogError, TopicExists, TopicNotFound
 from seglog.kafka import codes
 from seglog.kafka.requests.call import Call, Values
+from seglog.kafka.requests.epochs import leader_epoch
 from seglog.topic.layout.names import checked_name, refuse_reserved
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _partitions(topic: Topic) -> Values:
         {
             "partition_index": number,
             "leader_id": NODE,
-            "leader_epoch": topic.partition(number).view().manifest.epoch,
+            "leader_epoch": leader_epoch(topic.partition(number)),
             "replica_nodes": [NODE],
             "isr_nodes": [NODE],
         }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from seglog.errors import SeglogError
 from seglog.kafka import codes
 from seglog.kafka.requests.call import Call, Values
-from seglog.kafka.requests.epochs import check_epoch
+from seglog.kafka.requests.epochs import check_epoch, shown_epoch
 
 if TYPE_CHECKING:
     from seglog.log.log import Log
@@ -41,7 +41,7 @@ async def _listed(call: Call, topic: str, wanted: Values) -> Values:
 
 
 def _found(number: int, log: Log, offset: int, timestamp: int = -1) -> Values:
-    epoch = log.view().manifest.cuts.epoch_at(offset)
+    epoch = shown_epoch(log.view().manifest.cuts.epoch_at(offset))
     return {"partition_index": number, "timestamp": timestamp, "offset": offset, "leader_epoch": epoch}
 
 
