@@ -59,6 +59,7 @@ class Group:
         """Join, and return when the others have joined too."""
         code = self._refusal(wish)
         if code:
+            self._forget_if_unused()
             return Joined(code, wish.member)
         if not wish.member:
             return await self._join_anew(wish)
@@ -71,8 +72,11 @@ class Group:
         if wish.member:
             if self._owner(wish.instance) not in (None, wish.member):
                 return codes.FENCED_INSTANCE_ID
-            if wish.member not in self.members and wish.member not in self._pending:
+            known = self.members.get(wish.member)
+            if known is None and wish.member not in self._pending:
                 return codes.UNKNOWN_MEMBER_ID
+            if known is not None and known.wish.instance != wish.instance:
+                return codes.UNKNOWN_MEMBER_ID  # a member keeps its instance, or joins anew
         if not wish.protocols or not wish.kind or (self.members and wish.kind != self.kind):
             return codes.INCONSISTENT_GROUP_PROTOCOL
         same = {wish.member, self._owner(wish.instance)}
@@ -310,7 +314,10 @@ class Group:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        if not self._pending:
+        self._forget_if_unused()
+
+    def _forget_if_unused(self) -> None:
+        if not self.members and not self._pending:
             self._emptied(self)
 
     def _heard(self, member: Member) -> None:
@@ -320,9 +327,13 @@ class Group:
         member.expiry = self._loop.call_later(member.wish.session, self._expire, member)
 
     def _expire(self, member: Member) -> None:
-        if self.members.get(member.id) is member and member.joining is None and member.syncing is None:
-            self._drop(member)
-            self._after_a_loss()
+        if self.members.get(member.id) is not member:
+            return
+        if member.joining is not None or member.syncing is not None:  # it waits for others, who have deadlines
+            self._heard(member)
+            return
+        self._drop(member)
+        self._after_a_loss()
 
     def _forget_pending(self, member: str) -> None:
         self._pending.pop(member, None)
@@ -332,8 +343,7 @@ class Group:
         """Go on without a member that did not join with the id that it was given."""
         if self.members or self._pending:
             self._complete_if_all_joined()
-        else:
-            self._emptied(self)
+        self._forget_if_unused()
 
     def close(self) -> None:
         """Cancel all timers, and answer everything that waits."""

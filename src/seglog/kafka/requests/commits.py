@@ -86,8 +86,10 @@ async def offset_fetch(call: Call) -> Values:
     """Return committed offsets: of the named partitions (-1 where there is none), or all."""
     name, wanted = call.values["group_id"], call.values["topics"]
     code = await admitted(call, name, creates=False)
+    hidden = code == codes.GROUP_ID_NOT_FOUND  # answered like a group that does not exist: it has no commits
+    code = codes.NONE if hidden else code
     groups = call.services.broker.groups
-    found = {} if code or not is_name(name) else await call.services.groups.run(lambda: groups.commits(name))
+    found = {} if code or hidden or not is_name(name) else await call.services.groups.run(lambda: groups.commits(name))
     places: dict[str, list[int]] = {}
     for topic, number in found if wanted is None else ():
         if call.caller.may("read", topic):

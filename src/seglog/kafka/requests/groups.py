@@ -31,12 +31,22 @@ async def find_coordinator(call: Call) -> Values:
 
 
 async def admitted(call: Call, name: str, *, creates: bool = True) -> int:
-    """Return whether the sender may use a group, as a code. creates: it may be a new one."""
+    """Return whether the sender may use a group, as a code.
+
+    creates: it may be a new one. Otherwise a group that the sender may not know of is answered like one that does not
+    exist.
+    """
     if not is_name(name):
         return codes.INVALID_GROUP_ID
+
+    def check() -> None:
+        if creates:
+            group_rights.admit(call, name)
+        else:
+            group_rights.require_visible(call, name, "read", GroupNotFound(name))
+
     try:
-        check = group_rights.admit if creates else group_rights.require
-        await call.services.groups.run(lambda: check(call, name))
+        await call.services.groups.run(check)
     except Forbidden:
         return codes.GROUP_AUTHORIZATION_FAILED
     except SeglogError as error:
@@ -110,12 +120,15 @@ async def leave_group(call: Call) -> Values:
     wanted = call.values["members"]
     if call.version < MEMBERS_SINCE:
         wanted = [{"member_id": call.values["member_id"], "group_instance_id": None}]
-    left = [{**one, "error_code": _leave(call, one)} for one in wanted]
+    code = await admitted(call, call.values["group_id"], creates=False)  # a static member's name is no secret
+    group = None if code else _known(call)
+    if code not in (codes.NONE, codes.GROUP_ID_NOT_FOUND):
+        return {"error_code": code, "members": []}
+    left = [{**one, "error_code": _leave(group, one)} for one in wanted]
     return {"error_code": left[0]["error_code"] if call.version < MEMBERS_SINCE else codes.NONE, "members": left}
 
 
-def _leave(call: Call, who: Values) -> int:
-    group = _known(call)
+def _leave(group: Group | None, who: Values) -> int:
     return codes.UNKNOWN_MEMBER_ID if group is None else group.leave(who["member_id"], who["group_instance_id"])
 
 
@@ -149,8 +162,9 @@ async def _described(call: Call, name: str) -> Values:
     if not is_name(name):
         return {**shown, "error_code": codes.INVALID_GROUP_ID}
     groups = call.services.broker.groups
-    if not await call.services.groups.run(lambda: group_rights.may_use(call, name)):
-        return {**shown, "error_code": codes.GROUP_AUTHORIZATION_FAILED}
+    code = await admitted(call, name, creates=False)
+    if code:
+        return shown if code == codes.GROUP_ID_NOT_FOUND else {**shown, "error_code": code}
     group = call.parts.coordinator.find(name)
     if group is not None:
         return {**shown, **_state_of(group)}
@@ -194,7 +208,7 @@ async def _delete(call: Call, name: str) -> int:
         return codes.INVALID_GROUP_ID
 
     def work() -> None:
-        group_rights.require(call, name)
+        group_rights.require_visible(call, name, "admin", GroupNotFound(name))
         call.services.broker.groups.delete(name)
 
     try:

@@ -146,9 +146,11 @@ class Groups(Inheritable, Uncopied):
             kind: What its members are, for errors.
 
         Raises:
-            GroupConflict: The group has members here.
+            GroupConflict: The group has members here, or MAX_GROUPS groups are reserved.
         """
         checked_name(group, "group")
+        if group not in self._held and len(self._held) >= MAX_GROUPS:
+            raise GroupConflict(f"{MAX_GROUPS} consumer groups have members that are {kind}s; {group!r} gets none")
         with self._lock:
             if self._present(group).members:
                 raise GroupConflict(

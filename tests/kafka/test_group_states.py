@@ -1,0 +1,66 @@
+"""States of a group that real clients reach seldom."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from seglog.kafka import codes
+from seglog.kafka.groups.group import Group, State
+from seglog.kafka.groups.member import Wish
+
+
+def _wish(member: str = "", instance: str | None = None, *, session: float = 30.0) -> Wish:
+    return Wish(member, instance, session, 0.2, "consumer", {"range": b""}, "client", "host")
+
+
+def _told(story: Callable[[Group, list[Group]], Coroutine[Any, Any, None]]) -> None:
+    """Run a story of a group. Its second argument lists the group as often as it was forgotten."""
+
+    async def run() -> None:
+        forgotten: list[Group] = []
+        group = Group("g", forgotten.append)
+        try:
+            await asyncio.wait_for(story(group, forgotten), 20)
+        finally:
+            group.close()
+
+    asyncio.run(run())
+
+
+def test_a_refused_join_leaves_no_empty_group() -> None:
+    async def story(group: Group, forgotten: list[Group]) -> None:
+        assert (await group.join(_wish("unknown"))).code == codes.UNKNOWN_MEMBER_ID
+        assert forgotten == [group]
+
+    _told(story)
+
+
+def test_a_member_that_stops_while_it_waits_for_its_assignment_is_removed() -> None:
+    async def story(group: Group, _: list[Group]) -> None:
+        leading, following = await asyncio.gather(group.join(_wish()), group.join(_wish(session=0.05)))
+        if group.leader == following.member:
+            leading, following = following, leading
+        waiting = asyncio.create_task(group.sync(following.member, None, group.generation, {}))
+        expiry = group.members[following.member].expiry
+        while group.members[following.member].expiry is expiry:  # its session ends while it waits
+            await asyncio.sleep(0.01)
+        await group.sync(leading.member, None, group.generation, {})
+        assert (await waiting).code == codes.NONE
+        while following.member in group.members:
+            await asyncio.sleep(0.01)
+        assert group.state is not State.STABLE
+
+    _told(story)
+
+
+def test_a_member_does_not_take_another_instance_name() -> None:
+    async def story(group: Group, _: list[Group]) -> None:
+        member = (await group.join(_wish(instance="one"))).member
+        assert (await group.join(_wish(member, "two"))).code == codes.UNKNOWN_MEMBER_ID
+        assert (await group.join(_wish(member, None))).code == codes.UNKNOWN_MEMBER_ID
+        assert group.leave("", "one") == codes.NONE
+        assert group.members == {}
+
+    _told(story)
