@@ -76,7 +76,7 @@ class Group:
             if known is None and wish.member not in self._pending:
                 return codes.UNKNOWN_MEMBER_ID
             if known is not None and known.wish.instance != wish.instance:
-                return codes.UNKNOWN_MEMBER_ID  # a member keeps its instance, or joins anew
+                return codes.UNKNOWN_MEMBER_ID  # a member keeps its instance name
         if not wish.protocols or not wish.kind or (self.members and wish.kind != self.kind):
             return codes.INCONSISTENT_GROUP_PROTOCOL
         same = {wish.member, self._owner(wish.instance)}
