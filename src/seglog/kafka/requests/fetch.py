@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from seglog.log.log import Log
 
 MOST_RECORDS = 65536  # of one batch
+COPIES = 2  # of a record in memory: as read and as sent
 WITHOUT_ROOM = 256 * 1024  # bytes read without reserving memory
 
 
@@ -48,12 +49,13 @@ async def fetch(call: Call) -> Values:
     Every request is complete: the server keeps no sessions (session id 0).
     """
     wanted = [_wanted(call, topic["topic"], one) for topic in call.values["topics"] for one in topic["partitions"]]
-    wanted = await _wait(call, wanted)
+    share = call.services.memory.share("answers")
+    wanted = [_fitting(one, share // COPIES) for one in await _wait(call, wanted)]
     most = min(max(call.values["max_bytes"], 1), call.services.settings.limits.read_bytes)
-    there = sum(_available(one) for one in wanted if not one.code)
+    there = min(sum(map(_available, wanted)), most + max(map(_first, wanted), default=0))
     claim = Claim(call.services.memory, "answers")
     call.held.callback(claim.close)
-    if there > WITHOUT_ROOM and not await claim.wait(min(2 * there, 2 * most), _seconds(call)):
+    if there > WITHOUT_ROOM and not await claim.wait(min(COPIES * there, share), _seconds(call)):
         most = 0
     found = iter(await call.services.reads.run(partial(_read_all, wanted, most)))
     return {
@@ -110,13 +112,30 @@ def _still(one: Wanted) -> Wanted:
     return one
 
 
+def _fitting(one: Wanted, most: int) -> Wanted:
+    """Return the same, with an error if its first record needs more memory than all responses may have."""
+    size = _first(one)
+    return one if size <= most else one._replace(log=None, code=codes.code_of(RecordTooLarge(size, most)))
+
+
 def _available(one: Wanted) -> int:
-    """Return about how many bytes can be read."""
+    """Return about how many bytes can be read: at least the first record, however long it is."""
+    there = _span(one, None)
+    return there if there <= one.size else max(one.size, _first(one))
+
+
+def _first(one: Wanted) -> int:
+    """Return about how many bytes the first record has, 0 if there is none."""
+    return _span(one, one.start + 1)
+
+
+def _span(one: Wanted, stop: int | None) -> int:
     if one.log is None:
         return 0
     try:
         view = one.log.view()
-        return min(view.span_bytes(one.start, view.next_offset), one.size) if one.start < view.next_offset else 0
+        end = view.next_offset if stop is None else min(stop, view.next_offset)
+        return view.span_bytes(one.start, end) if one.start < end else 0
     except SeglogError:  # it is reported when it is read
         return 0
 
