@@ -134,3 +134,13 @@ def test_a_fetch_may_name_a_partition_twice(kafka, name):
     with kafka.connection() as raw:
         found = raw.ask(FETCH, 4, {"max_wait_ms": 10, "min_bytes": 10_000, "topics": topics})
     assert [len(one["records"]) > 0 for one in found["responses"][0]["partitions"]] == [False, True]
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_a_record_with_more_headers_than_over_http_is_refused(kafka, name, codec):
+    client = Confluent(kafka.address)
+    headers = tuple((f"h{number}", b"") for number in range(1001))
+    client.produce(name, [Sent(b"v", headers=headers[1:])], codec=codec)
+    with pytest.raises(confluent_kafka.KafkaException) as caught:
+        client.produce(name, [Sent(b"v", headers=headers)], codec=codec)
+    assert caught.value.args[0].code() == confluent_kafka.KafkaError.INVALID_RECORD

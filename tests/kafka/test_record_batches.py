@@ -22,6 +22,7 @@ from seglog.kafka.records.compression import decompressed
 from seglog.kafka.records.decode import decode, head_of
 from seglog.kafka.records.encode import encode
 from seglog.kafka.records.faults import BadBatch, DamagedBatch, OldFormat, TooLarge
+from seglog.kafka.records.heads import check_heads
 from seglog.kafka.records.layout import HEAD_BYTES
 
 UTC = datetime.UTC
@@ -220,3 +221,22 @@ def test_snappy_in_the_framing_of_java_is_decompressed(pieces):
         block = bytes(pa.compress(piece, codec="snappy"))
         framed += struct.pack(">i", len(block)) + block
     assert bytes(decompressed(2, memoryview(framed), MOST)) == b"".join(pieces)
+
+
+@settings(max_examples=40)
+@given(st.lists(record, min_size=1, max_size=6))
+def test_keys_and_headers_are_counted_exactly(rows):
+    data = memoryview(kio_batch(rows))
+    batch = decode(data, head_of(data), now=NOW, most=MOST).records
+    count = max(len(headers) for _, _, _, headers in rows)
+    longest = max(
+        len(key or b"") + sum(len(name.encode()) + len(value or b"") for name, value in headers)
+        for _, key, _, headers in rows
+    )
+    check_heads(batch, count, longest)
+    if count:
+        with pytest.raises(BadBatch, match=f"a record has {count} headers"):
+            check_heads(batch, count - 1, longest)
+    if longest:
+        with pytest.raises(BadBatch, match=f"have {longest} bytes"):
+            check_heads(batch, count, longest - 1)

@@ -15,6 +15,7 @@ from seglog.kafka import codes
 from seglog.kafka.producers.sequences import key_of
 from seglog.kafka.records.decode import decode, head_of
 from seglog.kafka.records.faults import BadBatch, NoKeys, TooLarge
+from seglog.kafka.records.heads import check_heads
 from seglog.kafka.records.layout import CODEC_BITS, HEAD_BYTES, NO_PRODUCER, TRANSACTIONAL, Head
 from seglog.kafka.requests.call import Call, Values, log_of
 from seglog.log.appends.group import Draft
@@ -23,9 +24,11 @@ from seglog.server.runtime.appends import Append
 from seglog.server.runtime.memory import Claim
 
 if TYPE_CHECKING:
+    from seglog.server.settings import Limits
     from seglog.topic.topic import Topic
 
 NO_ACK, APPENDED, DURABLE = 0, 1, -1
+LEAST_HEADER_BYTES = 2
 ROW_BYTES = 64  # of columns beside the data
 SMALL_BYTES = 64 * 1024  # up to this size a single record is appended without a thread
 GROWTH = 4  # by which compressed data is assumed to grow
@@ -56,7 +59,9 @@ async def _answer(call: Call, name: str, wanted: Values, acks: int) -> Values:
         log = log_of(topic, number)
         offsets = await _append(call, topic, number, wanted["records"], durable=acks == DURABLE)
     except SeglogError as error:
+        call.services.space.failed(name, error)
         return {**_refused(number, codes.code_of(error), str(error)), "record_errors": _errors_of(error)}
+    call.services.space.worked(name)
     return {"index": number, "base_offset": offsets.start, "log_start_offset": log.lowest_offset}
 
 
@@ -98,12 +103,12 @@ async def _store(
     once: str | None = None,
     durable: bool,
 ) -> range:
-    services, most = call.services, call.services.settings.limits.batch_bytes
+    services, limits = call.services, call.services.settings.limits
     if head.records == 1 and len(data) <= SMALL_BYTES and not head.attributes & CODEC_BITS:
         return await _store_one(call, topic, number, data, head, once=once, durable=durable)
 
     def append() -> range:
-        records = _decoded(data, head, topic.partition(number), most)
+        records = _decoded(data, head, topic.partition(number), limits.batch_bytes, limits)
         return topic.append_batch(records, partition=number, once=once)[number]
 
     claim = Claim(services.memory, "decoding")
@@ -126,16 +131,18 @@ async def _store_one(
     call: Call, topic: Topic, number: int, data: memoryview, head: Head, *, once: str | None, durable: bool
 ) -> range:
     """Append a single record as HTTP does: immediately if nothing can delay it, else in the partition's queue."""
-    record = _draft(_decoded(data, head, topic.partition(number), SMALL_BYTES))
+    record = _draft(_decoded(data, head, topic.partition(number), SMALL_BYTES, call.services.settings.limits))
     wanted = Append(topic.writer(number), record, once, durable)
     _, offset = await call.services.appends.append(wanted, len(data) + HEAD_BYTES)
     call.services.metrics.appended(topic.name, 1, len(data))
     return range(offset, offset + 1)
 
 
-def _decoded(data: memoryview, head: Head, log: Log, most: int) -> pa.RecordBatch:
+def _decoded(data: memoryview, head: Head, log: Log, most: int, limits: Limits) -> pa.RecordBatch:
     """Return the records of a batch. Raises NoKeys for the records that the log would reject."""
     records = decode(data, head, now=system_clock(), most=most).records
+    if head.attributes & CODEC_BITS or len(data) > min(limits.head_bytes, LEAST_HEADER_BYTES * limits.record_headers):
+        check_heads(records, limits.record_headers, limits.head_bytes)
     keys = records.column("key")
     if keys.null_count and log.config.retention.needs_keys:
         raise NoKeys(np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False)).tolist())
