@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 import subprocess
+from contextlib import ExitStack
 
 import confluent_kafka
 import pytest
@@ -142,3 +144,24 @@ def test_a_server_without_tokens_accepts_any_password(kafka):
     options = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "log_level": 0}
     client = AdminClient({"bootstrap.servers": kafka.address, "sasl.username": "a", "sasl.password": "b", **options})
     assert "default" in client.list_topics(timeout=10).topics
+
+
+def test_connections_without_a_handshake_are_counted(guarded, own_kafka, tmp_path):
+    key = guarded.certificate.replace("cert.pem", "key.pem")
+    kafka = own_kafka("--tls-cert", guarded.certificate, "--tls-key", key, "--connections", "4")
+    with ExitStack() as stack:
+        silent = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", kafka.kafka_port), timeout=5)) for _ in range(8)
+        ]
+        refused = [one for one in silent if _is_closed_at_once(one)]
+        assert silent[4:] == refused
+
+
+def _is_closed_at_once(connection):
+    connection.settimeout(0.5)  # of the ten seconds that a handshake may take
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+    except TimeoutError:
+        return False

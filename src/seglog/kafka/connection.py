@@ -21,6 +21,8 @@ from seglog.server.rights.access import ANYBODY
 from seglog.server.runtime.memory import Claim
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from seglog.server.settings import Limits
 
 LOG = logging.getLogger("seglog.kafka")
@@ -32,20 +34,26 @@ FIRST_BYTES = 64 * 1024  # memory for a request, until more of it has come
 IDLE_CONNECTION_SECONDS = 600.0
 
 
+def _warn(_status: int, text: str) -> None:
+    LOG.warning("a connection was refused: %s", text)
+
+
 class Connection(asyncio.BufferedProtocol):
-    """A connection; `connections` contains all that are open."""
+    """A connection; `connections` contains all that are open. Its bounds are `server.http.handshakes.Bounded`."""
 
     def __init__(self, parts: Parts, connections: set[Connection]) -> None:
         self._parts = parts
         self._limits: Limits = parts.services.settings.limits
-        self._connections = connections
+        self.connections = connections
+        self.most_connections, self.head_seconds = self._limits.connections, self._limits.head_seconds
+        self.told: Callable[[int, str], None] | None = _warn
         self._claim = Claim(parts.services.memory, "bodies")
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._buffer = bytearray(HEAD_BYTES)
         self._got = 0
         self._size = 0  # of the whole request with its length; 0: its head has not come
         self._task: asyncio.Task[None] | None = None
-        self._moved_at = self._began_at = self._loop.time()
+        self._moved_at = self._began_at = self.loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
         self._writable = asyncio.Event()
@@ -56,11 +64,11 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Count the connection; close it if there are too many."""
         self._transport = cast("asyncio.Transport", transport)
-        if len(self._connections) >= self._limits.connections:
-            LOG.warning("%d connections are open already; another one was refused", len(self._connections))
+        if len(self.connections) >= self.most_connections:
+            _warn(503, f"{self.most_connections} connections are open already")
             self._transport.abort()
             return
-        self._connections.add(self)
+        self.connections.add(self)
         near, far = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
         caller = None if self._parts.services.access.asks else ANYBODY
         self._sender = Sender((near[0], near[1]), far[0] if far else "", caller)
@@ -68,7 +76,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's contract
         """Release everything."""
-        self._connections.discard(self)
+        self.connections.discard(self)
         for handle in (self._timer, self._stalled):
             if handle is not None:
                 handle.cancel()
@@ -79,7 +87,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _watch(self) -> None:
         """Close a connection whose request does not go on, or that has been idle for long; look again later."""
-        now, seconds = self._loop.time(), self._limits.idle_seconds
+        now, seconds = self.loop.time(), self._limits.idle_seconds
         if self._task is None and self._got:
             slow = self._got < (now - self._began_at - seconds) * self._limits.body_rate
             if now - self._moved_at >= seconds or slow:
@@ -88,7 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         elif self._task is None and now - self._moved_at >= IDLE_CONNECTION_SECONDS:
             self._transport.close()
             return
-        self._timer = self._loop.call_later(seconds / 2, self._watch)
+        self._timer = self.loop.call_later(seconds / 2, self._watch)
 
     def _drop(self, why: str) -> None:
         LOG.warning("the connection from %s was closed: %s", self._sender.host, why)
@@ -102,7 +110,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Go on with a request, which is answered when it is complete."""
-        self._moved_at = self._loop.time()
+        self._moved_at = self.loop.time()
         if not self._got:
             self._began_at = self._moved_at
         self._got += nbytes
@@ -153,14 +161,14 @@ class Connection(asyncio.BufferedProtocol):
             self._drop("the server has no memory for its request")
             return
         self._enlarge(room)
-        self._moved_at = self._loop.time()
+        self._moved_at = self.loop.time()
 
     # --- answering ------------------------------------------------------------------------------------------------
 
     def _run(self, work: Any) -> None:
         """Do something before reading on."""
         self._transport.pause_reading()
-        self._task = self._loop.create_task(work)
+        self._task = self.loop.create_task(work)
         self._task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
@@ -192,12 +200,12 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             if call is not None:
                 call.held.close()
-        self._moved_at = self._loop.time()
+        self._moved_at = self.loop.time()
 
     def pause_writing(self) -> None:
         """Wait until the client has read more of its response, but not for long."""
         self._writable.clear()
-        self._stalled = self._loop.call_later(self._limits.idle_seconds, self._drop, "it does not read its response")
+        self._stalled = self.loop.call_later(self._limits.idle_seconds, self._drop, "it does not read its response")
 
     def resume_writing(self) -> None:
         """Go on."""

@@ -12,6 +12,7 @@ from seglog.kafka.groups.coordinator import Coordinator
 from seglog.kafka.producers.registry import Producers
 from seglog.kafka.requests.call import Parts
 from seglog.server.beside import bound
+from seglog.server.http.handshakes import Handshakes
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -31,6 +32,7 @@ class KafkaListener:
         self._server: asyncio.Server | None = None
         self._connections: set[Connection] = set()
         self._coordinator: Coordinator | None = None
+        self._handshakes: Handshakes | None = None
 
     def bind(self) -> None:
         """Take the address. Raises ConfigError if it cannot be used."""
@@ -54,13 +56,13 @@ class KafkaListener:
         assert self._listener is not None  # noqa: S101 - bound before
         self._coordinator = Coordinator(services.broker.groups)
         parts = Parts(services, self._settings, self._coordinator, Producers(services.scans))
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Connection(parts, self._connections),
-            sock=self._listener,
-            ssl=tls,
-            backlog=BACKLOG,
-            ssl_handshake_timeout=None if tls is None else services.settings.limits.head_seconds,
+
+        def connection() -> Connection:
+            return Connection(parts, self._connections)
+
+        self._handshakes = None if tls is None else Handshakes(tls, connection)
+        self._server = await asyncio.get_running_loop().create_server(
+            self._handshakes or connection, sock=self._listener, backlog=BACKLOG
         )
 
     async def stop(self, seconds: float) -> None:
@@ -68,6 +70,8 @@ class KafkaListener:
         if self._server is None:
             return
         self._server.close()
+        if self._handshakes is not None:
+            self._handshakes.abort()
         if self._coordinator is not None:
             self._coordinator.close()
         for connection in list(self._connections):

@@ -8,28 +8,45 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sized
 from types import coroutine
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
-from seglog.server.http.protocol import BoundedProtocol
+
+class Bounded(Protocol):
+    """The bounds of a connection, as its protocol has them.
+
+    connections: all that are open, of most_connections. head_seconds: for the handshake. told: called with status and
+    text of a refusal.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    most_connections: int
+    head_seconds: float
+    told: Callable[[int, str], None] | None
+
+    @property
+    def connections(self) -> Sized:
+        """The open connections, this one among them once it is made."""
+        ...
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin, with the connection that TLS protects."""
+        ...
 
 
 class Handshakes:
-    """The connections of one server with incomplete handshakes."""
+    """The connections of one listener with incomplete handshakes."""
 
-    def __init__(self, context: ssl.SSLContext, protocol: type[BoundedProtocol]) -> None:
+    def __init__(self, context: ssl.SSLContext, protocol: Callable[..., Any]) -> None:
+        """protocol: returns the protocol for a new connection, which is `Bounded`."""
         self.context = context
-        self.protocol = protocol
+        self._protocol = protocol
         self.pending: set[_Handshake] = set()
 
     def __call__(self, *args: Any, **options: Any) -> _Handshake:
         """Return the protocol for a new connection; called as uvicorn creates its protocols."""
-        return _Handshake(self, self.protocol(*args, **options))
-
-    def are_too_many(self, connections: int) -> bool:
-        """Whether one more would be too many, with `connections` already open."""
-        return connections + len(self.pending) >= self.protocol.most_connections
+        return _Handshake(self, self._protocol(*args, **options))
 
     def abort(self) -> None:
         """End all of them."""
@@ -40,7 +57,7 @@ class Handshakes:
 class _Handshake(asyncio.Protocol):
     """One connection with an incomplete handshake."""
 
-    def __init__(self, all_of_them: Handshakes, protocol: BoundedProtocol) -> None:
+    def __init__(self, all_of_them: Handshakes, protocol: Bounded) -> None:
         self._all = all_of_them
         self._protocol = protocol
         self._transport: asyncio.Transport | None = None
@@ -49,14 +66,15 @@ class _Handshake(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the handshake; close the connection if there are too many: an answer would need the handshake."""
         self._transport = cast("asyncio.Transport", transport)
-        if self._all.are_too_many(len(self._protocol.connections)):
-            self._told(503, f"{self._all.protocol.most_connections} connections are open already")
+        most = self._protocol.most_connections
+        if len(self._protocol.connections) + len(self._all.pending) >= most:
+            self._told(503, f"{most} connections are open already")
             self._transport.abort()
             return
         self._all.pending.add(self)
         shaking = self._protocol.loop.start_tls(
             self._transport,
-            self._protocol,
+            cast("asyncio.BaseProtocol", self._protocol),
             self._all.context,
             server_side=True,
             ssl_handshake_timeout=2 * self._protocol.head_seconds,  # later than ours, which counts and logs it
@@ -93,7 +111,7 @@ class _Handshake(asyncio.Protocol):
 
     @property
     def _told(self) -> Callable[[int, str], None]:
-        return self._all.protocol.told or (lambda _status, _text: None)
+        return self._protocol.told or (lambda _status, _text: None)
 
 
 @coroutine
