@@ -45,8 +45,8 @@ class KafkaServer(Served):
 
     @contextmanager
     def connection(self) -> Iterator[Raw]:
-        with closing(socket.create_connection(("127.0.0.1", self.kafka_port), timeout=30)) as opened:
-            yield Raw(opened)
+        with connected(self.address) as raw:
+            yield raw
 
 
 class Raw:
@@ -83,6 +83,14 @@ class Raw:
                 return b""
             found += piece
         return found
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Raw]:
+    """Give a connection to a broker, host:port."""
+    host, port = address.rsplit(":", 1)
+    with closing(socket.create_connection((host, int(port)), timeout=30)) as opened:
+        yield Raw(opened)
 
 
 @pytest.fixture(scope="session")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import socket
-from contextlib import closing, contextmanager
 
 from kio.records.schema import NewRecordBatch
 from kio.records.writers import write_batch
@@ -13,7 +11,7 @@ from seglog.kafka.messages.core import PRODUCE
 from seglog.kafka.messages.groups import LIST_GROUPS
 from seglog.kafka.wire.buffers import Writer
 from seglog.testing.internals import state_of
-from tests.kafka.conftest import Raw, until
+from tests.kafka.conftest import connected, until
 from tests.kafka.test_record_batches import kio_records
 
 pytest_plugins = ["seglog.testing.kafka_fixtures"]
@@ -24,7 +22,7 @@ def test_records_that_have_arrived_are_appended_although_the_client_is_gone(kafk
     with state_of(log).mutex:  # so both appends wait
         for value in (b"first", b"second"):
             _produce_and_leave(kafka_broker.address, value)
-        with _connected(kafka_broker.address) as raw:
+        with connected(kafka_broker.address) as raw:
             raw.ask(LIST_GROUPS, 0, {})  # answered after the server has seen that the clients are gone
         assert log.view().next_offset == 0
     until(lambda: log.next_offset == 2)
@@ -39,12 +37,5 @@ def _produce_and_leave(address, value):
     request = {"acks": 0, "timeout_ms": 1000, "topic_data": [{"name": "orders", "partition_data": [part]}]}
     wanted = Writer()
     PRODUCE.request.write(wanted, request, PRODUCE.form(8))
-    with _connected(address) as raw:
+    with connected(address) as raw:
         raw.request(PRODUCE.key, 8, b"".join(bytes(one) for one in wanted.parts()))
-
-
-@contextmanager
-def _connected(address):
-    host, port = address.rsplit(":", 1)
-    with closing(socket.create_connection((host, int(port)), timeout=30)) as opened:
-        yield Raw(opened)

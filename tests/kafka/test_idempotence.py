@@ -17,8 +17,11 @@ from seglog.kafka.faults import OldProducerEpoch, OutOfOrderSequence
 from seglog.kafka.messages.core import PRODUCE
 from seglog.kafka.messages.groups import FIND_COORDINATOR
 from seglog.kafka.messages.producers import INIT_PRODUCER_ID
-from seglog.kafka.producers.sequences import SEQUENCES, Producer, Range
+from seglog.kafka.producers.sequences import SEQUENCES, Appended, Producer, Range
+from seglog.testing.kafka import KafkaBroker
+from seglog.topic.idempotency.memory import WINDOW
 from tests.kafka.clients import CLIENTS, Confluent, Sent
+from tests.kafka.conftest import connected
 from tests.kafka.test_record_batches import kio_records
 
 OK, OUT_OF_ORDER, OLD_EPOCH = 0, 45, 47
@@ -67,6 +70,18 @@ def test_a_repeated_batch_is_stored_once_and_gets_its_offset_again(kafka, topic)
     assert producer.send(0, [b"0", b"+"])[0] == OUT_OF_ORDER  # too old to be known
     assert producer.send(0, [b"other"], partition=1) == (OK, 0)  # each partition counts by itself
     assert len(stored(kafka, topic)) == 14
+
+
+def test_a_repeated_batch_is_stored_once_although_its_key_is_forgotten(tmp_path):
+    with KafkaBroker(tmp_path / "root") as kafka:
+        topic = kafka.broker.create_topic("orders")
+        kafka.connection = lambda: connected(kafka.address)
+        producer = RawProducer(kafka, "orders")
+        assert producer.send(0, [b"a", b"b"]) == (OK, 0)
+        for number in range(WINDOW.keys):
+            topic.append(b"other", once=str(number))
+        assert producer.send(0, [b"a", b"b"]) == (OK, 0)
+        assert topic.partition(0).next_offset == 2 + WINDOW.keys
 
 
 def test_gaps_and_old_epochs_are_refused(kafka, topic):
@@ -160,18 +175,21 @@ def test_sequences_continue_over_their_end(first, counts, repeated):
         one = Range.of(first, count)
         if number:
             producer.check(0, one)
-        producer.note(0, one)
+        producer.note(0, one, Appended(number, checksum=number))
         sent.append(one)
         first = (one.last + 1) % SEQUENCES
     again = sent[repeated % len(sent)]
     if again in sent[-5:]:
         producer.check(0, again)
+        number = sent.index(again)
+        assert producer.offset_of(0, again, number) == number
+        assert producer.offset_of(0, again, number + 1) is None  # the same sequences with other records
     else:
         with pytest.raises(OutOfOrderSequence):
             producer.check(0, again)
     with pytest.raises(OutOfOrderSequence):
         producer.check(0, Range.of((first + 1) % SEQUENCES, 1))
     producer.check(1, Range.of(0, 1))
-    producer.note(1, Range.of(0, 1))
+    producer.note(1, Range.of(0, 1), None)
     with pytest.raises(OldProducerEpoch):
         producer.check(0, Range.of(first, 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -17,6 +18,13 @@ MOST_PARTITIONS = 10_000
 Place = tuple[str, int]  # a topic's id, and the number of the partition
 
 
+@dataclass(slots=True)
+class Turn:
+    """A batch that may be appended now. offset: of one that was appended before; to be set when it is appended."""
+
+    offset: int | None
+
+
 class Producers:
     """What is known of producers, by partition."""
 
@@ -27,7 +35,7 @@ class Producers:
         self._locks: WeakValueDictionary[tuple[Place, int], asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def turn(self, place: Place, log: Log, head: Head) -> AsyncIterator[None]:
+    async def turn(self, place: Place, log: Log, head: Head) -> AsyncIterator[Turn]:
         """Let a batch be appended within the context, one of a producer and partition at a time.
 
         Raises:
@@ -40,8 +48,10 @@ class Producers:
         async with lock:
             sequences = await self._sequences(place, log)
             sequences.check(head)
-            yield
-            sequences.note(head)
+            turn = Turn(sequences.offset_of(head))
+            yield turn
+            if turn.offset is not None:
+                sequences.note(head, turn.offset)
 
     async def _sequences(self, place: Place, log: Log) -> Sequences:
         """Return those of a partition, read again if its log was truncated."""

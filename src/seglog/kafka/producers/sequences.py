@@ -39,12 +39,22 @@ class Range(NamedTuple):
         return cls(first, (first + count - 1) % SEQUENCES)
 
 
+class Appended(NamedTuple):
+    """A batch that was appended completely: its first offset, and the checksum with which it came."""
+
+    offset: int
+    checksum: int
+
+
 @dataclass(slots=True)
 class Producer:
-    """The epoch of a producer, and its last batches, the latest last."""
+    """The epoch of a producer, and its last batches, the latest last.
+
+    batches: None for those that were read from the log, of which a part may be missing.
+    """
 
     epoch: int
-    batches: list[Range] = field(default_factory=list)
+    batches: dict[Range, Appended | None] = field(default_factory=dict)
 
     def check(self, epoch: int, sent: Range) -> None:
         """Raise unless a batch is the next one, or one of the last."""
@@ -54,16 +64,23 @@ class Producer:
             if sent.first:
                 raise OutOfOrderSequence(f"the first sequence of a new epoch is {sent.first}; it must be 0")
             return
-        following = (self.batches[-1].last + 1) % SEQUENCES
+        following = (next(reversed(self.batches)).last + 1) % SEQUENCES
         if sent.first != following and sent not in self.batches:
             raise OutOfOrderSequence(f"the sequence {sent.first} does not follow: {following} is next")
 
-    def note(self, epoch: int, sent: Range) -> None:
-        """Remember a batch that was appended."""
+    def offset_of(self, epoch: int, sent: Range, checksum: int) -> int | None:
+        """Return the offset of a batch that was appended completely, None if that is not known."""
+        known = self.batches.get(sent) if epoch == self.epoch else None
+        return None if known is None or known.checksum != checksum else known.offset
+
+    def note(self, epoch: int, sent: Range, appended: Appended | None) -> None:
+        """Remember a batch."""
         if epoch > self.epoch:
-            self.epoch, self.batches = epoch, []
-        if sent not in self.batches:
-            self.batches = [*self.batches[1 - REMEMBERED :], sent]
+            self.epoch, self.batches = epoch, {}
+        if appended is not None or sent not in self.batches:
+            self.batches[sent] = appended
+        while len(self.batches) > REMEMBERED:
+            del self.batches[next(iter(self.batches))]
 
 
 class Sequences:
@@ -84,7 +101,7 @@ class Sequences:
             key = None if found is None else KEY.fullmatch(found[0])
             if found is not None and key is not None:
                 producer, epoch, sequence = map(int, key.groups())
-                self._note(producer, epoch, Range.of(sequence, found[1].rows))
+                self._note(producer, epoch, Range.of(sequence, found[1].rows), None)
 
     def check(self, head: Head) -> None:
         """Raise OldProducerEpoch or OutOfOrderSequence unless a batch may be appended; the first of a producer may."""
@@ -92,11 +109,17 @@ class Sequences:
         if known is not None:
             known.check(head.producer_epoch, Range.of(head.sequence, head.records))
 
-    def note(self, head: Head) -> None:
-        """Remember a batch that was appended."""
-        self._note(head.producer_id, head.producer_epoch, Range.of(head.sequence, head.records))
+    def offset_of(self, head: Head) -> int | None:
+        """Return the offset of a batch that was appended completely, None if that is not known."""
+        known, sent = self._producers.get(head.producer_id), Range.of(head.sequence, head.records)
+        return None if known is None else known.offset_of(head.producer_epoch, sent, head.checksum)
 
-    def _note(self, producer: int, epoch: int, sent: Range) -> None:
+    def note(self, head: Head, offset: int) -> None:
+        """Remember a batch that was appended, at its offset."""
+        sent = Range.of(head.sequence, head.records)
+        self._note(head.producer_id, head.producer_epoch, sent, Appended(offset, head.checksum))
+
+    def _note(self, producer: int, epoch: int, sent: Range, appended: Appended | None) -> None:
         known = self._producers.get(producer)
         if known is None:
             known = self._producers[producer] = Producer(epoch)
@@ -104,7 +127,7 @@ class Sequences:
                 self._producers.popitem(last=False)
         else:
             self._producers.move_to_end(producer)
-        known.note(epoch, sent)
+        known.note(epoch, sent, appended)
 
 
 def key_of(partition: int, head: Head) -> str:

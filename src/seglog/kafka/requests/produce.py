@@ -89,8 +89,14 @@ async def _append(call: Call, topic: Topic, number: int, data: memoryview | None
     if head.producer_id < 0 or head.producer_epoch < 0 or head.sequence < 0:
         raise BadBatch("a batch of an idempotent producer needs its epoch and sequence")
     place = (topic.id, number)
-    async with call.parts.producers.turn(place, topic.partition(number), head):
-        return await _store(call, topic, number, data, head, once=key_of(number, head), durable=durable)
+    log = topic.partition(number)
+    async with call.parts.producers.turn(place, log, head) as turn:
+        if turn.offset is None or turn.offset + head.records > log.next_offset:  # a poisoned log may have lost its end
+            offsets = await _store(call, topic, number, data, head, once=key_of(number, head), durable=durable)
+            turn.offset = offsets.start
+        elif durable:
+            await services.appends.synced(topic.name, number, log)
+        return range(turn.offset, turn.offset + head.records)
 
 
 async def _store(

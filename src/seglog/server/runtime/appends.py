@@ -137,10 +137,13 @@ class Appends:
             self._appended((topic, number))
             self.syncing.appended((topic, number), log)
         if durable:
-            await asyncio.gather(*(self._syncers.run(log.sync) for _, log in written))
-            for number, _ in written:
-                self._appended((topic, number))
+            await asyncio.gather(*(self.synced(topic, number, log) for number, log in written))
         return result
+
+    async def synced(self, topic: str, number: int, log: Log) -> None:
+        """Return when the records that were appended to a partition before are durable."""
+        await self._syncers.run(log.sync)
+        self._appended((topic, number))
 
     def _new_line(self, writer: PartitionWriter) -> _Line:
         line = self._lines[writer] = _Line(writer)
