@@ -17,6 +17,7 @@ import pytest
 import seglog
 from seglog import Archiver
 from tests.archive.conftest import BUCKET
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from tests.proofs import Tell
@@ -110,14 +111,24 @@ def test_a_paused_writer_that_wakes_up_after_a_take_over_acknowledges_nothing(
         assert process.stdout.readline() == "began\n"
         archived = process.stdout.readline()  # before that there is nothing to take over
         time.sleep(random.Random(seed).uniform(0.05, 0.3))  # lets it work: this is the test's input, no wait
-        process.send_signal(signal.SIGSTOP)
-        seglog.restore(url, tmp_path / "new")
-        assert new.run(tmp_path / "new", url, 8, 0.3) == "began\n"
-        process.send_signal(signal.SIGCONT)
-        *lines, last = [archived, *process.stdout.read().splitlines()]
+        try:
+            process.send_signal(signal.SIGSTOP)
+            until(lambda: _is_stopped(process.pid))  # a thread in a system call goes on for a moment
+            seglog.restore(url, tmp_path / "new")
+            assert new.run(tmp_path / "new", url, 8, 0.3) == "began\n"
+            process.send_signal(signal.SIGCONT)
+            *lines, last = [archived, *process.stdout.read().splitlines()]
+        finally:
+            process.kill()
     assert last == "refused ArchiveFenced"
     old.note(lines, 7)
     assert new.acknowledged
     old.check(url)
     new.check(url)
     tell("archive", take_overs=1, records_acknowledged_twice=len(old.values.keys() & new.values.keys()))
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether all threads of a process are stopped."""
+    states = [stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return set(states) == {"T"}
