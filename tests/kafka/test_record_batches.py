@@ -19,10 +19,9 @@ from kio.records.writers import write_batch
 
 import seglog
 from seglog.kafka.records.compression import decompressed
-from seglog.kafka.records.decode import decode, head_of
+from seglog.kafka.records.decode import check_heads, decode, head_of
 from seglog.kafka.records.encode import encode
 from seglog.kafka.records.faults import BadBatch, DamagedBatch, OldFormat, TooLarge
-from seglog.kafka.records.heads import check_heads
 from seglog.kafka.records.layout import HEAD_BYTES
 
 UTC = datetime.UTC
@@ -86,7 +85,7 @@ def rows_of(batch):
 def test_what_kio_writes_is_decoded(rows):
     rows = [(time // 1000 * 1000, *rest) for time, *rest in rows]
     data = memoryview(kio_batch(rows))
-    assert rows_of(decode(data, head_of(data), now=NOW, most=MOST).records) == rows
+    assert rows_of(decode(data, head_of(data), now=NOW, most=MOST)) == rows
 
 
 @settings(max_examples=40)
@@ -106,7 +105,7 @@ def test_what_is_encoded_kio_reads(rows, start, epoch):
         (start + number, *row) for number, row in enumerate(rows)
     ]
     again = decode(data, head_of(data), now=NOW, most=MOST)
-    assert rows_of(again.records) == rows
+    assert rows_of(again) == rows
 
 
 def test_offsets_too_far_apart_are_split_into_batches():
@@ -155,8 +154,8 @@ def test_a_forged_batch_is_decoded_or_refused(rows, changes):
         batch = decode(sealed, head_of(sealed), now=NOW, most=MOST)
     except BadBatch:
         return
-    assert len(batch.records) == len(rows)
-    batch.records.validate(full=False)
+    assert len(batch) == len(rows)
+    batch.validate(full=False)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +193,7 @@ def test_a_record_without_a_time_gets_the_present_one():
     data = bytearray(kio_batch([(1000, b"k", b"v", ())]))
     struct.pack_into(">q", data, 27, -1)
     sealed = with_checksum(data)
-    assert decode(sealed, head_of(sealed), now=NOW, most=MOST).records["timestamp"].to_pylist() == [NOW]
+    assert decode(sealed, head_of(sealed), now=NOW, most=MOST)["timestamp"].to_pylist() == [NOW]
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
@@ -227,7 +226,7 @@ def test_snappy_in_the_framing_of_java_is_decompressed(pieces):
 @given(st.lists(record, min_size=1, max_size=6))
 def test_keys_and_headers_are_counted_exactly(rows):
     data = memoryview(kio_batch(rows))
-    batch = decode(data, head_of(data), now=NOW, most=MOST).records
+    batch = decode(data, head_of(data), now=NOW, most=MOST)
     count = max(len(headers) for _, _, _, headers in rows)
     longest = max(
         len(key or b"") + sum(len(name.encode()) + len(value or b"") for name, value in headers)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from crc32c import crc32c
 
+from seglog.arrow.heads import head_bytes, most_headers
 from seglog.kafka.records.compression import decompressed
 from seglog.kafka.records.faults import BadBatch, DamagedBatch, OldFormat
 from seglog.kafka.records.layout import (
@@ -26,13 +27,6 @@ from seglog.kernels.scan import as_bytes
 
 HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string_view()), pa.field("value", pa.binary_view())]))
 Array = np.ndarray[Any, Any]
-
-
-class Batch(NamedTuple):
-    """A producer's batch. records: columns timestamp (us), key, value, headers."""
-
-    head: Head
-    records: pa.RecordBatch
 
 
 def head_of(data: memoryview) -> Head:
@@ -65,8 +59,8 @@ def head_of(data: memoryview) -> Head:
     return head
 
 
-def decode(data: memoryview, head: Head, *, now: int, most: int) -> Batch:
-    """Decode a batch.
+def decode(data: memoryview, head: Head, *, now: int, most: int) -> pa.RecordBatch:
+    """Return the records of a batch: columns timestamp (us), key, value and, if there are any, headers.
 
     Args:
         data: The batch.
@@ -80,8 +74,27 @@ def decode(data: memoryview, head: Head, *, now: int, most: int) -> Batch:
     """
     codec = head.attributes & CODEC_BITS
     if codec:
-        return Batch(head, _records(decompressed(codec, data[HEAD_BYTES:], most), 0, head, now))
-    return Batch(head, _records(data, HEAD_BYTES, head, now))
+        return _records(decompressed(codec, data[HEAD_BYTES:], most), 0, head, now)
+    return _records(data, HEAD_BYTES, head, now)
+
+
+def check_heads(records: pa.RecordBatch, headers: int, size: int) -> None:
+    """Check decoded records as HTTP does: answers in JSON show keys and headers whole.
+
+    Args:
+        records: The records.
+        headers: How many a record may have.
+        size: Bytes that a record's key and headers may have together.
+
+    Raises:
+        BadBatch: A record has more.
+    """
+    count = most_headers(records.column("headers")) if "headers" in records.schema.names else 0
+    if count > headers:
+        raise BadBatch(f"a record has {count} headers; it may have {headers}")
+    longest = int(head_bytes(records).max(initial=0))
+    if longest > size:
+        raise BadBatch(f"a record's key and headers have {longest} bytes; they may have {size}")
 
 
 def _records(buffer: Any, position: int, head: Head, now: int) -> pa.RecordBatch:

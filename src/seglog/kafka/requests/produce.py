@@ -13,9 +13,8 @@ from seglog.clock import system_clock
 from seglog.errors import SeglogError, StorageError
 from seglog.kafka import codes
 from seglog.kafka.producers.sequences import key_of
-from seglog.kafka.records.decode import decode, head_of
+from seglog.kafka.records.decode import check_heads, decode, head_of
 from seglog.kafka.records.faults import BadBatch, NoKeys, TooLarge
-from seglog.kafka.records.heads import check_heads
 from seglog.kafka.records.layout import CODEC_BITS, HEAD_BYTES, NO_PRODUCER, TRANSACTIONAL, Head
 from seglog.kafka.requests.call import Call, Values, log_of
 from seglog.log.appends.group import Draft
@@ -146,7 +145,7 @@ async def _store_one(
 
 def _decoded(data: memoryview, head: Head, log: Log, most: int, limits: Limits) -> pa.RecordBatch:
     """Return the records of a batch. Raises NoKeys for the records that the log would reject."""
-    records = decode(data, head, now=system_clock(), most=most).records
+    records = decode(data, head, now=system_clock(), most=most)
     if head.attributes & CODEC_BITS or len(data) > min(limits.head_bytes, LEAST_HEADER_BYTES * limits.record_headers):
         check_heads(records, limits.record_headers, limits.head_bytes)
     keys = records.column("key")

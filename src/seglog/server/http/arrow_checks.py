@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types
 
-from seglog.arrow.columns import byte_rows, chunk_rows, is_bytes, is_text
+from seglog.arrow.columns import byte_rows, is_bytes, is_text
+from seglog.arrow.heads import head_bytes, most_headers
 from seglog.arrow.to_rows import ArrowBatch
 from seglog.errors import InvalidArgument
 from seglog.server.problems import HttpProblem
@@ -39,26 +38,9 @@ def check_heads(table: pa.Table, most: int) -> None:
     names = [name for name in ("key", "headers") if name in table.schema.names]
     for batch in table.select(names).to_batches() if names else ():
         if batch.nbytes > most:
-            longest = int(_head_bytes(batch).max(initial=0))
+            longest = int(head_bytes(batch).max(initial=0))
             if longest > most:
                 raise HttpProblem(413, f"a record's key and headers have {longest} bytes; they may have {most}")
-
-
-def _head_bytes(batch: pa.RecordBatch) -> np.ndarray[Any, Any]:
-    """Return the bytes of key and headers, row by row."""
-    sizes = np.zeros(batch.num_rows, np.int64)
-    if "key" in batch.schema.names:
-        sizes += np.maximum(chunk_rows(batch.column("key"), "key").lengths, 0)
-    if "headers" in batch.schema.names and not types.is_null(batch.schema.field("headers").type):
-        headers = batch.column("headers")
-        headers = headers.cast(_as_list(headers.type))
-        lengths = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False)
-        pairs = headers.flatten()  # only of the rows that are there, null ones left out
-        each = sum(np.maximum(chunk_rows(column, "headers").lengths, 0) for column in pairs.flatten())
-        ends = np.concatenate([[0], np.cumsum(each)])
-        stops = np.cumsum(lengths)
-        sizes += ends[stops] - ends[stops - lengths]
-    return sizes
 
 
 def checked_table(table: pa.Table, size: int, limits: Limits) -> pa.Table:
@@ -87,15 +69,9 @@ def checked_table(table: pa.Table, size: int, limits: Limits) -> pa.Table:
 def _check_headers(table: pa.Table, most: int) -> None:
     """Refuse a record with too many headers: each becomes an object in a reader."""
     for chunk in table.column("headers").chunks if "headers" in table.schema.names else ():
-        if types.is_null(chunk.type) or not len(chunk):
-            continue
-        longest = pc.max(pc.list_value_length(chunk.cast(_as_list(chunk.type)))).as_py()
-        if longest is not None and longest > most:
+        longest = most_headers(chunk)
+        if longest > most:
             raise InvalidArgument(f"a record has {longest} headers; the limit is {most}")
-
-
-def _as_list(kind: Any) -> Any:
-    return pa.list_(kind.field(0)) if types.is_map(kind) else kind
 
 
 def _plain_of(kind: Any) -> Any:
