@@ -9,7 +9,6 @@ from seglog.kafka import codes
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.epochs import shown_epoch
 from seglog.kafka.requests.groups import admitted
-from seglog.topic.layout.names import is_name
 from seglog.topic.layout.places import Partition
 
 MOST_METADATA = 4096
@@ -86,10 +85,10 @@ async def offset_fetch(call: Call) -> Values:
     """Return committed offsets: of the named partitions (-1 where there is none), or all."""
     name, wanted = call.values["group_id"], call.values["topics"]
     code = await admitted(call, name, creates=False)
-    hidden = code == codes.GROUP_ID_NOT_FOUND  # answered like a group that does not exist: it has no commits
-    code = codes.NONE if hidden else code
     groups = call.services.broker.groups
-    found = {} if code or hidden or not is_name(name) else await call.services.groups.run(lambda: groups.commits(name))
+    found = {} if code else await call.services.groups.run(lambda: groups.commits(name))
+    if code == codes.GROUP_ID_NOT_FOUND:  # hidden: answered like a group that does not exist, which has no commits
+        code = codes.NONE
     places: dict[str, list[int]] = {}
     for topic, number in found if wanted is None else ():
         if call.caller.may("read", topic):

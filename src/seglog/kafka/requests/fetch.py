@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MOST_RECORDS = 65536  # of one batch
 COPIES = 2  # of a record in memory: as read and as sent
+MOST_BYTES = 2**31 - 1024  # of a record: a response's length has 31 bits
 WITHOUT_ROOM = 256 * 1024  # bytes read without reserving memory
 
 
@@ -49,10 +50,14 @@ async def fetch(call: Call) -> Values:
     Every request is complete: the server keeps no sessions (session id 0).
     """
     wanted = [_wanted(call, topic["topic"], one) for topic in call.values["topics"] for one in topic["partitions"]]
+    wanted = await _wait(call, wanted)
     share = call.services.memory.share("answers")
-    wanted = [_fitting(one, share // COPIES) for one in await _wait(call, wanted)]
+    longest = min(share // COPIES, MOST_BYTES)
     most = min(max(call.values["max_bytes"], 1), call.services.settings.limits.read_bytes)
-    there = min(sum(map(_available, wanted)), most + max(map(_first, wanted), default=0))
+    sizes = [_size(one) for one in wanted]
+    wanted = [_fitting(one, size, longest) for one, size in zip(wanted, sizes, strict=True)]
+    sizes = [one for one in sizes if one.first <= longest]
+    there = min(sum(one.available for one in sizes), most + max((one.first for one in sizes), default=0))
     claim = Claim(call.services.memory, "answers")
     call.held.callback(claim.close)
     if there > WITHOUT_ROOM and not await claim.wait(min(COPIES * there, share), _seconds(call)):
@@ -95,7 +100,7 @@ async def _wait(call: Call, wanted: list[Wanted]) -> list[Wanted]:
             event.clear()
             wanted = [_still(one) for one in wanted]
             left = ends - monotonic()
-            enough = any(one.code for one in wanted) or sum(map(_available, wanted)) >= least
+            enough = any(one.code for one in wanted) or sum(_size(one).available for one in wanted) >= least
             if enough or left <= 0 or call.services.waiting.stopped or not await woken(event, left):
                 return wanted
 
@@ -112,32 +117,29 @@ def _still(one: Wanted) -> Wanted:
     return one
 
 
-def _fitting(one: Wanted, most: int) -> Wanted:
-    """Return the same, with an error if its first record needs more memory than all responses may have."""
-    size = _first(one)
-    return one if size <= most else one._replace(log=None, code=codes.code_of(RecordTooLarge(size, most)))
+class Size(NamedTuple):
+    """About how many bytes can be read: in the first record, and at most in a response, which has at least that one."""
+
+    first: int
+    available: int
 
 
-def _available(one: Wanted) -> int:
-    """Return about how many bytes can be read: at least the first record, however long it is."""
-    there = _span(one, None)
-    return there if there <= one.size else max(one.size, _first(one))
-
-
-def _first(one: Wanted) -> int:
-    """Return about how many bytes the first record has, 0 if there is none."""
-    return _span(one, one.start + 1)
-
-
-def _span(one: Wanted, stop: int | None) -> int:
+def _size(one: Wanted) -> Size:
     if one.log is None:
-        return 0
+        return Size(0, 0)
     try:
         view = one.log.view()
-        end = view.next_offset if stop is None else min(stop, view.next_offset)
-        return view.span_bytes(one.start, end) if one.start < end else 0
+        if one.start >= view.next_offset:
+            return Size(0, 0)
+        first = view.span_bytes(one.start, one.start + 1)
+        return Size(first, max(first, min(view.span_bytes(one.start, view.next_offset), one.size)))
     except SeglogError:  # it is reported when it is read
-        return 0
+        return Size(0, 0)
+
+
+def _fitting(one: Wanted, size: Size, most: int) -> Wanted:
+    """Return the same, with an error if its first record needs more memory than all responses may have."""
+    return one if size.first <= most else one._replace(log=None, code=codes.code_of(RecordTooLarge(size.first, most)))
 
 
 def _read_all(wanted: list[Wanted], most: int) -> list[Values]:
@@ -172,9 +174,6 @@ def _failed(one: Wanted, code: int) -> Values:
 
 
 def _batches(one: Wanted, log: Log, most: int) -> list[memoryview]:
-    view = log.view()
-    if one.start < view.next_offset and view.span_bytes(one.start, one.start + 1) > 2**31 - 1024:
-        raise RecordTooLarge(view.span_bytes(one.start, one.start + 1), 2**31 - 1024)
     found = fetch_batches(log, one.start, max_records=MOST_RECORDS, max_bytes=most)
     cuts = shown_cuts(log.view().manifest.cuts)
     return [

@@ -159,8 +159,6 @@ async def describe_groups(call: Call) -> Values:
 
 async def _described(call: Call, name: str) -> Values:
     shown = {"group_id": name, "group_state": "Dead", "protocol_type": "", "protocol_data": "", "members": []}
-    if not is_name(name):
-        return {**shown, "error_code": codes.INVALID_GROUP_ID}
     groups = call.services.broker.groups
     code = await admitted(call, name, creates=False)
     if code:
