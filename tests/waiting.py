@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 DEADLINE_SECONDS = 30
 
 
-def until(condition: Callable[[], object]) -> None:
-    """Return once a condition holds; fail where it never does."""
-    end = time.monotonic() + DEADLINE_SECONDS
+def until(condition: Callable[[], object], seconds: float = DEADLINE_SECONDS) -> None:
+    """Return once a condition holds; fail where it does not within the deadline."""
+    end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it never came to be"
         time.sleep(0.005)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 import socket
 import struct
-import time
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
 
 from seglog.kafka.wire.buffers import Reader, Writer
+from tests import waiting
 from tests.conftest import Served
 
 if TYPE_CHECKING:
@@ -122,9 +123,4 @@ def name() -> str:
     return f"t-{uuid4().hex}"
 
 
-def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Wait for a condition."""
-    ends = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < ends, "the condition did not come true"
-        time.sleep(0.01)
+until = partial(waiting.until, seconds=20.0)

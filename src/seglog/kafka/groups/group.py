@@ -73,10 +73,9 @@ class Group:
             if self._owner(wish.instance) not in (None, wish.member):
                 return codes.FENCED_INSTANCE_ID
             known = self.members.get(wish.member)
-            if known is None and wish.member not in self._pending:
+            is_same = known is not None and known.wish.instance == wish.instance  # a member keeps its instance name
+            if not is_same and wish.member not in self._pending:
                 return codes.UNKNOWN_MEMBER_ID
-            if known is not None and known.wish.instance != wish.instance:
-                return codes.UNKNOWN_MEMBER_ID  # a member keeps its instance name
         if not wish.protocols or not wish.kind or (self.members and wish.kind != self.kind):
             return codes.INCONSISTENT_GROUP_PROTOCOL
         same = {wish.member, self._owner(wish.instance)}
