@@ -168,12 +168,16 @@ def test_files_that_an_interrupted_round_left_are_deleted(shop: Shop) -> None:
     assert shop.rows() == shop.records()
 
 
-def test_a_snapshot_of_another_program_keeps_the_offsets(shop: Shop) -> None:
-    shop.append(50)
-    shop.sync()
+def _delete_as_another_program(shop: Shop) -> None:
     warehouse = Warehouse(shop.warehouse)
     warehouse.table("orders").delete("partition = 1 and offset < 5")
     warehouse.close()
+
+
+def test_a_snapshot_of_another_program_keeps_the_offsets(shop: Shop) -> None:
+    shop.append(50)
+    shop.sync()
+    _delete_as_another_program(shop)
     shop.append(20)
     shop.sync()
     assert shop.rows() == [row for row in shop.records() if row[0] != 1 or row[1] >= 5]
@@ -308,9 +312,7 @@ def test_a_log_whose_records_expired_is_not_another_log(tmp_path: Path) -> None:
 def test_the_snapshot_that_names_the_offsets_is_kept_behind_those_of_another_program(shop: Shop) -> None:
     shop.append(50)
     shop.sync()
-    warehouse = Warehouse(shop.warehouse)
-    warehouse.table("orders").delete("partition = 1 and offset < 5")
-    warehouse.close()
+    _delete_as_another_program(shop)
     with TableSync(shop.place, shop.warehouse, active=True, snapshots=timedelta(0)) as tables:
         for _ in range(2):
             tables.step()
