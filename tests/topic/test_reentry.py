@@ -23,6 +23,7 @@ MODULES = (
     "appending.py",
     "memory.py",
     "groups.py",
+    "groups/offsets.py",
     "consumer.py",
     "writer_state.py",
 )

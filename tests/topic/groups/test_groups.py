@@ -14,6 +14,7 @@ from seglog.errors import (
     LogReadOnly,
     NotAssigned,
     OffsetOutOfRange,
+    SeglogError,
     TopicNotFound,
     UnknownMember,
 )
@@ -273,7 +274,7 @@ def test_offsets_beyond_what_a_power_loss_left_are_set_back_and_told(hall):
 
 def test_a_partition_that_cannot_be_asked_keeps_its_offset_and_that_is_told(hall, monkeypatch):
     def damaged(topic, partition):
-        raise coordinator.SeglogError("it is damaged")
+        raise SeglogError("it is damaged")
 
     hall.groups.commit("billing", {"orders": {0: 90}})
     monkeypatch.setattr(hall, "bounds", damaged)

@@ -1,8 +1,8 @@
 """The coordinator: answers members and stores committed offsets; writes both to the log before answering.
 
 The log `.groups` contains all state except the time of each member's last heartbeat: sessions restart when the log is
-opened. `assignment` decides which member gets which partition, `state` models handovers; this module knows neither
-how records are read nor who the caller is.
+opened. `assignment` decides which member gets which partition, `state` models handovers, `offsets` checks committed
+offsets; this module knows neither how records are read nor who the caller is.
 """
 
 from __future__ import annotations
@@ -15,10 +15,7 @@ from seglog.clock import Clock, system_clock
 from seglog.errors import (
     GroupConflict,
     GroupNotFound,
-    InvalidArgument,
     NotAssigned,
-    OffsetOutOfRange,
-    SeglogError,
     TopicNotFound,
     UnknownMember,
 )
@@ -28,6 +25,7 @@ from seglog.log.follower import LogFollower
 from seglog.log.log import Log
 from seglog.record import checked_offset, checked_text
 from seglog.topic.groups.arguments import checked_offsets, checked_timeout, checked_topics
+from seglog.topic.groups.offsets import Offsets
 from seglog.topic.groups.records import Entry, GroupRecord, OffsetRecord
 from seglog.topic.groups.registry import Book
 from seglog.topic.groups.state import Crew, Enrolled, GroupState, Membership, MemberState, Sessions
@@ -70,9 +68,7 @@ class Groups(Inheritable, Uncopied):
         """
         self._log = log
         self._partitions = partitions
-        self._bounds = bounds
-        self._records_from = records_from
-        self._history = history
+        self._offsets = Offsets(bounds, records_from, history)
         self._clock = clock
         self._reads_only = isinstance(log, LogFollower)
         self._enter_child()
@@ -271,10 +267,11 @@ class Groups(Inheritable, Uncopied):
             self._check_committer(group, member, named)
             self._admit(group)
             for partition, offset in named.items():
-                self._check_offset(partition, offset)
+                self._offsets.check(partition, offset)
             texts = metadata or {}
             entries = [
-                self._record(group, one, offset)._replace(metadata=texts.get(one, "")) for one, offset in named.items()
+                self._offsets.record(group, one, offset)._replace(metadata=texts.get(one, ""))
+                for one, offset in named.items()
             ]
             known = self._book.records
             self._book.append([entry for entry in entries if known.get((group, entry.partition)) != entry])
@@ -296,35 +293,13 @@ class Groups(Inheritable, Uncopied):
             valid = self._valid(group)
             return {one: record._replace(offset=valid[one]) for one, record in records.items() if one in valid}
 
-    def _record(self, group: str, partition: Partition, offset: int) -> OffsetRecord:
-        """Return the record of an offset, with what is needed to check later whether it is still valid."""
-        if self._history is None:
-            return OffsetRecord(group, partition, offset)
-        log, cuts = self._history(*partition)
-        return OffsetRecord(group, partition, offset, log, cuts.epoch_at(offset))
-
     def _valid(self, group: str) -> dict[Partition, int]:
         """Return a group's committed offsets, reset where a partition was truncated since.
 
         Omits partitions that were deleted and created again since.
         """
-        found = {one: self._still(self._book.records[group, one]) for one in self._book.offsets.get(group, {})}
+        found = {one: self._offsets.still(self._book.records[group, one]) for one in self._book.offsets.get(group, {})}
         return {one: offset for one, offset in found.items() if offset is not None}
-
-    def _still(self, entry: OffsetRecord) -> int | None:
-        """Return where a group continues after an offset that it committed, None if that was in another log."""
-        if self._history is None or entry.log is None or entry.offset is None:
-            return entry.offset
-        try:
-            log, cuts = self._history(*entry.partition)
-        except (SeglogError, IndexError):  # deleted, or it cannot be opened: nothing contradicts it
-            return entry.offset
-        if log != entry.log:
-            return None
-        if cuts.epoch_at(entry.offset) == entry.epoch:
-            return entry.offset
-        cut = cuts.first_since(entry.epoch)
-        return entry.offset if cut is None else min(cut, entry.offset)
 
     def _check_committer(self, group: str, member: str | None, named: Iterable[Partition]) -> None:
         if member is None:
@@ -341,13 +316,6 @@ class Groups(Inheritable, Uncopied):
                     f"partition {number} of topic {topic!r} is not assigned to member {member!r} of group {group!r}; "
                     "nothing was committed, and its owner continues from the last commit"
                 )
-
-    def _check_offset(self, partition: Partition, offset: int) -> None:
-        lowest, end = self._bounds(*partition)
-        if not 0 <= offset <= end:
-            error = OffsetOutOfRange(offset, lowest, end)
-            error.add_note(f"partition {partition[1]} of topic {partition[0]!r}; nothing was committed")
-            raise error
 
     # --- bounds ---------------------------------------------------------------------------------------------------
 
@@ -408,14 +376,8 @@ class Groups(Inheritable, Uncopied):
                 )
                 for member, said in sorted(crew.members.items())
             )
-            lag = {one: self._lag(one, offsets.get(one)) for one in sorted(offsets.keys() | crew.owners.keys())}
+            lag = {one: self._offsets.lag(one, offsets.get(one)) for one in sorted(offsets.keys() | crew.owners.keys())}
             return GroupState(group, crew.generation, members, nested(dict(sorted(offsets.items()))), lag)
-
-    def _lag(self, partition: Partition, committed: int | None) -> int:
-        try:
-            return self._records_from(*partition, committed or 0)
-        except (TopicNotFound, InvalidArgument):  # deleted, or created again with fewer: nothing to read
-            return 0
 
     def delete(self, group: str) -> None:
         """Delete a group and its committed offsets. Raises GroupNotFound; GroupConflict while it has members."""
@@ -447,7 +409,7 @@ class Groups(Inheritable, Uncopied):
         place = (topic, partition)
         with self._lock:
             beyond = [group for group, offsets in self._book.offsets.items() if offsets.get(place, 0) > offset]
-            self._book.append([self._record(group, place, offset) for group in beyond])
+            self._book.append([self._offsets.record(group, place, offset) for group in beyond])
         if beyond:
             self._log.sync()
 
@@ -462,40 +424,13 @@ class Groups(Inheritable, Uncopied):
                 settled
                 for group, offsets in sorted(self._book.offsets.items())
                 for one in sorted(offsets)
-                if (settled := self._settled(self._book.records[group, one]))
+                if (settled := self._offsets.settled(self._book.records[group, one]))
             ]
             changes = [entry for entry, _ in found if entry is not None]
             self._book.append(changes)
         if changes:
             self._log.sync()
         return tuple(text for _, text in found)
-
-    def _settled(self, entry: OffsetRecord) -> tuple[OffsetRecord | None, str] | None:
-        """Return the replacement for a committed offset and its description; None if the offset is valid."""
-        (topic, number), what = entry.partition, f"group {entry.group!r}, partition {entry.partition[1]} of topic"
-        try:
-            _, end = self._bounds(topic, number)
-        except (TopicNotFound, InvalidArgument):
-            return entry._replace(offset=None), f"{what} {topic!r}: it does not exist; its committed offset was deleted"
-        except SeglogError as error:
-            return None, f"{what} {topic!r}: its committed offset was not checked: {error}"
-        if entry.offset is None:
-            return None
-        still = self._still(entry)
-        if still is None:
-            return entry._replace(offset=None), (
-                f"{what} {topic!r}: it was deleted and created again; its committed offset was deleted"
-            )
-        if still < entry.offset and still <= end:
-            return self._record(entry.group, entry.partition, still), (
-                f"{what} {topic!r}: offset {entry.offset} was committed, but the partition was truncated at {still} "
-                "or lost records there: reset to that offset"
-            )
-        if entry.offset <= end:
-            return None
-        return self._record(entry.group, entry.partition, end), (
-            f"{what} {topic!r}: offset {entry.offset} was committed, but the partition ends at {end}: reset to {end}"
-        )
 
     def _check_known(self, group: str) -> None:
         if group not in self._book.crews and group not in self._book.offsets:
