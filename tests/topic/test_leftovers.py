@@ -18,7 +18,7 @@ from seglog.topic import Topic
 KILLED = """
 import os, signal, sys
 import seglog
-from seglog.topic import topic
+from seglog.topic import opening
 from seglog.topic.layout import description
 broker, calls = seglog.Broker(sys.argv[1]), iter(range(100))
 broker.create_topic("whole", partitions=2)
@@ -26,10 +26,10 @@ broker.create_topic("whole", partitions=2)
 def kill(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
-def open_partition(*arguments, real=topic.open_partition, **options):
+def open_partition(*arguments, real=opening.open_partition, **options):
     return kill() if next(calls) == int(sys.argv[2]) else real(*arguments, **options)
 
-topic.open_partition, description.write = open_partition, kill
+opening.open_partition, description.write = open_partition, kill
 broker.create_topic("half", partitions=3)
 """
 SCARCE = """

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MODULES = (
     "topic/broker.py",
+    "topic/opening.py",
     "topic/topic.py",
     "appending.py",
     "memory.py",

@@ -27,8 +27,9 @@ from seglog.serializers import Deserialize, Serialize, serializers_of
 from seglog.storage import Storage
 from seglog.topic.idempotency.memory import WINDOW, OnceWindow
 from seglog.topic.layout.places import Partition
+from seglog.topic.opening import Mode
 from seglog.topic.partition_writer import PartitionWriter
-from seglog.topic.topic import Mode, Topic
+from seglog.topic.topic import Topic
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """A topic on disk: a directory of partitions `0/ 1/ ...`, each a log, and `topic.json`.
 
-The logs make everything durable; this module assembles the parts of a topic: `creation` makes its directory,
+The logs make everything durable; this module uses the parts of a topic: `opening` creates and opens them,
 `appending` chooses a record's partition, `publishing` adds batches of whole segments. It knows nothing of record bytes,
 segments, consumers or brokers.
 """
@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from seglog.clock import Clock, system_clock
 from seglog.config import Expose, LogConfig, Retention
@@ -22,26 +21,21 @@ from seglog.errors import InvalidArgument, SeglogError
 from seglog.log.appends.group import Draft
 from seglog.log.locks.wait import patiently
 from seglog.log.log import Log
-from seglog.log.opening import open_partition, storage_at, with_archive
+from seglog.log.opening import with_archive
 from seglog.log.staging import StagedSegment
-from seglog.record import Header, Record, checked_offset, checked_text
+from seglog.record import Header, Record, checked_kind, checked_offset
 from seglog.serializers import Deserialize, Serialize, Serializers, serializers_of
 from seglog.storage import Storage
 from seglog.topic.appending import Appending
 from seglog.topic.idempotency.marks import checked_once
 from seglog.topic.idempotency.memory import WINDOW, OnceWindow
-from seglog.topic.layout import creation
-from seglog.topic.layout import description as topic_json
-from seglog.topic.layout.description import Description
-from seglog.topic.layout.names import refuse_reserved
+from seglog.topic.opening import Mode, Parts, create_parts, open_parts
 from seglog.topic.partition_writer import PartitionWriter
 from seglog.topic.publishing import Publishing
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-Mode = Literal["a", "r"]
 
 _NEEDS_PARTITION = "expected_offset needs partition: each partition has its own offsets"
 
@@ -61,24 +55,20 @@ class Topic(Uncopied):
 
     def __init__(
         self,
-        path: Path,
-        storage: Storage,
-        description: Description,
-        logs: list[Log],
-        resources: ExitStack,
+        parts: Parts,
         clock: Clock,
         *,
         unfinished: bool = False,
         once_window: OnceWindow = WINDOW,
     ) -> None:
-        """path: as callers see it; unfinished: whether a `publish` may have been interrupted after its commit."""
-        self.path = path
+        """unfinished: whether a `publish` may have been interrupted after its commit."""
+        self.path = parts.path
         self._ended = threading.Event()
-        self._description = description
-        self._logs = logs
-        self._resources = resources
-        self._appending = Appending(logs, once_window)
-        self._publishing = Publishing(storage, logs, clock, waiting=unfinished)
+        self._description = parts.description
+        self._logs = parts.logs
+        self._resources = parts.resources
+        self._appending = Appending(parts.logs, once_window)
+        self._publishing = Publishing(parts.storage, parts.logs, clock, waiting=unfinished)
         self._writers: dict[int, PartitionWriter] = {}
         self._serializers: Serializers | None = None
 
@@ -120,43 +110,12 @@ class Topic(Uncopied):
             LogLocked: another process holds it.
         """
         serializers = serializers_of(key_serializer, value_serializer, key_deserializer, value_deserializer)
-        make = partial(cls._create, path, partitions, config, name, clock or system_clock, once_window)
-        topic = patiently(make, wait)._with_archive(archive)
+        checked_kind(once_window, OnceWindow, "once_window")
+        clock = clock or system_clock
+        parts = patiently(partial(create_parts, path, partitions, config, name, clock), wait)
+        topic = cls(parts, clock, once_window=once_window)._with_archive(archive)
         topic._serializers = serializers
         return topic
-
-    @classmethod
-    def _create(
-        cls,
-        path: str | os.PathLike[str] | Storage,
-        partitions: int,
-        config: LogConfig | None,
-        name: str | None,
-        clock: Clock,
-        once_window: OnceWindow,
-    ) -> Topic:
-        root = storage_at(path)
-        shown = _path_of(path, root)
-        creation.check_partitions(partitions)
-        refuse_reserved(shown.resolve().name)
-        name = None if name is None else checked_text(name, "name")
-        is_made = creation.make_directory(root)
-        try:
-            with ExitStack() as resources:
-                lock = creation.lock_topic(root)
-                resources.callback(lock.release)
-                creation.clear_directory(root, lock.tree)
-                description = topic_json.Description.new(name or shown.resolve().name, partitions)
-                places = [creation.partition_of(root, number, lock.tree) for number in range(partitions)]
-                logs = [
-                    resources.enter_context(open_partition(place, (description.id, number), config, clock=clock))
-                    for number, place in enumerate(places)
-                ]
-                _commit(root, description)
-                return cls(shown, root, description, logs, resources.pop_all(), clock, once_window=once_window)
-        except Exception as error:
-            creation.abandon(root, error, is_made=is_made)
-            raise
 
     @classmethod
     def open(
@@ -193,8 +152,16 @@ class Topic(Uncopied):
             FormatVersionError: a newer version wrote the topic.
         """
         serializers = serializers_of(key_serializer, value_serializer, key_deserializer, value_deserializer)
-        attempt = partial(cls._attempt, path, mode, expose, clock or system_clock, once_window)
-        topic = patiently(attempt, wait)._with_archive(archive)
+        checked_kind(once_window, OnceWindow, "once_window")
+        clock = clock or system_clock
+        parts = patiently(partial(open_parts, path, mode, expose, clock), wait)
+        topic = cls(parts, clock, unfinished=mode == "a", once_window=once_window)
+        try:
+            topic._publishing.finish_waiting()
+        except BaseException:
+            topic.close()
+            raise
+        topic._with_archive(archive)
         topic._serializers = serializers
         return topic
 
@@ -208,38 +175,6 @@ class Topic(Uncopied):
                 self.close()
                 raise
         return self
-
-    @classmethod
-    def _attempt(
-        cls,
-        path: str | os.PathLike[str] | Storage,
-        mode: Mode,
-        expose: Expose,
-        clock: Clock,
-        once_window: OnceWindow,
-    ) -> Topic:
-        root = storage_at(path)
-        shown = _path_of(path, root)
-        description = topic_json.read(root)
-        with ExitStack() as resources:
-            tree = None
-            if mode == "a":
-                lock = creation.lock_topic(root)
-                resources.callback(lock.release)
-                tree = lock.tree
-            places = [creation.existing_partition(root, number, tree) for number in range(description.partitions)]
-            logs = [
-                resources.enter_context(
-                    open_partition(place, (description.id, number), mode=mode, expose=expose, clock=clock)
-                )
-                for number, place in enumerate(places)
-            ]
-            topic = cls(
-                shown, root, description, logs, resources, clock, unfinished=mode == "a", once_window=once_window
-            )
-            topic._publishing.finish_waiting()
-            topic._resources = resources.pop_all()
-            return topic
 
     def with_serializers(
         self,
@@ -556,17 +491,3 @@ class Topic(Uncopied):
 
     def __repr__(self) -> str:
         return f"Topic({str(self.path)!r}, name={self.name!r}, partitions={self.partitions})"
-
-
-def _commit(root: Storage, description: Description) -> None:
-    """Write topic.json; if that fails, remove it again."""
-    try:
-        topic_json.write(root, description)
-    except Exception:
-        creation.retract(root)
-        raise
-
-
-def _path_of(place: str | os.PathLike[str] | Storage, root: Storage) -> Path:
-    """Return a path unchanged; for another Storage its name."""
-    return Path(place) if isinstance(place, (str, os.PathLike)) else Path(root.path)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from seglog.errors import InvalidArgument, ReentrantCall, SeglogError
 from seglog.forks import Inheritable
 from seglog.log.log import Log
-from seglog.record import checked_kind, checked_offset
+from seglog.record import checked_offset
 from seglog.topic.idempotency.marks import Share, digest_of, hash_of, read_mark
 
 
@@ -69,7 +69,7 @@ class OnceMemory(Inheritable):
 
     def __init__(self, logs: Sequence[Log], window: OnceWindow) -> None:
         self._logs = logs
-        self._window = checked_kind(window, OnceWindow, "once_window")
+        self._window = window
         self._enter_child()
         self._watch_forks()
         self._known: OrderedDict[str, tuple[Share, ...]] = OrderedDict()  # the latest last

@@ -1,0 +1,98 @@
+"""Create and open the parts of a topic: its directory with topic.json, its lock, and a log for each partition."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from seglog.clock import Clock
+from seglog.config import Expose, LogConfig
+from seglog.log.log import Log
+from seglog.log.opening import open_partition, storage_at
+from seglog.record import checked_text
+from seglog.storage import Storage
+from seglog.topic.layout import creation
+from seglog.topic.layout import description as topic_json
+from seglog.topic.layout.description import Description
+from seglog.topic.layout.names import refuse_reserved
+
+Mode = Literal["a", "r"]
+
+
+class Parts(NamedTuple):
+    """What a topic consists of. path: as callers see it; resources: its logs and its lock, to be closed."""
+
+    path: Path
+    storage: Storage
+    description: Description
+    logs: list[Log]
+    resources: ExitStack
+
+
+def create_parts(
+    path: str | os.PathLike[str] | Storage,
+    partitions: int,
+    config: LogConfig | None,
+    name: str | None,
+    clock: Clock,
+) -> Parts:
+    """Create a topic and open it for writing; see Topic.create. After an error its files are removed."""
+    root = storage_at(path)
+    shown = _path_of(path, root)
+    creation.check_partitions(partitions)
+    refuse_reserved(shown.resolve().name)
+    name = None if name is None else checked_text(name, "name")
+    is_made = creation.make_directory(root)
+    try:
+        with ExitStack() as resources:
+            lock = creation.lock_topic(root)
+            resources.callback(lock.release)
+            creation.clear_directory(root, lock.tree)
+            description = topic_json.Description.new(name or shown.resolve().name, partitions)
+            places = [creation.partition_of(root, number, lock.tree) for number in range(partitions)]
+            logs = [
+                resources.enter_context(open_partition(place, (description.id, number), config, clock=clock))
+                for number, place in enumerate(places)
+            ]
+            _commit(root, description)
+            return Parts(shown, root, description, logs, resources.pop_all())
+    except Exception as error:
+        creation.abandon(root, error, is_made=is_made)
+        raise
+
+
+def open_parts(path: str | os.PathLike[str] | Storage, mode: Mode, expose: Expose, clock: Clock) -> Parts:
+    """Open a topic that exists; see Topic.open."""
+    root = storage_at(path)
+    shown = _path_of(path, root)
+    description = topic_json.read(root)
+    with ExitStack() as resources:
+        tree = None
+        if mode == "a":
+            lock = creation.lock_topic(root)
+            resources.callback(lock.release)
+            tree = lock.tree
+        places = [creation.existing_partition(root, number, tree) for number in range(description.partitions)]
+        logs = [
+            resources.enter_context(
+                open_partition(place, (description.id, number), mode=mode, expose=expose, clock=clock)
+            )
+            for number, place in enumerate(places)
+        ]
+        return Parts(shown, root, description, logs, resources.pop_all())
+
+
+def _commit(root: Storage, description: Description) -> None:
+    """Write topic.json; if that fails, remove it again."""
+    try:
+        topic_json.write(root, description)
+    except Exception:
+        creation.retract(root)
+        raise
+
+
+def _path_of(place: str | os.PathLike[str] | Storage, root: Storage) -> Path:
+    """Return a path unchanged; for another Storage its name."""
+    return Path(place) if isinstance(place, (str, os.PathLike)) else Path(root.path)
