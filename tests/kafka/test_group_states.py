@@ -9,6 +9,7 @@ from typing import Any
 from seglog.kafka import codes
 from seglog.kafka.groups.group import Group, State
 from seglog.kafka.groups.member import Wish
+from seglog.kafka.groups.room import Room
 
 
 def _wish(member: str = "", instance: str | None = None, *, session: float = 30.0) -> Wish:
@@ -20,7 +21,7 @@ def _told(story: Callable[[Group, list[Group]], Coroutine[Any, Any, None]]) -> N
 
     async def run() -> None:
         forgotten: list[Group] = []
-        group = Group("g", forgotten.append)
+        group = Group("g", forgotten.append, Room(1_000_000))
         try:
             await asyncio.wait_for(story(group, forgotten), 20)
         finally:
@@ -62,5 +63,41 @@ def test_a_member_does_not_take_another_instance_name() -> None:
         assert (await group.join(_wish(member, None))).code == codes.UNKNOWN_MEMBER_ID
         assert group.leave("", "one") == codes.NONE
         assert group.members == {}
+
+    _told(story)
+
+
+def test_what_members_hold_is_counted_until_they_are_gone() -> None:
+    async def story(group: Group, _: list[Group]) -> None:
+        room = group._room
+        one = (await group.join(_wish()._replace(protocols={"range": bytes(1000)}))).member
+        assert room.held > 1000
+        await group.sync(one, None, group.generation, {one: bytes(500_000)})
+        assert room.held > 501_000
+        again = await group.join(_wish(one)._replace(protocols={"range": bytes(600_000)}))
+        assert again.code == codes.GROUP_MAX_SIZE_REACHED
+        assert (await group.join(_wish(one)._replace(protocols={"range": bytes(400_000)}))).code == codes.NONE
+        assert 900_000 < room.held <= 1_000_000
+        assert (await group.sync(one, None, group.generation, {one: bytes(700_000)})).code == (
+            codes.GROUP_MAX_SIZE_REACHED
+        )
+        assert (await group.sync(one, None, group.generation, {one: bytes(10)})).code == codes.NONE
+        assert group.leave(one, None) == codes.NONE
+        assert room.held == 0
+
+    _told(story)
+
+
+def test_a_restarted_static_member_is_counted_once() -> None:
+    async def story(group: Group, _: list[Group]) -> None:
+        wish = _wish(instance="s")._replace(protocols={"range": bytes(1000)})
+        one = await group.join(wish)
+        await group.sync(one.member, "s", group.generation, {one.member: bytes(2000)})
+        held = group._room.held
+        for _number in range(3):
+            one = await group.join(wish)
+        assert group._room.held == held
+        group.leave(one.member, "s")
+        assert group._room.held == 0
 
     _told(story)

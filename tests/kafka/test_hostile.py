@@ -15,6 +15,7 @@ import pytest
 from seglog import LogConfig, Retention
 from seglog.client import Client
 from seglog.kafka.messages.core import API_VERSIONS, FETCH, METADATA, PRODUCE
+from seglog.kafka.messages.groups import JOIN_GROUP, LEAVE_GROUP
 from seglog.kafka.wire.buffers import Reader, Writer
 from tests.kafka.clients import Confluent, Sent
 from tests.kafka.conftest import KafkaServer
@@ -184,3 +185,25 @@ def test_the_records_without_a_key_are_named_if_a_topic_needs_keys(kafka, name):
             wanted = {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": name, "partition_data": [part]}]}
             found = raw.ask(PRODUCE, 8, wanted)["responses"][0]["partition_responses"][0]
         assert (found["error_code"], [one["batch_index"] for one in found["record_errors"]]) == (87, missing)
+
+
+def test_members_hold_bounded_memory_until_they_leave(limited):
+    """What a member tells its leader stays in memory after the request."""
+    size, most = 500_000, 16_000_000 // 8
+
+    def join(raw, group):
+        protocols = [{"name": "range", "metadata": bytes(size)}]
+        who = {"group_id": group, "session_timeout_ms": 60_000, "member_id": "", "protocol_type": "consumer"}
+        found = raw.ask(JOIN_GROUP, 0, {**who, "protocols": protocols})
+        return found["error_code"], found["member_id"]
+
+    with limited.connection() as raw:
+        answers = [join(raw, f"held-{number}") for number in range(12)]
+        assert [code for code, _ in answers] == [0] * (most // size - 1) + [81] * (12 - most // size + 1)
+        for number, (code, member) in enumerate(answers):
+            if not code:
+                raw.ask(LEAVE_GROUP, 0, {"group_id": f"held-{number}", "member_id": member})
+        code, member = join(raw, "held-after")
+        assert code == 0
+        raw.ask(LEAVE_GROUP, 0, {"group_id": "held-after", "member_id": member})
+    still_answers(limited)

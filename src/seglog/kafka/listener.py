@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from seglog.server.services import Services
 
 BACKLOG = 1024
+MEMBERS_SHARE = 1 / 8
+"""Of the server's memory: what the members of groups may hold, beside the budget that requests share."""
 
 
 class KafkaListener:
@@ -54,7 +56,8 @@ class KafkaListener:
     async def start(self, services: Services, tls: SSLContext | None) -> None:
         """Accept connections."""
         assert self._listener is not None  # noqa: S101 - bound before
-        self._coordinator = Coordinator(services.broker.groups)
+        most = int(services.settings.limits.memory_bytes * MEMBERS_SHARE)
+        self._coordinator = Coordinator(services.broker.groups, most)
         parts = Parts(services, self._settings, self._coordinator, Producers(services.scans))
 
         def connection() -> Connection:

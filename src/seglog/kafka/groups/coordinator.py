@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from seglog.kafka.groups.group import Group
+from seglog.kafka.groups.room import Room
 from seglog.topic.groups import Groups
 
 KIND = "a Kafka client"
@@ -14,9 +15,10 @@ class Coordinator:
     An empty group is forgotten: what remains of it are its committed offsets.
     """
 
-    def __init__(self, groups: Groups) -> None:
-        """Take the broker's groups, which have members of seglog's protocol."""
+    def __init__(self, groups: Groups, most_bytes: int) -> None:
+        """Take the broker's groups, which have members of seglog's protocol. most_bytes: that all members may hold."""
         self._groups = groups
+        self.room = Room(most_bytes)
         self._known: dict[str, Group] = {}
 
     def find(self, name: str) -> Group | None:
@@ -32,7 +34,7 @@ class Coordinator:
         found = self._known.get(name)
         if found is None:
             self._groups.hold(name, KIND)
-            found = self._known[name] = Group(name, self._forget)
+            found = self._known[name] = Group(name, self._forget, self.room)
         return found
 
     def _forget(self, group: Group) -> None:

@@ -20,8 +20,10 @@ from functools import partial
 
 from seglog.kafka import codes
 from seglog.kafka.groups.member import Joined, Member, Synced, Wish
+from seglog.kafka.groups.room import Room
 
 MOST_MEMBERS = 1000
+SHOWN_CHARACTERS = 100  # of a client's name in the id of its member
 FIRST_SECONDS = 0.05
 """How long an empty group waits for more members before its first generation."""
 
@@ -36,10 +38,11 @@ class State(Enum):
 
 
 class Group:
-    """A group. emptied: called when the last member is gone."""
+    """A group. emptied: called when the last member is gone. room: for what the members of all groups hold."""
 
-    def __init__(self, name: str, emptied: Callable[[Group], None]) -> None:
+    def __init__(self, name: str, emptied: Callable[[Group], None], room: Room) -> None:
         self.name = name
+        self._room = room
         self.state = State.EMPTY
         self.generation = 0
         self.kind = ""
@@ -82,7 +85,9 @@ class Group:
         others = [one for one in self.members.values() if one.id not in same]
         if others and not self._common(others) & wish.protocols.keys():
             return codes.INCONSISTENT_GROUP_PROTOCOL
-        return codes.GROUP_MAX_SIZE_REACHED if len(others) >= MOST_MEMBERS else codes.NONE
+        before = sum(one.wish.size for one in self.members.values() if one.id in same)
+        fits = len(others) < MOST_MEMBERS and self._room.fits(wish.size - before)
+        return codes.NONE if fits else codes.GROUP_MAX_SIZE_REACHED
 
     def _owner(self, instance: str | None) -> str | None:
         """Return the id of a static member, None if there is none of this name."""
@@ -90,7 +95,8 @@ class Group:
 
     async def _join_anew(self, wish: Wish) -> Joined:
         """Join as a new member, or as a static one that has restarted."""
-        member = f"{wish.instance or wish.client_id or 'member'}-{secrets.token_hex(16)}"
+        shown = (wish.instance or wish.client_id or "member")[:SHOWN_CHARACTERS]
+        member = f"{shown}-{secrets.token_hex(16)}"
         if wish.instance in self._statics:
             return await self._replace_static(member, wish)
         if wish.needs_id and wish.instance is None:
@@ -107,6 +113,7 @@ class Group:
         if not self.members:
             self.kind = wish.kind
         added = self.members[member] = Member(member, wish)
+        self._room.held += added.size
         if wish.instance is not None:
             self._statics[wish.instance] = member
         self.leader = self.leader or member
@@ -116,6 +123,7 @@ class Group:
         """Continue a static member that has restarted under a new id; without a rebalance if nothing else changed."""
         assert wish.instance is not None  # noqa: S101 - the caller found it
         old = self.members.pop(self._statics[wish.instance])
+        self._room.held -= old.wish.size  # the new one takes over its assignment
         unchanged = self.state is State.STABLE and old.wish.protocols == wish.protocols
         led = self.leader == old.id
         old.end(codes.FENCED_INSTANCE_ID)
@@ -130,6 +138,7 @@ class Group:
 
     async def _join_again(self, known: Member, wish: Wish) -> Joined:
         unchanged = known.wish.protocols == wish.protocols
+        self._room.held += wish.size - known.wish.size
         known.wish = wish
         repeats = self.state is State.COMPLETING and unchanged
         if repeats or (self.state is State.STABLE and unchanged and known.id != self.leader):
@@ -223,10 +232,14 @@ class Group:
             return Synced(codes.REBALANCE_IN_PROGRESS)
         if self.state is State.STABLE:
             return Synced(codes.NONE, found.assignment)
+        more = sum(len(assigned.get(one.id, b"")) - len(one.assignment) for one in self.members.values())
+        if member == self.leader and not self._room.fits(more):
+            return Synced(codes.GROUP_MAX_SIZE_REACHED)
         found.answer_sync(Synced(codes.UNKNOWN_MEMBER_ID))  # of an earlier connection
         waiting: asyncio.Future[Synced] = self._loop.create_future()
         found.syncing = waiting
         if member == self.leader:
+            self._room.held += more
             for one in self.members.values():
                 one.assignment = assigned.get(one.id, b"")
             self.state = State.STABLE
@@ -290,6 +303,7 @@ class Group:
 
     def _drop(self, member: Member) -> None:
         del self.members[member.id]
+        self._room.held -= member.size
         if member.wish.instance is not None:
             self._statics.pop(member.wish.instance, None)
         if self.leader == member.id:

@@ -34,6 +34,12 @@ class Wish(NamedTuple):
     host: str
     needs_id: bool = False
 
+    @property
+    def size(self) -> int:
+        """Bytes that a member holds for it."""
+        told = sum(len(name) + len(data) for name, data in self.protocols.items())
+        return told + len(self.client_id) + len(self.instance or "")
+
 
 class Joined(NamedTuple):
     """The answer to a join. members: id, instance, and what each sent for the protocol; only for the leader."""
@@ -63,6 +69,11 @@ class Member:
     joining: asyncio.Future[Joined] | None = None
     syncing: asyncio.Future[Synced] | None = None
     expiry: asyncio.TimerHandle | None = field(default=None, repr=False)
+
+    @property
+    def size(self) -> int:
+        """Bytes that it holds."""
+        return self.wish.size + len(self.assignment)
 
     def votes(self, candidates: set[str]) -> str:
         """Return the protocol that it prefers among those that all members have."""
