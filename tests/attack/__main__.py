@@ -8,6 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.attack import bystander
 from tests.attack.clients import ATTACKS, Attack
 from tests.attack.place import Place
 from tests.attack.probe import probe
@@ -22,6 +23,8 @@ def main() -> None:
             ATTACKS[name].client(Place(int(port), time.monotonic() + float(seconds)))
         case ["probe", port, seconds, kind]:
             probe(int(port), float(seconds), tls=kind == "tls")
+        case ["bystander", port_file]:
+            bystander.serve(Path(port_file))
         case _:
             _measure()
 

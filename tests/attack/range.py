@@ -1,7 +1,8 @@
 """The range: a real `seglog serve`, attackers as processes of their own, and what is measured from outside.
 
 Resident memory is read from /proc every 20 ms. A prober, again a process, asks `/ready` on one connection about 50
-times a second, appends a record now and then, and reports how long each answer took.
+times a second, appends a record now and then, and reports how long each answer took. A second prober does the same with
+a server that is not attacked.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from tests.attack.clients import ATTACKS, Attack
 from tests.attack.place import MIB
 from tests.attack.probe import CONNECTED
+from tests.waiting import until
 
 NICE = 10  # attackers stand for other machines: they must not take the processor from the server
 AFTER = 1.0  # seconds that are measured before an attack begins and after it has ended
@@ -36,6 +39,7 @@ class Measured:
     failed: int = 0
     p50: float = 0.0
     p99: float = 0.0
+    bystander_p99: float = 0.0
     slowest: float = 0.0
     appends: dict[str, int] = field(default_factory=dict)
     said: str = ""
@@ -44,8 +48,8 @@ class Measured:
         appended = ", ".join(f"{status}: {count}" for status, count in sorted(self.appends.items()))
         return (
             f"RSS {self.memory / MIB:.0f} MiB (at rest {self.at_rest / MIB:.0f}), /ready p50 {self.p50 * 1000:.1f}, "
-            f"p99 {self.p99 * 1000:.0f} ms, slowest {self.slowest * 1000:.0f} ms of {self.asked}, "
-            f"failed {self.failed}; appends {appended}"
+            f"p99 {self.p99 * 1000:.0f} ms (of a server that is not attacked {self.bystander_p99 * 1000:.0f}), "
+            f"slowest {self.slowest * 1000:.0f} ms of {self.asked}, failed {self.failed}; appends {appended}"
         )
 
 
@@ -93,9 +97,11 @@ class Range:
     def measure(self, names: Sequence[str], seconds: float) -> Measured:
         """Let the named attackers at it for so many seconds, and measure."""
         found = Measured(at_rest=self.memory())
-        with _process("probe", str(self.port), str(seconds + AFTER), "tls" if self.tls else "plain") as prober:
-            assert prober.stdout is not None
-            assert prober.stdout.readline().strip() == CONNECTED  # later connections may be rejected
+        with (
+            _prober(self.port, seconds, tls=self.tls) as prober,
+            self._bystander() as port,
+            _prober(port, seconds, tls=False) as other,
+        ):
             attackers = [
                 subprocess.Popen([sys.executable, "-m", "tests.attack", "attack", name, str(self.port), str(seconds)])
                 for name in names
@@ -108,7 +114,29 @@ class Range:
                 for one in attackers:
                     one.kill()
                     one.wait()
-            return replace(found, **json.loads(prober.stdout.read()))
+            return replace(found, **_reported(prober), bystander_p99=_reported(other)["p99"])
+
+    @contextmanager
+    def _bystander(self) -> Iterator[int]:
+        port_file = self.directory / "bystander.port"
+        with _process("bystander", str(port_file)) as process:
+            until(lambda: port_file.exists() or process.poll() is not None)
+            yield int(port_file.read_text())
+        port_file.unlink()
+
+
+@contextmanager
+def _prober(port: int, seconds: float, *, tls: bool) -> Iterator[subprocess.Popen[str]]:
+    """Give a prober whose first request was answered: later connections may be rejected."""
+    with _process("probe", str(port), str(seconds + AFTER), "tls" if tls else "plain") as prober:
+        assert prober.stdout is not None
+        assert prober.stdout.readline().strip() == CONNECTED
+        yield prober
+
+
+def _reported(prober: subprocess.Popen[str]) -> dict[str, Any]:
+    assert prober.stdout is not None
+    return dict(json.loads(prober.stdout.read()))
 
 
 @contextmanager

@@ -6,8 +6,8 @@ answer keeps the connection. `spool` limits bodies. Trailers are ignored: nothin
 
 Requests of one connection are parsed one at a time. uvicorn's parser consumes all bytes it receives, so it receives
 pieces that end with a head. Bytes after a request that is not answered yet wait unparsed, and the connection is not
-read meanwhile. What takes longer to parse than a turn (a body in chunks of one byte) goes on in the next turn
-of the event loop, after other connections.
+read meanwhile. What takes longer to parse than a turn (a body in chunks of one byte) goes on in a later turn of the
+event loop; see `turns`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from seglog.server.http.joined_writes import JoinedTransport
+from seglog.server.http.turns import TURN_SECONDS, Turns
 from seglog.server.problems import MEDIA_TYPE, RETRY_SECONDS
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 HEAD_BYTES = 64 * 1024
 PIECE_BYTES = 4096  # for the parser, unless they belong to a body of known length
 HEADERS = 128  # of one request: as objects they take many times their bytes
-TURN_SECONDS = 0.002  # of parsing for one connection, until others have their turn
 HEAD_END = b"\r\n\r\n"
 UPGRADING = (b"connection", b"upgrade", b"http2-settings")
 REFUSED_SHARE, REFUSED_LEAST = 8, 16  # refused connections that may linger: 1/8 of those allowed, at least 16
@@ -48,12 +48,15 @@ class BoundedProtocol(HttpToolsProtocol):
     idle_seconds = 20.0
     told: Callable[[int, str], None] | None = None  # called with status and text of every refusal
     memory: Memory | None = None  # the server's budget: unparsed bytes count there
+    turns = Turns()  # of all connections of the server
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._unparsed = 0  # bytes since the parser last completed a head or a piece of a body
         self._in_head = self._in_request = self._refused = False
+        self._has_turn = False  # to come: it waits in `turns`
         self._left = 0  # missing bytes of a body of known length
+        self._pieces: list[bytes] = []  # of the body, from the data that is parsed now
         self._waiting, self._position = b"", 0  # received data, and the position of the first unparsed byte
         self._counted = 0  # how many of its bytes are counted in `memory`
         self._deadline: asyncio.TimerHandle | None = None  # for the head
@@ -89,34 +92,43 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         if self._waiting:
             data = self._waiting[self._position :] + data
-        self._parse(data, 0)
+        if self._has_turn:  # later
+            self._keep_waiting(data, 0)
+        else:
+            self._parse(data, 0, self.turns.seconds)
 
-    def _parse(self, data: bytes, position: int) -> None:
-        """Parse from `position` to the end of a request that needs an answer; refuse an endless head."""
-        until = self.loop.time() + TURN_SECONDS
+    def _parse(self, data: bytes, position: int, seconds: float) -> None:
+        """Parse from `position` to the end of a request that needs an answer; refuse an endless head.
+
+        seconds: how long, if there is more than one piece.
+        """
+        until = self.loop.time() + seconds
         while position < len(data) and not (self._is_busy or self._refused or self.transport.is_closing()):
-            if self.loop.time() >= until:
-                self.loop.call_soon(self._parse_on)
-                break
             end = self._piece_end(data, position)
             self._unparsed += end - position
             again = self._parse_piece(data[position:end])
             data, position = (data, end) if again is None else (again + data[end:], 0)
             if self._unparsed > HEAD_BYTES:
                 self._refuse(431, "the request head is larger than 64 KiB")
+            if self.loop.time() >= until:
+                break
         if self._refused or self.transport.is_closing():
             self._keep_waiting(b"", 0)
             return
         self._keep_waiting(data, position)
+        if self._waiting and not (self._is_busy or self._has_turn):
+            self._has_turn = True
+            self.turns.wait(self.loop, self._parse_on)
         if not self._waiting and (self.cycle is None or len(self.cycle.body) <= HIGH_WATER_LIMIT):
             self.flow.resume_reading()
         if self._is_answered and not self._in_request and not (self._deadline or self.timeout_keep_alive_task):
             self._expect_head()  # an incomplete request has arrived
 
     def _parse_on(self) -> None:
-        """Go on in another turn, unless that was done meanwhile."""
+        """Go on: it is this connection's turn."""
+        self._has_turn = False
         if self._waiting and not (self._refused or self.transport.is_closing()):
-            self._parse(self._waiting, self._position)
+            self._parse(self._waiting, self._position, TURN_SECONDS)
 
     @property
     def has_unparsed(self) -> bool:
@@ -159,6 +171,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Parse. Return the replacement for a request that asks for a protocol upgrade, else None."""
         try:
             self.parser.feed_data(data)
+            self._take_pieces()
         except httptools.HttpParserUpgrade as upgrade:
             return None if self._refused else self._without_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError:
@@ -221,14 +234,22 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Note that a piece of the body has arrived."""
-        self._unparsed, self._left = 0, max(self._left - len(body), 0)
-        super().on_body(body)
+        """Keep a piece of the body, which may be one byte: uvicorn copies all that it has for each."""
+        self._pieces.append(body)
+
+    def _take_pieces(self) -> None:
+        """Hand over the pieces of the body that have arrived."""
+        if self._pieces:
+            body = b"".join(self._pieces)
+            self._pieces.clear()
+            self._unparsed, self._left = 0, max(self._left - len(body), 0)
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Note that the request is complete."""
         if self._in_head:  # an upgrade request, which is parsed again
             return
+        self._take_pieces()
         self._unparsed, self._left, self._in_request = 0, 0, False
         super().on_message_complete()
         if self._lingering is not None and not self._refused:
@@ -243,7 +264,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._linger()
         elif self._waiting and not self.transport.is_closing():
             self._unset_keepalive_if_required()
-            self._parse(self._waiting, self._position)
+            self._parse(self._waiting, self._position, self.turns.seconds)
 
     @property
     def _is_answered(self) -> bool:
@@ -309,6 +330,7 @@ def bounded(limits: Limits, told: Refusals, memory: Memory) -> type[BoundedProto
     bounds = {
         "told": told,
         "memory": memory,
+        "turns": Turns(),
         "most_connections": limits.connections,
         "head_seconds": limits.head_seconds,
         "idle_seconds": limits.idle_seconds,
