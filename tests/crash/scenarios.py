@@ -149,6 +149,15 @@ def expire(storage: Storage, ledger: Ledger) -> None:
     ledger.append(log)
 
 
+def delete_before_middle(storage: Storage, ledger: Ledger) -> None:
+    log = opened(storage, ledger)
+    ledger.append(log, 3)
+    ledger.delete_before(log, ledger.next_offset - 2)  # in the active segment, after what is durable
+    ledger.append(log, 2)
+    ledger.delete_before(log, ledger.next_offset)
+    ledger.append(log)
+
+
 def compact(storage: Storage, ledger: Ledger) -> None:
     log = opened(storage, ledger)
     before = len(ledger.known.records)
@@ -237,6 +246,7 @@ SCENARIOS = [
     Scenario("truncate across segments", filled(SMALL, 14), truncate_to(0.4)),
     Scenario("truncate within the active segment", filled(ROOMY), truncate_to(0.8)),
     Scenario("expire", filled(SMALL, 20), expire),
+    Scenario("delete before an offset", filled(SMALL, 14), delete_before_middle),
     Scenario("compact", filled(KEYED, 18, keys=True), compact),
     Scenario("publish", filled(SMALL, 3), publish),
     Scenario("close", filled(SMALL, 3), close),
@@ -289,6 +299,7 @@ def _calls(config: seglog.LogConfig) -> list[Call]:
         lambda log, ledger, source: ledger.truncate(
             log, source.randrange(max(ledger.known.start, ledger.next_offset - 9), ledger.next_offset + 1)
         ),
+        lambda log, ledger, source: ledger.delete_before(log, source.randrange(ledger.next_offset + 1)),
     ]
     if config.retention.compact:
         calls += [

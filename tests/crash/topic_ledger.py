@@ -195,6 +195,13 @@ class TopicLedger:
         with self.call(broker, made):
             return broker.create_topic(name, partitions=partitions, config=config)
 
+    def add_partitions(self, broker: Broker, name: str, partitions: int) -> None:
+        """Add partitions: all of them or none."""
+        parts = self.known.topics[name]
+        grown = (*parts, *(Part(retained=parts[0].retained) for _ in range(partitions - len(parts))))
+        with self.call(broker, replace(self.known, topics={**self.known.topics, name: grown})):
+            broker.add_partitions(name, partitions)
+
     def delete(self, broker: Broker, name: str) -> None:
         """Delete; once it has returned the name and what was committed of it are gone."""
         left = {topic: parts for topic, parts in self.known.topics.items() if topic != name}

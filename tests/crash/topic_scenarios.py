@@ -81,6 +81,13 @@ def delete(storage: Storage, ledger: TopicLedger) -> None:
     ledger.append(broker, "orders", 0, b"of another topic")
 
 
+def add_partitions(storage: Storage, ledger: TopicLedger) -> None:
+    broker = opened(storage, ledger)
+    ledger.add_partitions(broker, "orders", 4)
+    ledger.append(broker, "orders", 3, b"to a new one")
+    ledger.commit(broker, {("orders", 3): 1})
+
+
 def once(storage: Storage, ledger: TopicLedger) -> None:
     broker = opened(storage, ledger)
     for key in ("one", "two"):
@@ -139,6 +146,7 @@ def alter(storage: Storage, ledger: TopicLedger) -> None:
 SCENARIOS = [
     Scenario("create a topic", nothing, create),
     Scenario("delete a topic and create another", orders(), delete),
+    Scenario("add partitions", orders(), add_partitions),
     Scenario("append once", orders(), once),
     Scenario("append once, each record durable", orders(EACH), once),
     Scenario("batches over partitions", orders(), batches),

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
 from seglog.kafka.messages.core import METADATA
 from seglog.kafka.messages.security import SASL_AUTHENTICATE, SASL_HANDSHAKE
@@ -99,6 +99,8 @@ def test_rights_are_those_of_the_token(guarded):
     for refused in (
         reader.create_topics([NewTopic("new", 1)])["new"],
         reader.delete_topics(["orders"])["orders"],
+        reader.create_partitions([NewPartitions("orders", 5)])["orders"],
+        *reader.delete_records([confluent_kafka.TopicPartition("orders", 0, 0)]).values(),
         *reader.describe_configs([ConfigResource(ResourceType.TOPIC, "secret")]).values(),
     ):
         with pytest.raises(KafkaException) as caught:

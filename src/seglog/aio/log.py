@@ -193,6 +193,10 @@ class AsyncLog(AsyncReadableLog):
         """Delete what retention no longer keeps; as Log.expire."""
         return await self._write(self.log.expire)
 
+    async def delete_before(self, offset: int) -> int:
+        """Delete the records before an offset; as Log.delete_before."""
+        return await self._write(self.log.delete_before, offset)
+
     async def alter_retention(self, retention: Retention) -> None:
         """Change the retention durably; as Log.alter_retention."""
         await self._write(self.log.alter_retention, retention)

@@ -248,6 +248,7 @@ class LogFollower(Log):
     _mirrored_since = _rejected("_mirrored_since")
     _copies_with = _rejected("_copies_with")
     expire = _rejected("expire")
+    delete_before = _rejected("delete_before")
     alter_retention = _rejected("alter_retention")
     compact = _rejected("compact")
     plan_compaction = _rejected("plan_compaction")

@@ -294,10 +294,25 @@ class LiveSegments:
             self._released(select_expired(segments[:-1], self.active.size, self.config.retention, now))
         )
 
-    def _drop_first(self, count: int) -> int:
+    def delete_before(self, offset: int) -> int:
+        """Begin the log at `offset`, which is on disk, and drop the segments before it; return where it begins.
+
+        What is held is kept, and then only whole segments go.
+        """
+        if offset == self.active.next_offset and not self.active.empty:
+            self.roll()
+        count = self._released(self._ending_by(offset))
+        held = held_from(self._storage, self.catalog.current) is not None
+        if offset > self.start:
+            self._drop_first(count, None if held else offset)
+        self.catalog.collect()
+        return self.start
+
+    def _drop_first(self, count: int, start: int | None = None) -> int:
+        """Drop the first segments with one manifest; return how many. start: where the log begins after that."""
         segments = self.catalog.current.segments
-        if count:
-            start = segments[count].base_offset
+        if count or start is not None:
+            start = segments[count].base_offset if start is None else start
             self.catalog.install(self.catalog.following(segments[count:], retire=segments[:count], start=start))
             if self.deleted is not None:
                 self.deleted(self.present, start)

@@ -400,6 +400,21 @@ class Log(ReadableLog):
         """Delete segments that retention by time and size no longer keeps; return how many."""
 
     @abstractmethod
+    def delete_before(self, offset: int) -> int:
+        """Delete the records before `offset` durably; return where the log begins then.
+
+        Segments that end before it are unlinked; of the segment in which it lies the earlier records are hidden until
+        the segment is deleted as a whole. A log with an archive, or that a table reads, deletes only whole segments
+        that these have, and then begins before `offset`. An offset before the beginning changes nothing.
+
+        Args:
+            offset: Offset of the first record to keep, up to `next_offset`.
+
+        Raises:
+            OffsetOutOfRange: If offset < 0 or > next_offset.
+        """
+
+    @abstractmethod
     def alter_retention(self, retention: Retention) -> None:
         """Change the retention durably, also for later openings.
 

@@ -345,9 +345,12 @@ class ReadableLog(ABC, Uncopied):
         Raises:
             CorruptRecord: If a damaged record precedes the result.
         """
-        timestamp = checked_timestamp(timestamp)
-        for reader in self._newer(self.view(), timestamp):
+        timestamp, view = checked_timestamp(timestamp), self.view()
+        for reader in self._newer(view, timestamp):
             found = reader.offset_at(timestamp)
+            if found is not None and found < view.lowest_offset:  # deleted before its segment
+                rest = reader.scan(view.lowest_offset, reader.next_offset, None, 0)
+                found = next((record.offset for record in rest if record.timestamp >= timestamp), None)
             if found is not None:
                 return found
         return None

@@ -410,6 +410,20 @@ class LogWriter(Log):
         """Delete what retention no longer keeps; see Log.expire."""
         return self._state.live.expire()
 
+    def delete_before(self, offset: int) -> int:
+        """Delete the records before an offset; see Log.delete_before."""
+        offset = checked_offset(offset)
+        if self.durable_offset < offset <= self.next_offset:
+            self.sync()  # a log must not begin after what a power loss would leave
+        return self._delete_before(offset)
+
+    @change
+    def _delete_before(self, offset: int) -> int:
+        live = self._state.live
+        if not 0 <= offset <= live.active.next_offset:
+            raise OffsetOutOfRange(offset, live.start, live.active.next_offset)
+        return live.delete_before(offset)
+
     @change
     def alter_retention(self, retention: Retention) -> None:
         """Change the retention; see Log.alter_retention."""

@@ -124,9 +124,12 @@ class BrokerMirror:
             if name not in theirs or (present is not None and present.id != known.id):
                 self._delete(name)
         for name, present in theirs.items():
-            if name not in self.topics and present is not None:
-                with suppress(LogNotFound, TopicNotFound):  # it was deleted meanwhile
+            mirror = self.topics.get(name)
+            with suppress(LogNotFound, TopicNotFound):  # it was deleted meanwhile
+                if mirror is None and present is not None:
                     self.topics[name] = self._mirror(name, present)
+                elif mirror is not None and present is not None and present.partitions > len(mirror.logs):
+                    mirror.follow(present)
         self._looked_at = time.monotonic()
 
     def _description_of(self, name: str) -> Description:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seglog.clock import Clock
 from seglog.errors import CopyDiverged
@@ -40,29 +40,34 @@ class TopicMirror:
 
         name: of the whole copy.
         """
-        self.description = description
+        self._source, self._directory, self._target = source, directory, target
+        self._options: Any = {"restart": restart, "pin": pin, "name": name, "clock": clock}
         self.logs: dict[int, LogMirror] = {}
         target.make([])
         with ExitStack() as resources:
             lock = creation.lock_topic(target)
             resources.callback(lock.release)
-            for number in range(description.partitions):
-                log = source.log(directory, number)
-                resources.callback(log.close)
-                mirror = LogMirror(
-                    log,
-                    creation.partition_of(target, number, lock.tree),
-                    home=(description.id, number),
-                    restart=restart,
-                    pin=pin,
-                    name=name,
-                    clock=clock,
-                )
-                resources.callback(mirror.close)
-                self.logs[number] = mirror
-            if not topic_json.is_topic(target):
-                topic_json.write(target, description)
+            self._tree = lock.tree
+            self._resources = resources
+            self.follow(description)
             self._resources = resources.pop_all()
+
+    def follow(self, description: Description) -> None:
+        """Copy the partitions that the source has and the copy has not: all of them at first, then those added."""
+        added: dict[int, LogMirror] = {}
+        with ExitStack() as resources:
+            for number in range(len(self.logs), description.partitions):
+                log = self._source.log(self._directory, number)
+                resources.callback(log.close)
+                place = creation.partition_of(self._target, number, self._tree)
+                added[number] = LogMirror(log, place, home=(description.id, number), **self._options)
+                resources.callback(added[number].close)
+            stored = topic_json.read(self._target).partitions if topic_json.is_topic(self._target) else 0
+            if stored < description.partitions:
+                topic_json.write(self._target, description)
+            self._resources.enter_context(resources.pop_all())
+        self.description = description
+        self.logs = {**self.logs, **added}
 
     def close(self) -> None:
         """Close all partitions; all are closed even if one fails."""

@@ -271,6 +271,12 @@ class Ledger:
         log.expire()
         self.done(log)
 
+    def delete_before(self, log: Log, offset: int) -> None:
+        """Delete the first records; all before the offset, and those kept are durable."""
+        self.begin(self.known.later(offset) if offset > self.known.start else self.known)
+        log.delete_before(offset)
+        self.done(log)
+
     def compact(self, log: Log, *, roll: bool = False) -> None:
         """Compact: superseded records and tombstones may be removed; once removed they must not return."""
         latest = {record.key: record.offset for record in self.known.records}

@@ -245,6 +245,21 @@ class Broker(Inheritable, Uncopied):
         self._prepare = prepare
 
     @_closes
+    def add_partitions(self, name: str, partitions: int) -> None:
+        """Raise the number of a topic's partitions, durably; see Topic.add_partitions.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            InvalidArgument: it has as many already.
+        """
+        with self._structure:
+            self._check_writable("add_partitions")
+            topic = self.topic(name)
+            topic.add_partitions(partitions)
+            if self._prepare is not None:
+                self._prepare(topic)
+
+    @_closes
     def alter_retention(self, name: str, retention: Retention) -> None:
         """Change the retention of every partition of a topic permanently; see Topic.alter_retention.
 
@@ -341,7 +356,10 @@ class Broker(Inheritable, Uncopied):
         """Whether an open topic is still the one on disk; beside a writer it may have been replaced."""
         if self._mode == "a":
             return True
-        return description.is_topic(self._at(name)) and description.read(self._at(name)).id == topic.id
+        if not description.is_topic(self._at(name)):
+            return False
+        known = description.read(self._at(name))
+        return (known.id, known.partitions) == (topic.id, topic.partitions)
 
     # --- groups -------------------------------------------------------------------------------------------------
 

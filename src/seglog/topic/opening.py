@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from seglog.clock import Clock
 from seglog.config import Expose, LogConfig
+from seglog.log.locks.write_lock import TreeLock
 from seglog.log.log import Log
 from seglog.log.opening import open_partition, storage_at
 from seglog.record import checked_text
@@ -22,13 +24,14 @@ Mode = Literal["a", "r"]
 
 
 class Parts(NamedTuple):
-    """What a topic consists of. path: as callers see it; resources: its logs and its lock, to be closed."""
+    """What a topic consists of. path: as callers see it; tree: its lock; resources: logs and lock, to be closed."""
 
     path: Path
     storage: Storage
     description: Description
     logs: list[Log]
     resources: ExitStack
+    tree: TreeLock | None
 
 
 def create_parts(
@@ -57,7 +60,7 @@ def create_parts(
                 for number, place in enumerate(places)
             ]
             _commit(root, description)
-            return Parts(shown, root, description, logs, resources.pop_all())
+            return Parts(shown, root, description, logs, resources.pop_all(), lock.tree)
     except Exception as error:
         creation.abandon(root, error, is_made=is_made)
         raise
@@ -81,7 +84,26 @@ def open_parts(path: str | os.PathLike[str] | Storage, mode: Mode, expose: Expos
             )
             for number, place in enumerate(places)
         ]
-        return Parts(shown, root, description, logs, resources.pop_all())
+        return Parts(shown, root, description, logs, resources.pop_all(), tree)
+
+
+def add_parts(parts: Parts, count: int, config: LogConfig, clock: Clock) -> tuple[list[Log], ExitStack]:
+    """Create the logs that a topic lacks of `count` and write its topic.json; return them, to be closed with the topic.
+
+    A crash before topic.json is written leaves empty partitions, which the next call here removes.
+    """
+    present, home = len(parts.logs), parts.description.id
+    stored = topic_json.read(parts.storage)  # a failed call may have written it all the same
+    logs = []
+    with ExitStack() as resources:
+        for number in range(present, count):
+            place = creation.partition_of(parts.storage, number, parts.tree)
+            if number >= stored.partitions and place.exists():
+                creation.clear_partition(place)
+            logs.append(resources.enter_context(open_partition(place, (home, number), config, clock=clock)))
+        if stored.partitions < count:
+            topic_json.write(parts.storage, replace(stored, partitions=count))
+        return logs, resources.pop_all()
 
 
 def _commit(root: Storage, description: Description) -> None:

@@ -7,6 +7,7 @@ segments, consumers or brokers.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from seglog.clock import Clock, system_clock
 from seglog.config import Expose, LogConfig, Retention
-from seglog.errors import InvalidArgument, SeglogError
+from seglog.errors import InvalidArgument, LogClosed, LogReadOnly, SeglogError
 from seglog.log.appends.group import Draft
 from seglog.log.locks.wait import patiently
 from seglog.log.log import Log
@@ -29,7 +30,8 @@ from seglog.storage import Storage
 from seglog.topic.appending import Appending
 from seglog.topic.idempotency.marks import checked_once
 from seglog.topic.idempotency.memory import WINDOW, OnceWindow
-from seglog.topic.opening import Mode, Parts, create_parts, open_parts
+from seglog.topic.layout.creation import check_partitions
+from seglog.topic.opening import Mode, Parts, add_parts, create_parts, open_parts
 from seglog.topic.partition_writer import PartitionWriter
 from seglog.topic.publishing import Publishing
 from seglog.uncopied import Uncopied
@@ -63,6 +65,8 @@ class Topic(Uncopied):
     ) -> None:
         """unfinished: whether a `publish` may have been interrupted after its commit."""
         self.path = parts.path
+        self._parts = parts
+        self._clock = clock
         self._ended = threading.Event()
         self._description = parts.description
         self._logs = parts.logs
@@ -167,14 +171,18 @@ class Topic(Uncopied):
 
     def _with_archive(self, archive: str | None) -> Self:
         """Read from an archive what retention has deleted here. Closes the topic after an error."""
-        if archive is not None:
-            try:
-                for number, log in enumerate(self._logs):
-                    with_archive(log, f"{archive.rstrip('/')}/{number}")
-            except BaseException:
-                self.close()
-                raise
+        self._archive = archive
+        try:
+            self._read_archive(enumerate(self._logs))
+        except BaseException:
+            self.close()
+            raise
         return self
+
+    def _read_archive(self, logs: Iterable[tuple[int, Log]]) -> None:
+        if self._archive is not None:
+            for number, log in logs:
+                with_archive(log, f"{self._archive.rstrip('/')}/{number}")
 
     def with_serializers(
         self,
@@ -221,7 +229,7 @@ class Topic(Uncopied):
     @property
     def partitions(self) -> int:
         """The number of partitions."""
-        return self._description.partitions
+        return len(self._logs)
 
     def partition(self, number: int) -> Log:
         """Return the log of a partition. Raises InvalidArgument unless 0 <= number < partitions."""
@@ -450,6 +458,34 @@ class Topic(Uncopied):
     def published(self, query: str) -> int | None:
         """Return the number of the last batch published for a query, None before the first."""
         return self._publishing.published(query)
+
+    def add_partitions(self, partitions: int) -> None:
+        """Raise the number of partitions, durably, with the config of the present ones.
+
+        Keys are assigned to the new number from then on, so the records of a key may be in two partitions: a compaction
+        keeps one of each. Readers in other processes see the new partitions when they open the topic again. Call it
+        from one thread at a time; appends may go on.
+
+        Args:
+            partitions: Their new number, up to 10,000.
+
+        Raises:
+            InvalidArgument: If it is not more than the present number.
+            LogReadOnly: If the topic is open for reading.
+        """
+        check_partitions(partitions)
+        present = self.partitions
+        if partitions <= present:
+            raise InvalidArgument(f"topic {self.name!r} has {present} partitions; {partitions} are not more")
+        if self.closed:
+            raise LogClosed(f"{self.path}: the topic is closed; open it again")
+        if self._parts.tree is None:
+            raise LogReadOnly(errno.EROFS, 'add_partitions needs a topic opened with mode="a"', str(self.path))
+        logs, resources = add_parts(self._parts, partitions, self._logs[0].config, self._clock)
+        with resources:
+            self._read_archive(enumerate(logs, present))
+            self._resources.enter_context(resources.pop_all())
+        self._logs.extend(logs)
 
     def alter_retention(self, retention: Retention) -> None:
         """Change the retention of every partition permanently; see `Log.alter_retention`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seglog.kafka.messages.shared import ERROR, MESSAGE, THROTTLE, UNKNOWN_RIGHTS, rows
-from seglog.kafka.wire.schema import BOOL, INT8, INT16, INT32, NULLABLE_STRING, STRING, Api, Array, Field, Struct
+from seglog.kafka.wire.schema import BOOL, INT8, INT16, INT32, INT64, NULLABLE_STRING, STRING, Api, Array, Field, Struct
 
 CREATE_TOPICS = Api(
     19,
@@ -32,6 +32,51 @@ DELETE_TOPICS = Api(
     range(1, 4),
     Struct(Field("topic_names", Array(STRING)), Field("timeout_ms", INT32)),
     Struct(THROTTLE, Field("responses", rows(Field("name", STRING), ERROR))),
+)
+
+DELETE_RECORDS = Api(
+    21,
+    "DeleteRecords",
+    range(2),
+    Struct(
+        Field(
+            "topics",
+            rows(
+                Field("name", STRING),
+                Field("partitions", rows(Field("partition_index", INT32), Field("offset", INT64))),
+            ),
+        ),
+        Field("timeout_ms", INT32),
+    ),
+    Struct(
+        THROTTLE,
+        Field(
+            "topics",
+            rows(
+                Field("name", STRING),
+                Field("partitions", rows(Field("partition_index", INT32), Field("low_watermark", INT64), ERROR)),
+            ),
+        ),
+    ),
+)
+
+CREATE_PARTITIONS = Api(
+    37,
+    "CreatePartitions",
+    range(2),
+    Struct(
+        Field(
+            "topics",
+            rows(
+                Field("name", STRING),
+                Field("count", INT32),
+                Field("assignments", rows(Field("broker_ids", Array(INT32)), nullable=True)),
+            ),
+        ),
+        Field("timeout_ms", INT32),
+        Field("validate_only", BOOL),
+    ),
+    Struct(THROTTLE, Field("results", rows(Field("name", STRING), ERROR, MESSAGE))),
 )
 
 DESCRIBE_CONFIGS = Api(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from seglog.errors import TopicNotFound
@@ -78,22 +79,23 @@ class Call:
         """The host and port that clients should connect to."""
         return self.parts.settings.advertised or self.sender.address
 
-    def log(self, topic: str, partition: int, right: Right) -> Log:
+    async def log(self, topic: str, partition: int, right: Right) -> Log:
         """Return the log of a partition.
 
         Raises:
             Forbidden: The sender does not have the right on the topic.
             TopicNotFound: There is no such topic or partition.
         """
-        return log_of(self.topic(topic, right), partition)
+        return log_of(await self.topic(topic, right), partition)
 
-    def topic(self, name: str, right: Right) -> Topic:
+    async def topic(self, name: str, right: Right) -> Topic:
         """Return a topic; errors as `log`."""
         self.caller.require(right, name)
         if not is_name(name):
             raise TopicNotFound(name)
         broker = self.services.broker
-        return broker.if_open(name) or broker.topic(name)
+        found = broker.if_open(name)
+        return found if found is not None else await self.services.reads.run(partial(broker.topic, name))
 
 
 def log_of(topic: Topic, partition: int) -> Log:

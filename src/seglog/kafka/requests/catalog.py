@@ -7,7 +7,9 @@ from typing import NamedTuple
 from seglog.kafka import codes
 from seglog.kafka.messages.admin import (
     ALTER_CONFIGS,
+    CREATE_PARTITIONS,
     CREATE_TOPICS,
+    DELETE_RECORDS,
     DELETE_TOPICS,
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
@@ -52,6 +54,7 @@ from seglog.kafka.requests.groups import (
 )
 from seglog.kafka.requests.metadata import describe_cluster, metadata
 from seglog.kafka.requests.offsets import list_offsets
+from seglog.kafka.requests.partitions import create_partitions, delete_records
 from seglog.kafka.requests.produce import produce
 from seglog.kafka.requests.producers import init_producer_id
 from seglog.kafka.requests.sasl import sasl_authenticate, sasl_handshake
@@ -101,8 +104,10 @@ CATALOG = {
         Known(API_VERSIONS, _api_versions, open=True),
         Known(CREATE_TOPICS, create_topics),
         Known(DELETE_TOPICS, delete_topics),
+        Known(DELETE_RECORDS, delete_records),
         Known(INIT_PRODUCER_ID, init_producer_id),
         Known(OFFSET_FOR_LEADER_EPOCH, offset_for_leader_epoch),
+        Known(CREATE_PARTITIONS, create_partitions),
         Known(DESCRIBE_CONFIGS, describe_configs),
         Known(ALTER_CONFIGS, alter_configs),
         Known(SASL_AUTHENTICATE, sasl_authenticate, open=True),

@@ -55,7 +55,7 @@ async def _commit(call: Call, places: list[tuple[str, Values]]) -> dict[Partitio
     metadata: dict[Partition, str] = {}
     for topic, one in places:
         number, text = one["partition_index"], one["committed_metadata"] or ""
-        found[topic, number] = code = _invalid(call, topic, one, text)
+        found[topic, number] = code = await _invalid(call, topic, one, text)
         if not code:
             offsets.setdefault(topic, {})[number] = one["committed_offset"]
             metadata[topic, number] = text
@@ -71,11 +71,11 @@ async def _commit(call: Call, places: list[tuple[str, Values]]) -> dict[Partitio
     return found
 
 
-def _invalid(call: Call, topic: str, one: Values, text: str) -> int:
+async def _invalid(call: Call, topic: str, one: Values, text: str) -> int:
     if len(text) > MOST_METADATA:
         return METADATA_TOO_LARGE
     try:
-        log = call.log(topic, one["partition_index"], "read")
+        log = await call.log(topic, one["partition_index"], "read")
     except SeglogError as error:
         return codes.code_of(error)
     return codes.NONE if 0 <= one["committed_offset"] <= log.next_offset else codes.OFFSET_OUT_OF_RANGE

@@ -51,18 +51,15 @@ def check_epoch(log: Log, known: int) -> None:
 
 async def offset_for_leader_epoch(call: Call) -> Values:
     """Return where the records of an epoch end: a client has read others from there on."""
-    return {
-        "topics": [
-            {"topic": one["topic"], "partitions": [_end_of(call, one["topic"], each) for each in one["partitions"]]}
-            for one in call.values["topics"]
-        ]
-    }
+    wanted = call.values["topics"]
+    ends = [[await _end_of(call, one["topic"], each) for each in one["partitions"]] for one in wanted]
+    return {"topics": [{"topic": one["topic"], "partitions": found} for one, found in zip(wanted, ends, strict=True)]}
 
 
-def _end_of(call: Call, topic: str, wanted: Values) -> Values:
+async def _end_of(call: Call, topic: str, wanted: Values) -> Values:
     number, epoch = wanted["partition"], wanted["leader_epoch"]
     try:
-        log = call.log(topic, number, "read")
+        log = await call.log(topic, number, "read")
         check_epoch(log, wanted["current_leader_epoch"])
     except SeglogError as error:
         return {"partition": number, "error_code": codes.code_of(error)}

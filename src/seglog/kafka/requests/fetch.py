@@ -49,7 +49,8 @@ async def fetch(call: Call) -> Values:
 
     Every request is complete: the server keeps no sessions (session id 0).
     """
-    wanted = [_wanted(call, topic["topic"], one) for topic in call.values["topics"] for one in topic["partitions"]]
+    named = [(topic["topic"], one) for topic in call.values["topics"] for one in topic["partitions"]]
+    wanted = [await _wanted(call, topic, one) for topic, one in named]
     wanted = await _wait(call, wanted)
     share = call.services.memory.share("answers")
     longest = min(share // COPIES, MOST_BYTES)
@@ -76,10 +77,10 @@ def _seconds(call: Call) -> float:
     return min(max(wanted, 0) / 1000, call.services.settings.limits.wait_seconds)
 
 
-def _wanted(call: Call, topic: str, one: Values) -> Wanted:
+async def _wanted(call: Call, topic: str, one: Values) -> Wanted:
     number, start, epoch = one["partition"], one["fetch_offset"], one["current_leader_epoch"]
     try:
-        log = call.log(topic, number, "read")
+        log = await call.log(topic, number, "read")
         check_epoch(log, epoch)
         _check_start(log, start)
     except SeglogError as error:

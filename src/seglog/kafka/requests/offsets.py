@@ -30,7 +30,7 @@ async def list_offsets(call: Call) -> Values:
 async def _listed(call: Call, topic: str, wanted: Values) -> Values:
     number, timestamp = wanted["partition_index"], wanted["timestamp"]
     try:
-        log = call.log(topic, number, "read")
+        log = await call.log(topic, number, "read")
         check_epoch(log, wanted["current_leader_epoch"])
         if timestamp in (LATEST, EARLIEST):
             offset = log.next_offset if timestamp == LATEST else log.lowest_offset

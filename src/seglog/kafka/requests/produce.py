@@ -54,7 +54,7 @@ async def _answer(call: Call, name: str, wanted: Values, acks: int) -> Values:
     if acks not in (NO_ACK, APPENDED, DURABLE):
         return _refused(number, codes.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be 0, 1 or -1 (all)")
     try:
-        topic = call.topic(name, "write")
+        topic = await call.topic(name, "write")
         log = log_of(topic, number)
         offsets = await _append(call, topic, number, wanted["records"], durable=acks == DURABLE)
     except SeglogError as error:

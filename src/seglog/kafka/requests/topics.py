@@ -15,8 +15,8 @@ from seglog.topic.layout.names import checked_name, refuse_reserved
 DEFAULT = -1
 
 
-class _Refused(SeglogError):
-    """A topic that cannot be created as wanted; code: Kafka's."""
+class Refused(SeglogError):
+    """A topic or partition that cannot be created as wanted; code: Kafka's."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -33,7 +33,7 @@ async def _create(call: Call, wanted: Values, *, twice: bool) -> Values:
     name = wanted["name"]
     try:
         if twice:
-            raise _Refused(codes.INVALID_REQUEST, f"the request has the topic {name!r} twice")
+            raise Refused(codes.INVALID_REQUEST, f"the request has the topic {name!r} twice")
         call.caller.require("admin", name)
         refuse_reserved(checked_name(name, "topic"))
         partitions = _partitions(call, wanted)
@@ -43,7 +43,7 @@ async def _create(call: Call, wanted: Values, *, twice: bool) -> Values:
         else:
             create = partial(call.services.broker.create_topic, name, partitions=partitions, config=config)
             await call.services.care.run(create)
-    except _Refused as error:
+    except Refused as error:
         return {"name": name, "error_code": error.code, "error_message": str(error)}
     except SeglogError as error:
         return {"name": name, "error_code": refusal_of(error), "error_message": str(error)}
@@ -56,23 +56,23 @@ def _check_absent(call: Call, name: str) -> None:
 
 
 def _partitions(call: Call, wanted: Values) -> int:
-    """Return the number of partitions, after every check. Raises _Refused."""
+    """Return the number of partitions, after every check. Raises Refused."""
     count: int = wanted["num_partitions"]
     assigned = {one["partition_index"]: one["broker_ids"] for one in wanted["assignments"]}
     if assigned:
         if count != DEFAULT or sorted(assigned) != list(range(len(assigned))):
-            raise _Refused(codes.INVALID_REPLICA_ASSIGNMENT, "assignments need every partition from 0, and no count")
+            raise Refused(codes.INVALID_REPLICA_ASSIGNMENT, "assignments need every partition from 0, and no count")
         if any(brokers != [NODE] for brokers in assigned.values()):
-            raise _Refused(codes.INVALID_REPLICA_ASSIGNMENT, f"the only broker is {NODE}")
+            raise Refused(codes.INVALID_REPLICA_ASSIGNMENT, f"the only broker is {NODE}")
         count = len(assigned)
     elif wanted["replication_factor"] not in (DEFAULT, 1):
         text = f"the replication factor is {wanted['replication_factor']}; there is one broker, so it must be 1"
-        raise _Refused(codes.INVALID_REPLICATION_FACTOR, text)
+        raise Refused(codes.INVALID_REPLICATION_FACTOR, text)
     if count == DEFAULT:
         return max(call.parts.settings.topic_partitions, 1)
     most = call.services.settings.limits.partitions
     if not 1 <= count <= most:
-        raise _Refused(codes.INVALID_PARTITIONS, f"{count} partitions; a topic has 1 to {most} (--partitions)")
+        raise Refused(codes.INVALID_PARTITIONS, f"{count} partitions; a topic has 1 to {most} (--partitions)")
     return count
 
 

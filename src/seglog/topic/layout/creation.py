@@ -66,7 +66,7 @@ def clear_directory(root: Storage, lock: TreeLock) -> None:
     for name in doomed:  # includes what an interrupted clearing left
         root.remove_directory(name)
     for name in partitions:
-        _clear_partition(partition_of(root, name, lock))
+        clear_partition(partition_of(root, name, lock))
 
 
 def _leftovers(root: Storage) -> tuple[list[str], list[str]]:
@@ -80,7 +80,7 @@ def _leftovers(root: Storage) -> tuple[list[str], list[str]]:
     return doomed, partitions
 
 
-def _clear_partition(partition: Storage) -> None:
+def clear_partition(partition: Storage) -> None:
     """Remove an empty partition that never belonged to a topic. Raises NotALog if it holds records."""
     log = open_log(partition, mode="a")
     if log.next_offset != log.config.initial_offset:

@@ -1,4 +1,4 @@
-"""`topic.json`, which makes a directory of logs a topic. Written last at a topic's creation, so it is the commit.
+"""`topic.json`, which makes a directory of logs a topic. Written last when partitions are created: it is the commit.
 
     {"check": "<XXH64 of the others as one line of JSON>",
      "format_version": 1, "id": "<32 hex digits>", "name": "orders", "partitions": 4}
@@ -85,13 +85,13 @@ def parse(text: bytes, path: str) -> Description:
         values = json.loads(text)
         version = values["format_version"]
     except UNREADABLE as error:
-        raise CorruptLog(f"{path} is damaged: {error}; restore it from a backup, it is written once") from error
+        raise CorruptLog(f"{path} is damaged: {error}; restore it from a backup") from error
     if type(version) is int and version > FORMAT_VERSION:
         raise FormatVersionError(
             f"{path} has format version {version}, this seglog reads up to {FORMAT_VERSION}; upgrade seglog"
         )
     if type(values) is dict and "check" in values and values.pop("check") != _check(values):
-        raise CorruptLog(f"{path} is damaged: its check does not hold; restore it from a backup, it is written once")
+        raise CorruptLog(f"{path} is damaged: its check does not hold; restore it from a backup")
     expected = {"format_version": int, "id": str, "name": str, "partitions": int}
     if {name: type(value) for name, value in values.items()} != expected or version < 1:
         raise CorruptLog(f"{path} is damaged: it should have exactly the fields {', '.join(expected)}")
