@@ -170,6 +170,7 @@ def test_the_config_has_these_options() -> None:
         "min_dirty_ratio",
         "dedupe_bytes",
         "unkeyed",
+        "after",
     ]
     assert seglog.LogConfig().segment_bytes == 1024**3
     assert seglog.LogConfig().buffer_bytes == 0

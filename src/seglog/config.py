@@ -135,6 +135,8 @@ class Retention(_Fields):
         dedupe_bytes: Memory for the key map, in bytes.
         unkeyed: "reject" rejects appends without a key, and the next compaction drops older records without one;
             "keep" accepts and keeps both.
+        after: "table": neither the limits nor a compaction delete a record before the tables of the log have it
+            (seglog.table). Without a table nothing is deleted. "none": they wait for no table.
 
     Raises:
         ConfigError: If a value has the wrong type or is out of range.
@@ -149,6 +151,7 @@ class Retention(_Fields):
     min_dirty_ratio: float = 0.5
     dedupe_bytes: int = 128 * 1024 * 1024
     unkeyed: Literal["reject", "keep"] = "reject"
+    after: Literal["none", "table"] = "none"
 
     def __post_init__(self) -> None:
         if self.bytes is not None:
@@ -159,6 +162,8 @@ class Retention(_Fields):
             raise ConfigError(f"retention.compact must be True or False, not {type(self.compact).__name__}")
         if self.unkeyed not in ("reject", "keep"):
             raise ConfigError(f'retention.unkeyed must be "reject" or "keep", not {_shown(self.unkeyed)}')
+        if self.after not in ("none", "table"):
+            raise ConfigError(f'retention.after must be "none" or "table", not {_shown(self.after)}')
         for name in ("delete_retention", "min_compaction_lag", "max_compaction_lag"):
             if getattr(self, name) is not None or name != "max_compaction_lag":
                 _settle(self, name, _seconds(f"retention.{name}", getattr(self, name), zero=True))
@@ -181,6 +186,13 @@ class Retention(_Fields):
     def needs_keys(self) -> bool:
         """Whether appends without a key are rejected."""
         return self.compact and self.unkeyed == "reject"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values. `after` only if it is set: earlier versions do not know it, and must not delete then."""
+        values = dataclasses.asdict(self)
+        if self.after == "none":
+            del values["after"]
+        return values
 
     @property
     def age_us(self) -> int | None:
@@ -289,7 +301,7 @@ class LogConfig(_Fields):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for the manifest."""
-        return dataclasses.asdict(self)
+        return {**dataclasses.asdict(self), "retention": self.retention.to_json()}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> LogConfig:

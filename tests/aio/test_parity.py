@@ -33,7 +33,7 @@ INSTANT = {  # calls that wait for nothing, and are not awaited
     "AsyncBroker": {"if_open"},
 }
 AWAITED = {
-    "AsyncLog": {"pins"},
+    "AsyncLog": {"pins", "table_offset"},
     "AsyncBroker": {"groups"},
     "AsyncConsumer": {"positions"},
 }  # properties that read files

@@ -39,6 +39,7 @@ BAD_RETENTION: dict[str, list[object]] = {
     "min_dirty_ratio": [-0.1, 1.1, "half", None, True, float("nan")],
     "dedupe_bytes": [1023, 0, 1.5, None],
     "unkeyed": ["drop", None, True, []],
+    "after": ["archive", None, True, []],
 }
 
 

@@ -43,31 +43,60 @@ def synchronizer(place: Path, warehouse: Path) -> Iterator[subprocess.Popen[str]
             process.send_signal(signal.SIGKILL)
 
 
+class Shop:
+    """A topic whose retention and compaction wait for its table, and every record that was not cut off."""
+
+    def __init__(self, topic: seglog.Topic, chance: random.Random) -> None:
+        self.topic = topic
+        self.expected: dict[tuple[int, int], tuple[bytes, bytes]] = {}
+        self.counts = dict.fromkeys(("records", "truncates", "compactions", "deletions"), 0)
+        self._chance = chance
+
+    def append(self) -> None:
+        for _ in range(self._chance.randrange(400)):
+            value, key = self._chance.randbytes(40), b"%d" % self._chance.randrange(1000)
+            self.expected[tuple(self.topic.append(value, key=key))] = key, value
+            self.counts["records"] += 1
+        self.topic.sync()
+
+    def disturb(self) -> None:
+        number, what = self._chance.randrange(2), self._chance.random()
+        log = self.topic.partition(number)
+        if what < 0.1:
+            offset = self._chance.randint(max(log.lowest_offset, log.next_offset - 2000), log.next_offset)
+            log.truncate(offset)
+            self.expected = {at: one for at, one in self.expected.items() if at[0] != number or at[1] < offset}
+            self.counts["truncates"] += 1
+        elif what < 0.2:
+            self.counts["compactions"] += log.compact(roll=True).superseded > 0
+        elif what < 0.3:
+            self.counts["deletions"] += log.expire()
+
+
+def check(shop: Shop, warehouse: Path) -> None:
+    rows = stored(warehouse, "orders")
+    assert len({row[:2] for row in rows}) == len(rows)
+    assert {row[:2]: row[3:5] for row in rows} == shop.expected
+    assert set(logged(shop.topic)) <= set(rows)
+
+
 @pytest.mark.proof
+@pytest.mark.timeout(300 + 15 * KILLS)
 def test_after_kills_at_any_moment_the_table_has_every_record_once(tmp_path: Path) -> None:
     chance = random.Random(KILLS)
     place, warehouse = tmp_path / "orders", tmp_path / "warehouse"
-    config = LogConfig(segment_bytes=64 << 10, retention=Retention(compact=True))
-    truncates = records = 0
+    config = LogConfig(segment_bytes=64 << 10, retention=Retention(bytes=256 << 10, compact=True, after="table"))
     with seglog.Topic.create(place, partitions=2, config=config) as topic:
-        for _ in range(KILLS):
+        shop = Shop(topic, chance)
+        for number in range(KILLS):
             with synchronizer(place, warehouse):
                 until = time.monotonic() + chance.uniform(0.05, 1.0)
                 while time.monotonic() < until:
-                    for _ in range(chance.randrange(400)):
-                        topic.append(chance.randbytes(40), key=b"%d" % chance.randrange(1000))
-                        records += 1
-                    topic.sync()
-                    log = topic.partition(chance.randrange(2))
-                    if chance.random() < 0.1:
-                        log.truncate(chance.randint(log.lowest_offset, log.next_offset))
-                        truncates += 1
+                    shop.append()
+                    shop.disturb()
+            if number % 10 == 9:
+                sync(place, warehouse, active=True)
+                check(shop, warehouse)
         sync(place, warehouse, active=True)
-        assert stored(warehouse, "orders") == logged(topic)
-        for number in range(2):
-            topic.partition(number).compact()
-        sync(place, warehouse, active=True)
-        rows = stored(warehouse, "orders")
-        assert len({row[:2] for row in rows}) == len(rows)
-        assert set(logged(topic)) <= set(rows)
-    tell("killed table syncs", kills=KILLS, truncates=truncates, records=records, violations=0)
+        check(shop, warehouse)
+    tell("killed table syncs", kills=KILLS, rows=len(shop.expected), violations=0, **shop.counts)

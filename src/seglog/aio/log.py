@@ -250,6 +250,11 @@ class AsyncLog(AsyncReadableLog):
         """The followers registered with `pin`, as Log.pins; awaited, since it reads files: `await log.pins`."""
         return await self._read(lambda: self.log.pins)
 
+    @property
+    async def table_offset(self) -> int | None:
+        """As Log.table_offset; awaited, since it reads files: `await log.table_offset`."""
+        return await self._read(lambda: self.log.table_offset)
+
     async def pin(self, name: str, offset: int) -> None:
         """Register a follower or update its position, durably; as Log.pin."""
         await self._read(self.log.pin, name, offset)

@@ -89,6 +89,13 @@ _CONFIG: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
         "DURATION",
         "keep sealed segments this long: older ones are deleted when one rolls, and by `expire`",
     ),
+    (
+        "--retention-after",
+        "retention.after",
+        str,
+        "none|table",
+        "table: delete and compact nothing before the tables of `seglog table sync` have it; default none",
+    ),
 )
 _KEYED: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
     (
@@ -282,3 +289,16 @@ def changed_options(config: LogConfig) -> dict[str, str]:
         else:
             shown[field.name] = as_typed(field.name, value)
     return shown
+
+
+def tables_text(offsets: dict[str, int]) -> str:
+    """Return what retention that waits for tables may delete; empty if it waits for none.
+
+    offsets: partition ("" for a log) -> the offset before which tables have every record.
+    """
+    if not offsets:
+        return ""
+    if not any(offsets.values()):
+        return "none yet, so nothing is deleted or compacted (retention.after): run `seglog table sync`"
+    ends = ", ".join(f"{number}: {offset}" if number else str(offset) for number, offset in offsets.items())
+    return f"complete up to offset {ends}; nothing later is deleted or compacted (retention.after)"

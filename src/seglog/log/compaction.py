@@ -24,6 +24,7 @@ from seglog.errors import (
     StorageError,
 )
 from seglog.format.manifest import Manifest, SegmentEntry
+from seglog.log.holds import in_tables
 from seglog.log.info import CompactionReport
 from seglog.log.pins import read_pins
 from seglog.log.staging import StagedSegment, compaction_batch, remove_stages, stage_directory
@@ -118,8 +119,14 @@ class Compactor:
     def plan(self, *, generational: bool = False) -> CompactionPlan:
         """Return what a compaction would do at present; see Log.plan_compaction."""
         manifest, durable = self._compactable()
+        durable = self._reachable(manifest, durable)
         make = scheduled_plan if generational else make_plan  # not under the mutex: there may be 10,000 segments
         return make(manifest, self._clock(), durable=durable, pinned=least_pin(read_pins(self._storage)))
+
+    def _reachable(self, manifest: Manifest, durable: int) -> int:
+        """Return the offset up to which compaction may read: what is durable and, if retention waits, in the tables."""
+        stored = in_tables(self._storage, manifest)
+        return durable if stored is None else min(durable, stored)
 
     def _keyed(self) -> bool:
         return self._state.live.config.retention.compact
@@ -137,7 +144,7 @@ class Compactor:
         return standing(
             manifest,
             self._clock(),
-            durable=durable,
+            durable=self._reachable(manifest, durable),
             active_bytes=size,
             active_records=records,
             pins=read_pins(self._storage),

@@ -7,6 +7,8 @@ directory may set one without the writer's lock.
     {"format": 1, "offset":                   42, "epoch":                    0}
     {"check":"<XXH64 of the line before>"}
 
+`Retention(after="table")` asks for such a hold of a table: without one nothing is deleted, nor compacted.
+
 A hold is overwritten in place, so that it can move on a full disk. One that is torn or damaged holds everything. Cuts
 of the log that came later lower it: what was appended after them is not archived yet.
 """
@@ -27,6 +29,7 @@ from seglog.format.manifest import Manifest
 from seglog.storage import Storage
 
 MOST_BYTES = 4096
+TABLE = "table-"  # with this the name of a table's hold begins
 
 
 def _encode(offset: int, epoch: int) -> bytes:
@@ -79,10 +82,30 @@ def holds(storage: Storage) -> list[str]:
     return sorted(name.removesuffix(filename.HOLD) for name in names if name.endswith(filename.HOLD))
 
 
-def held_from(storage: Storage, manifest: Manifest) -> int | None:
-    """Return the offset from which on nothing may be deleted by retention; None without a hold."""
-    offsets = [_allowed(storage, filename.hold_file(name), manifest.epoch, manifest.cuts) for name in holds(storage)]
+def held_from(storage: Storage, manifest: Manifest, prefix: str = "") -> int | None:
+    """Return the offset from which on nothing may be deleted by retention; None without a hold.
+
+    prefix: with which the names of the considered holds begin.
+    """
+    names = [name for name in holds(storage) if name.startswith(prefix)]
+    offsets = [_allowed(storage, filename.hold_file(name), manifest.epoch, manifest.cuts) for name in names]
     return min((offset for offset in offsets if offset is not None), default=None)
+
+
+def in_tables(storage: Storage, manifest: Manifest) -> int | None:
+    """Return the offset before which retention need not wait for a table; None: it waits for none.
+
+    With `after="table"` every table of the log has the records before it; it is 0 as long as there is no table.
+    """
+    if manifest.config.retention.after != "table":
+        return None
+    return held_from(storage, manifest, TABLE) or 0
+
+
+def deletable_to(storage: Storage, manifest: Manifest) -> int | None:
+    """Return the offset before which retention by age and size may delete; None: no hold limits it."""
+    limits = (held_from(storage, manifest), in_tables(storage, manifest))
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _allowed(storage: Storage, path: str, epoch: int, cuts: Cuts) -> int | None:

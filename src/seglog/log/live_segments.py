@@ -20,7 +20,7 @@ from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES
 from seglog.log.catalog import Catalog
 from seglog.log.durability import Durability
-from seglog.log.holds import held_from
+from seglog.log.holds import deletable_to, held_from
 from seglog.log.info import SegmentInfo, active_info, sealed_info
 from seglog.log.pins import pull_back_pins
 from seglog.log.retention import select_expired
@@ -260,16 +260,19 @@ class LiveSegments:
         self.cache.drop(retired)
 
     def drop_before(self, offset: int) -> int:
-        """Drop the sealed segments that end at or before `offset` and are not held; return how many."""
-        return self._drop_first(self._released(self._ending_by(offset)))
+        """Drop the sealed segments that end at or before `offset` and are not held; return how many.
+
+        For copies: what their leader has deleted did not have to wait for the tables of the copy.
+        """
+        count = self._ending_by(offset)
+        return self._drop_first(self._released(count, held_from(self._storage, self.catalog.current)) if count else 0)
 
     def _ending_by(self, offset: int) -> int:
         """Return how many sealed segments end at or before `offset`."""
         return sum(1 for entry in self.catalog.current.segments[:-1] if (entry.next_offset or 0) <= offset)
 
-    def _released(self, count: int) -> int:
-        """Return how many of the first `count` segments may be deleted: an archive may not have all of them."""
-        held = held_from(self._storage, self.catalog.current) if count else None
+    def _released(self, count: int, held: int | None) -> int:
+        """Return how many of the first `count` segments may be deleted. held: the offset from which on none may."""
         return count if held is None else min(count, self._ending_by(held))
 
     def expire(self) -> int:
@@ -290,9 +293,9 @@ class LiveSegments:
     def drop_expired(self, now: int) -> int:
         """Drop the sealed segments that retention selects and that are not held; return how many."""
         segments = self.catalog.current.segments
-        return self._drop_first(
-            self._released(select_expired(segments[:-1], self.active.size, self.config.retention, now))
-        )
+        count = select_expired(segments[:-1], self.active.size, self.config.retention, now)
+        held = deletable_to(self._storage, self.catalog.current) if count else None
+        return self._drop_first(self._released(count, held))
 
     def delete_before(self, offset: int) -> int:
         """Begin the log at `offset`, which is on disk, and drop the segments before it; return where it begins.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from seglog.config import Retention
 from seglog.errors import LogPoisoned, OffsetOutOfRange
 from seglog.log.copies import checked_copies, held, mirrored_offset
+from seglog.log.holds import in_tables
 from seglog.log.info import CompactionReport
 from seglog.log.locks.wait import patiently
 from seglog.log.pins import Pin, drop_pin, read_copies, read_pins, set_pin
@@ -43,6 +44,14 @@ class Log(ReadableLog):
         """The followers registered with `pin`: name -> next offset that each will read; 0 if a pin is damaged."""
         self._check_open()
         return read_pins(self._storage)
+
+    @property
+    def table_offset(self) -> int | None:
+        """The offset before which retention may delete because the log's tables have the records (seglog.table).
+
+        0 as long as there is no table: nothing is deleted then. None: retention does not wait for tables (`after`).
+        """
+        return in_tables(self._storage, self._own_view().manifest)
 
     def pin(self, name: str, offset: int) -> None:
         """Register a follower or update its position, durably: it has read every record before `offset`.
@@ -203,7 +212,8 @@ class Log(ReadableLog):
         from seglog.log.explain.verdicts import Situation  # noqa: PLC0415 - an operator's call
 
         view = self._own_view()
-        situation = Situation(view.manifest, self._clock(), view.active.size, view.next_offset, self.pins)
+        stored = in_tables(self._storage, view.manifest)
+        situation = Situation(view.manifest, self._clock(), view.active.size, view.next_offset, self.pins, stored)
         return Explainer(view, situation)
 
     # --- writing: a log that was opened for reading rejects all of it ---------------------------------------------
@@ -433,10 +443,15 @@ class Log(ReadableLog):
         """Return the state of compaction by key: what is dirty, what is due and why, by segment."""
         from seglog.compaction.schedule import standing  # noqa: PLC0415 - an operator's call
 
-        view = self._own_view()
+        view, stored = self._own_view(), self.table_offset
         active = view.active.next_offset - view.active.base_offset
         return standing(
-            view.manifest, self._clock(), active_bytes=view.active.size, active_records=active, pins=self.pins
+            view.manifest,
+            self._clock(),
+            durable=stored,
+            active_bytes=view.active.size,
+            active_records=active,
+            pins=self.pins,
         )
 
     @abstractmethod

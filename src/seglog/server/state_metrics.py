@@ -59,6 +59,9 @@ class StateMetrics(Collector):
         durable = GaugeMetricFamily("seglog_durable_offset", "Records before it survive power loss.", labels=labels)
         size = GaugeMetricFamily("seglog_log_bytes", "Bytes of stores.", labels=labels)
         segments = GaugeMetricFamily("seglog_segments", "Segments.", labels=labels)
+        stored = GaugeMetricFamily(
+            "seglog_table_offset", "Tables have every record before it; for logs whose retention waits.", labels=labels
+        )
         broker = self._services.broker
         for name in broker.topics():
             with suppress(SeglogError):  # deleted just now, or reported by /health
@@ -70,7 +73,9 @@ class StateMetrics(Collector):
                     durable.add_metric(at, log.durable_offset)
                     size.add_metric(at, log.size)
                     segments.add_metric(at, len(log.view().manifest.segments))
-        yield from (next_offset, lowest, durable, size, segments)
+                    if (offset := log.table_offset) is not None:
+                        stored.add_metric(at, offset)
+        yield from (next_offset, lowest, durable, size, segments, stored)
 
     def _lag(self) -> Iterator[Metric]:
         lag = GaugeMetricFamily(

@@ -7,22 +7,22 @@ import os
 from xxhash import xxh64_hexdigest
 
 from seglog.archive import holding
-from seglog.log.holds import Hold
+from seglog.log.holds import TABLE, Hold
 from seglog.log.opening import storage_at
 from seglog.storage import Storage
-
-PREFIX = "table-"
 
 
 def hold_of(location: str) -> Hold:
     """Return the hold of the table at a location."""
-    return Hold(PREFIX + xxh64_hexdigest(location.encode()))
+    return Hold(TABLE + xxh64_hexdigest(location.encode()))
 
 
 def release(source: str | os.PathLike[str] | Storage) -> int:
     """End that the retention of logs waits for tables; return how many holds were removed.
 
+    A log with `Retention(after="table")` then keeps everything, until it is synchronized again or altered.
+
     Args:
         source: Path or Storage of a log, a topic, or a directory of topics.
     """
-    return holding.release(storage_at(source), PREFIX)
+    return holding.release(storage_at(source), TABLE)

@@ -58,7 +58,8 @@ def sync(
         restart: Delete all rows of a partition whose log is another one now; else CopyDiverged.
         latest: Also keep the table NAME_latest: the newest record of each key, without tombstones.
         hold: From now on let the retention of these logs wait for the table: no segment is deleted before the table has
-            its records, also while nothing synchronizes. `release` ends that.
+            its records, also while nothing synchronizes. `release` ends that. Logs with Retention(after="table") wait
+            without it.
         catalog: Properties of a pyiceberg catalog. None: the file catalog.db in the warehouse.
 
     Returns:
@@ -154,7 +155,8 @@ class TableSync:
                 number: resources.enter_context(open_log(place, mode="r", expose="durable"))
                 for number, place in logs.places.items()
             }
-            with self._held(table, logs) if self._options.hold else nullcontext():
+            waits = self._options.hold or any(log.config.retention.after == "table" for log in opened.values())
+            with self._held(table, logs) if waits else nullcontext():
                 report = self._round(kind(table, name, self._options), opened)
             warehouse.expire(table, self._options.snapshots)
             return report

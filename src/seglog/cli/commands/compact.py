@@ -71,7 +71,8 @@ def garbage_of(log: Log, *, quiet: bool, generational: bool = False) -> Garbage:
     from seglog.storage import LocalStorage
 
     view, pinned, now = log.view(), least_pin(log.pins), system_clock()  # the view keeps its files from being deleted
-    plan = (scheduled_plan if generational else make_plan)(view.manifest, now, pinned=pinned)
+    make = scheduled_plan if generational else make_plan
+    plan = make(view.manifest, now, durable=log.table_offset, pinned=pinned)
     with progress("measure", unit="B", quiet=quiet) as report:
         return Garbage(measure(plan, LocalStorage(log.path), progress=report))
 

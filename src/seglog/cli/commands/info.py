@@ -11,7 +11,7 @@ from seglog.cli import segment_drawing
 from seglog.cli.commands.compact import due_text, garbage_of
 from seglog.cli.frame import Args, Command, flag
 from seglog.cli.location import SERVER, Remote, locate
-from seglog.cli.options import EXPOSE, PLACE, changed_options, expose_from
+from seglog.cli.options import EXPOSE, PLACE, changed_options, expose_from, tables_text
 from seglog.terminal import output
 from seglog.terminal.units import format_count, format_size, format_time
 
@@ -69,6 +69,7 @@ def _figures(log: Log, segments: Sequence[SegmentInfo]) -> dict[str, Any]:
         "changed": changed_options(log.config),
         "standing": log.standing() if log.config.retention.compact else None,
         "pins": log.pins,
+        "table_offset": log.table_offset,
         "recovery": {"clean": log.recovery.clean, "events": log.recovery.events},
     }
 
@@ -92,6 +93,7 @@ def _summary(figures: dict[str, Any], segments: int, glyphs: segment_drawing.Gly
         ("times", _times(figures, glyphs)),
         ("config", f" {glyphs.mark} ".join(f"{name} {value}" for name, value in figures["changed"].items())),
         ("due", due_text(figures["standing"]) if figures["standing"] else ""),
+        ("tables", tables_text({} if figures["table_offset"] is None else {"": figures["table_offset"]})),
         ("pins", f" {glyphs.mark} ".join(f"{name} {offset}" for name, offset in sorted(figures["pins"].items()))),
     ]
     events = figures["recovery"]["events"]

@@ -11,7 +11,7 @@ import seglog
 from seglog.cli import segment_drawing
 from seglog.cli.frame import Args
 from seglog.cli.location import Local, Remote, client_for
-from seglog.cli.options import changed_options, expose_from
+from seglog.cli.options import changed_options, expose_from, tables_text
 from seglog.cli.topic_options import table
 from seglog.config import LogConfig
 from seglog.errors import InvalidArgument
@@ -34,6 +34,7 @@ class _Part:
     records: int
     bytes: int
     segments: tuple[SegmentInfo, ...]
+    table_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def _local(args: Args, place: Local) -> _Facts:
             log = resources.enter_context(seglog.open(place.topic / str(number), mode="r", expose=expose_from(args)))
             bounds = (log.lowest_offset, log.next_offset, log.durable_offset)
             count = sum(segment.records for segment in log.segments)
-            parts.append(_Part(number, *bounds, count, log.size, log.segments))
+            parts.append(_Part(number, *bounds, count, log.size, log.segments, log.table_offset))
         return _Facts(place.path, topic.name, topic.id, topic.partition(0).config, parts)
 
 
@@ -138,5 +139,7 @@ def _summary(facts: _Facts, glyphs: segment_drawing.Glyphs) -> list[str]:
         for part in facts.parts
     ]
     heads = ("partition", "lowest", "next", "durable", "records", "size", "segments")
+    offsets = {str(part.partition): part.table_offset for part in facts.parts if part.table_offset is not None}
     lines = [("topic", f"{facts.name} at {facts.place}"), ("holds", held), ("config", config)]
-    return [*(f"{name:<10}{text}" for name, text in lines), "", *table(heads, rows)]
+    lines.append(("tables", tables_text(offsets)))
+    return [*(f"{name:<10}{text}" for name, text in lines if text), "", *table(heads, rows)]

@@ -22,6 +22,7 @@ What = Literal["latest", "superseded", "tombstone", "unkeyed", "record", "gone",
 Because = Literal[
     "active segment",
     "younger than the minimum lag",
+    "not in the table yet",
     "damaged segment",
     "expected to yield too little",
     "dirty ratio not reached",
@@ -52,24 +53,41 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True)
 class Situation:
-    """One log at one moment. now: us; end: its next offset; pins: follower -> next offset that it will read."""
+    """One log at one moment.
+
+    now: us; end: its next offset; pins: follower -> next offset that it will read; stored: the offset before which its
+    tables have every record, None if retention does not wait for them.
+    """
 
     manifest: Manifest
     now: int
     active_bytes: int
     end: int
     pins: Mapping[str, int]
+    stored: int | None = None
 
     @cached_property
     def standing(self) -> Standing:
         """The state of compaction."""
         active = self.end - self.manifest.active.base_offset
-        return standing(self.manifest, self.now, active_bytes=self.active_bytes, active_records=active, pins=self.pins)
+        return standing(
+            self.manifest,
+            self.now,
+            durable=self.stored,
+            active_bytes=self.active_bytes,
+            active_records=active,
+            pins=self.pins,
+        )
 
     @cached_property
     def sources(self) -> tuple[SegmentEntry, ...]:
         """The segments that a compaction may read."""
-        return cleanable(self.manifest.segments[:-1], self.manifest.config, self.now)
+        return cleanable(self.manifest.segments[:-1], self.manifest.config, self.now, self.stored)
+
+    def waits_for_table(self, number: int) -> bool:
+        """Whether tables lack records of segment `number`, or of one before it, that retention waits for."""
+        stored, ends = self.stored, (entry.next_offset or 0 for entry in self.manifest.segments[: number + 1])
+        return stored is not None and any(end > stored for end in ends)
 
     @cached_property
     def passed(self) -> frozenset[int]:
@@ -146,12 +164,19 @@ def _out_of_reach(facts: Facts, what: What, why: str, number: int, who: str) -> 
         return Verdict(what, "active segment", text, log.rolls_at)
     if number < len(log.sources):
         return None
+    if log.waits_for_table(number):
+        text = f"{why}, but {who} is in or after a segment that the log's tables lack; retention waits for them "
+        return Verdict(what, "not in the table yet", f"{text}(retention.after), and {_stored(log)}.")
     lag = log.manifest.config.retention.min_compaction_lag_us
     sealed = [entry.sealed_at or 0 for entry in log.manifest.segments[len(log.sources) : number + 1]]
     until = max(sealed) + lag
     text = f"{why}, but {who} is in or after a segment that was sealed less than min_compaction_lag ago"
     text += f" ({_span(lag)}); compaction may remove it from {moment(until)} on."
     return Verdict(what, "younger than the minimum lag", text, until)
+
+
+def _stored(log: Situation) -> str:
+    return "`seglog table sync` has made none" if not log.stored else f"they have what is before offset {log.stored}"
 
 
 def _rolling(log: Situation) -> str:
@@ -259,7 +284,10 @@ def _by_retention(facts: Facts) -> tuple[str, int | None]:
         told.append(f"once {left:,} more bytes follow it, by retention.bytes")
     if not told:
         return "No retention by age or size deletes its segment.", None
-    return f"Its segment is deleted {', or '.join(told)}; `seglog expire` checks this at once.", until
+    text = f"Its segment is deleted {', or '.join(told)}; `seglog expire` checks this at once."
+    if log.waits_for_table(facts.number):
+        return f"{text} But not before the log's tables have it (retention.after): {_stored(log)}.", None
+    return text, until
 
 
 # --- missing records ------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -109,6 +109,7 @@ class RetentionModel(Model):
     min_dirty_ratio: Annotated[float, Field(ge=0, le=1)] = 0.5
     dedupe_bytes: Annotated[int, Field(ge=1024, le=2**40), WHOLE] = 128 * 1024 * 1024
     unkeyed: Literal["reject", "keep"] = "reject"
+    after: Literal["none", "table"] = "none"
 
     def onto(self, retention: Retention) -> Retention:
         """Return a retention with the named fields changed. Raises ConfigError if they contradict each other."""
@@ -213,4 +214,4 @@ class Commit(Model):
 
 def retention_json(retention: Retention) -> dict[str, Any]:
     """Return a retention as JSON values."""
-    return asdict(retention)
+    return retention.to_json()

@@ -23,6 +23,15 @@ export function field(name, text, hint, more) {
   );
 }
 
+/** A box to check, with a word of explanation. */
+const check = (name, checked, text, hint) =>
+  h(
+    "div",
+    { class: "field" },
+    h("label", { class: "check" }, h("input", { type: "checkbox", name, checked: Boolean(checked) }), ` ${text}`),
+    h("p", { class: "soft" }, hint),
+  );
+
 /** The fields of a retention, filled with the present values. */
 export function retentionFields(kept) {
   return h(
@@ -30,16 +39,17 @@ export function retentionFields(kept) {
     { class: "fields" },
     field("bytes", "At most", "Per partition: 512 MiB, 10 GB. Empty: no limit.", { value: sizeField(kept.bytes) }),
     field("age", "For", "Since a segment was sealed: 12 h, 7 d. Empty: forever.", { value: durationField(kept.age) }),
-    h(
-      "div",
-      { class: "field" },
-      h(
-        "label",
-        { class: "check" },
-        h("input", { type: "checkbox", name: "compact", checked: Boolean(kept.compact) }),
-        " Only the latest record of each key",
-      ),
-      h("p", { class: "soft" }, "Compaction deletes records that a later record of the same key supersedes."),
+    check(
+      "compact",
+      kept.compact,
+      "Only the latest record of each key",
+      "Compaction deletes records that a later record of the same key supersedes.",
+    ),
+    check(
+      "after",
+      kept.after === "table",
+      "Only after a table has them",
+      "Nothing is deleted or compacted before seglog table sync has added it to a table.",
     ),
     h(
       "details",
@@ -77,6 +87,7 @@ export function readRetention(said) {
     bytes: parseSize(said.get("bytes")),
     age: parseDuration(said.get("age")),
     compact: said.get("compact") !== null,
+    after: said.get("after") === null ? "none" : "table",
     delete_retention: parseDuration(said.get("delete_retention")),
     min_dirty_ratio: ratio,
     min_compaction_lag: parseDuration(said.get("min_compaction_lag")),

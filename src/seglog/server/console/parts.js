@@ -21,6 +21,7 @@ export function retention(kept) {
   if (kept.compact) parts.push("latest per key");
   if (kept.age !== null && kept.age !== undefined) parts.push(duration(kept.age));
   if (kept.bytes !== null && kept.bytes !== undefined) parts.push(`up to ${bytes(kept.bytes)}`);
+  if (parts.length && kept.after === "table") parts.push("once in a table");
   return parts.length ? parts.join(", ") : "keeps everything";
 }
 
