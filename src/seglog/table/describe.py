@@ -39,7 +39,7 @@ def _state(name: str, table: Table) -> TableState:
         source_of(table),
         sum(file.rows for file in files),
         len(files),
-        sum(file.entry.file_size_in_bytes for file in files),
+        sum(file.bytes for file in files),
         len(table.snapshots()),
         {number: one.end for number, one in sorted(held_by(table).items())},
     )

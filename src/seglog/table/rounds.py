@@ -29,7 +29,8 @@ class TableReport:
     """What one round did for a table.
 
     table: its name; records: rows added; deleted: rows deleted because the log was truncated; files: new files;
-    bytes: of these files; held: partition -> the offset before which the table holds every record of the log.
+    bytes: of these files; held: partition -> the offset before which the table holds every record of the log; merged:
+    small files that were replaced by larger ones.
     """
 
     table: str
@@ -38,6 +39,7 @@ class TableReport:
     files: int
     bytes: int
     held: dict[int, int]
+    merged: int = 0
 
 
 @dataclass(frozen=True, slots=True)

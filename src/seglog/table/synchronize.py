@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from datetime import timedelta
 
 from pyiceberg.table import Table
@@ -25,6 +26,7 @@ from seglog.table import warehouse
 from seglog.table.faults import as_ours
 from seglog.table.holding import hold_of
 from seglog.table.latest import LATEST, LatestRound
+from seglog.table.merging import FEWEST, merge_small_files
 from seglog.table.place import Logs, logs_of, sources_at
 from seglog.table.rounds import SNAPSHOTS, OnTruncate, Options, Round, TableReport
 from seglog.table.warehouse import Warehouse
@@ -109,6 +111,7 @@ class TableSync:
             raise InvalidArgument(f"{self._root.path} holds several topics; their tables have the names of the topics")
         self._name = name
         self._holds: dict[str, Hold] = {}
+        self._new: dict[str, int] = {}  # table -> files added since its small files were looked at
         self._clean: set[str] = set()  # tables whose last round was complete: it left nothing
         self._warehouse = Warehouse(place, catalog, create=True)
 
@@ -178,8 +181,18 @@ class TableSync:
             one.delete_leftovers()
         self._clean.discard(one.name)
         report = one.make(opened)
+        merged = self._merge(one, report)
         self._clean.add(one.name)
-        return report
+        return replace(report, merged=merged)
+
+    def _merge(self, one: Round, report: TableReport) -> int:
+        """Merge small files once enough files are new: all files of a table are read about for that."""
+        new = self._new.get(one.name, FEWEST) + report.files
+        self._new[one.name] = new
+        if report.files == 0 or new < FEWEST:
+            return 0
+        self._new[one.name] = 0
+        return merge_small_files(one.table)
 
     def _lock(self, table: Table, resources: ExitStack) -> None:
         """Exclude other rounds on a local table. Elsewhere the catalog rejects the second commit."""

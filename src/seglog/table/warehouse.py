@@ -26,7 +26,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import IntegerType, LongType
 
 from seglog.errors import CorruptLog, InvalidArgument, LogNotFound, TopicNotFound
-from seglog.table import durable_files, ranges
+from seglog.table import durable_files, files, ranges
 from seglog.table.ranges import Held
 from seglog.table.schema import OFFSET_ID, PARTITION_ID, SCHEMA, SPEC
 
@@ -50,7 +50,10 @@ logging.getLogger("pyiceberg.io.pyarrow").addFilter(
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A Parquet file of a table. start, last: its lowest and greatest offset."""
+    """A Parquet file of a table.
+
+    start, last: its lowest and greatest offset; has_deletes: another program has marked rows of it as deleted.
+    """
 
     location: str
     partition: int
@@ -58,6 +61,17 @@ class TableFile:
     last: int
     rows: int
     entry: DataFile
+    has_deletes: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """Its size."""
+        return self.entry.file_size_in_bytes
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether a round has written it, as its name shows."""
+        return bool(files.OWN_NAME.fullmatch(self.location.rpartition("/")[2]))
 
 
 class Warehouse:
@@ -197,6 +211,7 @@ def files_of(table: Table, partition: int | None = None) -> Iterator[TableFile]:
             int(from_bytes(LongType(), entry.upper_bounds[OFFSET_ID])),
             entry.record_count,
             entry,
+            bool(task.delete_files),
         )
 
 

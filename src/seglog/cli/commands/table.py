@@ -55,9 +55,10 @@ def _say(args: Args, report: TableReport) -> None:
     else:
         deleted = f", {format_count(report.deleted, 'row')} deleted" if report.deleted else ""
         held = ", ".join(f"{number}: {offset}" for number, offset in report.held.items())
+        merged = f", {format_count(report.merged, 'small file')} merged" if report.merged else ""
         output.say(
             f"{report.table}: {format_count(report.records, 'record')} added in {format_count(report.files, 'file')} "
-            f"({format_size(report.bytes)}){deleted}; complete up to offset {held}"
+            f"({format_size(report.bytes)}){deleted}{merged}; complete up to offset {held}"
         )
     output.flush()
 
