@@ -192,3 +192,15 @@ def test_no_record_is_lost_between_log_and_table(tmp_path: Path, seed: int) -> N
     assert len({row[1] for row in rows}) == len(rows)
     assert {row[1]: row[4] for row in rows} == expected
     assert found.items() <= expected.items()
+
+
+def test_records_are_deleted_before_an_offset_only_once_the_table_has_them(tmp_path: Path) -> None:
+    place, warehouse = tmp_path / "log", tmp_path / "warehouse"
+    with seglog.open(place, LogConfig(segment_bytes=1024, retention=Retention(after="table"))) as log:
+        for number in range(200):
+            log.append(b"%d" % number * 5)
+        log.sync()
+        assert log.delete_before(150) == 0
+        sync(place, warehouse, active=True)
+        assert 100 < log.delete_before(150) <= 150
+    assert len(stored(warehouse, "log")) == 200

@@ -304,10 +304,10 @@ class LiveSegments:
         """
         if offset == self.active.next_offset and not self.active.empty:
             self.roll()
-        count = self._released(self._ending_by(offset))
-        held = held_from(self._storage, self.catalog.current) is not None
+        held = deletable_to(self._storage, self.catalog.current)
+        count = self._released(self._ending_by(offset), held)
         if offset > self.start:
-            self._drop_first(count, None if held else offset)
+            self._drop_first(count, offset if held is None else None)
         self.catalog.collect()
         return self.start
 
