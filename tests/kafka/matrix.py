@@ -2,6 +2,8 @@
 
     python -m tests.kafka.matrix                 the Python clients, as in CI
     python -m tests.kafka.matrix --go            also franz-go and sarama; needs go, which fetches their modules
+    python -m tests.kafka.matrix --java          also Kafka's Java clients; needs a JDK, and Maven, which fetches them
+    python -m tests.kafka.matrix --kcat          also kcat, if it is installed
     python -m tests.kafka.matrix --write         write the rows into docs/kafka.md
 
 A feature that the server does not announce is not tried.
@@ -11,12 +13,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from uuid import uuid4
 
@@ -30,6 +30,7 @@ import kafka as kafka_python
 from seglog.kafka.messages.core import API_VERSIONS
 from tests.kafka.clients import AioKafka, Confluent, KafkaPython, Sent
 from tests.kafka.conftest import KafkaServer
+from tests.kafka.programs_run import GO, try_go, try_java, try_kcat
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "kafka.md"
@@ -114,7 +115,6 @@ PYTHON = {
     "kafka-python": _features(KafkaPython, _python_admin, _python_group, {"enable_idempotence": True}),
     "aiokafka": _features(AioKafka, _aio_admin, _aio_group, {"enable_idempotence": True}),
 }
-GO = {"franz-go": "franz_go", "sarama": "sarama"}
 
 
 def try_python(features: dict[str, Feature], address: str) -> dict[str, str]:
@@ -129,35 +129,24 @@ def try_python(features: dict[str, Feature], address: str) -> dict[str, str]:
     return found
 
 
-def try_go(program: str, address: str, directory: str) -> dict[str, str]:
-    """Build and run a program of tests/kafka/programs; return feature -> "yes", or why not."""
-    environment = {**os.environ, "GOFLAGS": "-mod=mod"}
-    target = Path(directory) / program
-    source = Path(directory) / f"{program}-source"
-    source.mkdir()
-    for path in (HERE / "programs" / program).iterdir():
-        (source / path.name).write_bytes(path.read_bytes())
-    subprocess.run(["go", "build", "-o", target, "."], cwd=source, check=True, env=environment)
-    answer = subprocess.run(
-        [target, address, f"t-{uuid4().hex}"], capture_output=True, text=True, timeout=300, check=True
-    )
-    pairs = (line.partition(" ") for line in answer.stdout.splitlines())
-    return {feature: "yes" if said == "ok" else f"no: {said}"[:80] for feature, _, said in pairs}
-
-
 def offered(server: KafkaServer) -> set[int]:
     """Return the requests that a server announces."""
     with server.connection() as raw:
         return {one["api_key"] for one in raw.ask(API_VERSIONS, 0, {})["api_keys"]}
 
 
-def rows(server: KafkaServer, *, go: bool) -> list[str]:
-    """Return the rows of the table, as Markdown."""
-    missing = {feature: NOT_OFFERED for feature, key in NEEDS.items() if key not in offered(server)}
+def rows(server: KafkaServer, others: Collection[str] = ()) -> list[str]:
+    """Return the rows of the table, as Markdown. others: which of "go", "java", "kcat" are tried, too."""
+    known = offered(server)
+    missing = {feature: NOT_OFFERED for feature, key in NEEDS.items() if key not in known}
     found = {client: try_python(features, server.address) for client, features in PYTHON.items()}
-    if go:
-        with tempfile.TemporaryDirectory() as directory:
-            found |= {client: try_go(program, server.address, directory) for client, program in GO.items()}
+    if "go" in others:
+        found |= {client: try_go(program, server.address) for client, program in GO.items()}
+    if "java" in others:
+        names = {"transactional": "transactional", "new group protocol": "consumer"}
+        found["java"] = try_java(server.address, [name for feature, name in names.items() if feature not in missing])
+    if "kcat" in others:
+        found["kcat"] = try_kcat(server.address)
     return [
         f"| {client} | {' | '.join({**missing, **cells}.get(feature, 'not tried') for feature in FEATURES)} |"
         for client, cells in found.items()
@@ -180,13 +169,14 @@ def written(page: str, lines: list[str]) -> str:
 def main(arguments: list[str]) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.kafka.matrix", description=main.__doc__)
-    parser.add_argument("--go", action="store_true", help="also try the clients of Go")
+    for name, what in {"go": "the clients of Go", "java": "Kafka's Java clients", "kcat": "kcat"}.items():
+        parser.add_argument(f"--{name}", action="append_const", dest="others", const=name, help=f"also try {what}")
     parser.add_argument("--write", action="store_true", help="write the rows into docs/kafka.md")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as directory:
         server = KafkaServer(Path(directory) / "root")
         try:
-            lines = rows(server, go=options.go)
+            lines = rows(server, options.others or ())
         finally:
             server.stop()
     print("\n".join(table(lines)))
