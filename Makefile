@@ -1,8 +1,8 @@
 # make demo     the main job on real data       make test   the fast suite (COVERAGE=1: measure coverage too)
 # make lint     style, types, layers, words     make proof  crash states, faults, kills
 # make package  wheel and sdist, installed      make bench  ratios, both sides in one run (BENCH=--strict)
+# make site     the documentation, as a site    make clean  remove generated files
 # make deep     the long proofs, resumable      make tools  install the programs that some tests need
-# make clean    remove generated files
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,7 +14,7 @@ WORKERS ?= 4
 # Tests start hundreds of processes, and without bytecode each of them compiles its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint bench proof package deep tools clean
+.PHONY: help demo test lint bench proof package site deep tools clean
 .DEFAULT_GOAL := help
 
 help:
@@ -57,6 +57,9 @@ lint: $(STAMP)
 package: $(STAMP)
 	$(BIN)/python -m tools.package
 
+site: $(STAMP)
+	$(BIN)/python -m tools.docs_site
+
 tools: $(STAMP)
 	$(BIN)/python -m tests.tools
 
@@ -69,5 +72,5 @@ deep: $(KERNELS)
 	$(BIN)/python -m tests.crash.mutants
 
 clean:
-	rm -rf $(VENV) dist demo-output .coverage .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build/site dist demo-output .coverage .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -243,13 +243,13 @@ class RemoteTopic:
         Args:
             partition: The partition; default: all.
             start: "latest" (the end at the first iteration), "earliest", partition -> offset, or with `partition` an
-            offset.
+                offset.
             share: (i, n): only the records whose offset % n is i; see Log.follow.
 
         Raises:
             OffsetOutOfRange: records that were not returned yet are gone.
             LogTruncated: returned records no longer belong to the topic: it was truncated, or deleted and created
-            again.
+                again.
         """
         flow = flows.follow(self.name, partition, start, self._retries, self.expose, checked_share(share))
         for records in self._driver.iterate(flow):

@@ -15,18 +15,33 @@ MIB = 1024 * 1024
 class Limits:
     """Limits on what a server holds and waits for. Sizes in bytes, times in seconds; each must be positive.
 
-    body_bytes: of one record's value. batch_bytes: of one batch, which is worked on in memory, as it comes and as
-    records. batch_records: of one batch. record_headers: of one record in a batch; head_bytes: of its key and headers,
-    which no answer cuts. partitions: of one topic.
-    memory_bytes: of all that the server holds for its callers (`seglog.server.runtime.memory`); bodies that do not
-    fit go to files. spool_bytes: of those files. connections: open at a time. waiting: appends that wait for
-    one partition. calls: reads, batches and commands that wait for a thread, of each kind. tails: live tails at a time.
-    groups: consumer groups that one token has created, but for those that it owns.
-    read_bytes: of one answer, but for a record that is longer. shown_bytes: of a value in JSON. head_seconds: for a
-    request's head. idle_seconds: without a byte of a body, or of an answer that is not read. body_rate: bytes per
-    second that a body must bring on average. wait_seconds: of a long poll, and of an append for copies. keep_seconds:
-    of a connection between two requests. stop_seconds: for requests under way when it stops. sync_seconds: after which
-    what was appended is synced without being asked for.
+    Args:
+        body_bytes: Of one record's value.
+        batch_bytes: Of one batch, which is held in memory, encoded and as records.
+        batch_records: Records of one batch.
+        record_headers: Headers of one record in a batch.
+        head_bytes: Of one record's key and headers, which no answer cuts.
+        partitions: Of one topic.
+        memory_bytes: Of all that the server holds for its callers (`seglog.server.runtime.memory`); bodies that do not
+            fit go to files.
+        spool_bytes: Of those files.
+        connections: Open at a time.
+        waiting: Appends that wait for one partition.
+        calls: Reads, batches and commands that wait for a thread, of each kind.
+        tails: Live tails at a time.
+        groups: Consumer groups that one token has created, but for those that it owns.
+        read_bytes: Of one answer, but for a record that is longer.
+        shown_bytes: Of a value in JSON; a longer one is cut.
+        head_seconds: For a request's head.
+        idle_seconds: Without a byte of a body, or of an answer that is not read.
+        body_rate: Bytes per second that a body must bring on average.
+        wait_seconds: Of a long poll, and of an append for copies.
+        keep_seconds: Of a connection between two requests.
+        stop_seconds: For requests under way when the server stops.
+        sync_seconds: After which appended records are synced without a request for it.
+
+    Raises:
+        ConfigError: If a limit is not positive.
     """
 
     body_bytes: int = 1024 * MIB
@@ -60,20 +75,30 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """How a server is reached. port 0: any free one. tokens: a token file; certificate, key: PEM files for TLS.
+    """How a server is reached, and what it does with its topics.
 
-    spool: an existing directory for bodies that do not fit in memory, default: the system's temporary directory; the
-    files have no names, and nothing else in it is touched.
+    Args:
+        host: The address to listen on. One that other machines can reach needs `tokens` or `anonymous`.
+        port: The port; 0: any free one.
+        tokens: A token file, see `seglog token`.
+        anonymous: Accept other machines without tokens: all may do everything.
+        certificate: The certificate chain for TLS, PEM.
+        key: Its private key, PEM.
+        spool: An existing directory for bodies that do not fit in memory; default: the system's temporary directory.
+            The files have no names, and nothing else in it is touched.
+        archive: The URL of an archive to which everything is copied, see `seglog.archive`.
+        archive_seconds: How often it is copied.
+        archive_reads: Read from the archive what retention has deleted.
+        table: A warehouse in which every topic is kept as a table, see `seglog.table`.
+        table_seconds: How often records are added to the tables.
+        table_all: Take active segments into the tables, too.
+        follow: The URL of a server that this one copies and only reads.
+        follow_token: The token for that server.
+        limits: What the server holds and waits for.
 
-    archive: the URL of an archive that everything is copied to, archive_seconds: how often, archive_reads: whether
-    what retention has deleted here is read from there; see seglog.archive.
-
-    table: a warehouse in which every topic is kept as a table, table_seconds: how often, table_all: whether active
-    segments are taken, too; see seglog.table.
-
-    follow: the URL of a server that this one copies and only reads; follow_token: its token.
-
-    Raises ConfigError for an address that other machines can reach without tokens, unless `anonymous` allows it.
+    Raises:
+        ConfigError: If other machines can reach the address without tokens and `anonymous` is not given, or if the
+            port, the TLS files or the spool are invalid.
     """
 
     host: str = "127.0.0.1"

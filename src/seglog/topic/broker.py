@@ -202,8 +202,7 @@ class Broker(Inheritable, Uncopied):
         Raises:
             TopicExists: there is a topic of this name.
             InvalidArgument: the number of partitions is invalid, or the name is invalid or reserved (a number, or the
-            name of
-                a file of a log or a topic).
+                name of a file of a log or a topic).
         """
         refuse_reserved(checked_name(name, "topic"))
         with self._structure:

@@ -61,7 +61,7 @@ class Cleaner(Inheritable, Uncopied):
 
         Args:
             logs: name -> log open for writing, or a function that returns such a mapping; called often, as logs may
-            change.
+                change.
             interval: The most seconds between two looks at a log.
             bytes_per_second: For reading and writing of all compactions together; None: no limit.
             clock: The clock of the logs.

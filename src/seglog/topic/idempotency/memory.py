@@ -19,8 +19,15 @@ from seglog.topic.idempotency.marks import Share, digest_of, hash_of, read_mark
 class OnceWindow:
     """How far back a repeated key is recognised.
 
-    keys: the latest keys of a topic. bytes: of the end of each partition's store, read at the first call with a key
-    after opening (0.1 s for 64 MiB). A key whose record was compacted away is forgotten at the next opening.
+    A key whose record was compacted away is forgotten at the next opening.
+
+    Args:
+        keys: The latest keys of a topic that are remembered.
+        bytes: Of the end of each partition's store, read at the first call with a key after opening (0.1 s for 64 MiB).
+
+    Raises:
+        InvalidType: If a value is no number.
+        InvalidArgument: If a value is negative.
     """
 
     keys: int = 100_000
