@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from seglog.cli import options as command_options
 from seglog.cli.commands import serve
 from seglog.config import LogConfig, Retention
 from seglog.kafka.settings import KafkaSettings
@@ -49,12 +50,14 @@ def _flag(name: str) -> str:
 
 
 def _config_flags() -> dict[str, str]:
-    return {field.name: _flag(field.name) for field in dataclasses.fields(LogConfig) if field.name != "retention"}
+    return {name: flag for flag, name, *_ in command_options._CONFIG if "." not in name}
 
 
 def _retention_flags() -> dict[str, str]:
-    named = {field.name: _flag(field.name) for field in dataclasses.fields(Retention)}
-    return named | {"bytes": "--retention-bytes", "age": "--retention-age"}
+    rows = (*command_options._CONFIG, *command_options._KEYED)
+    return {"compact": "--compact"} | {
+        name.removeprefix("retention."): flag for flag, name, *_ in rows if name.startswith("retention.")
+    }
 
 
 def _settings_flags() -> dict[str, str]:
