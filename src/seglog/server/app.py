@@ -112,10 +112,17 @@ def _archiving(broker: Broker, settings: Settings, say: Callable[[str], None], *
 def _tables(broker: Broker, settings: Settings, say: Callable[[str], None]) -> BackgroundTables:
     require_pyiceberg()
     from seglog.table.background import BackgroundTables  # noqa: PLC0415 - only servers with tables need it
+    from seglog.table.schema_file import named_schema  # noqa: PLC0415 - as above
     from seglog.table.synchronize import TableSync  # noqa: PLC0415 - as above
 
     assert settings.table is not None  # noqa: S101 - the caller has checked it
-    tables = TableSync(broker._storage, settings.table, active=settings.table_all)
+    tables = TableSync(
+        broker._storage,
+        settings.table,
+        active=settings.table_all,
+        latest=settings.table_latest,
+        schema=named_schema(settings.table_schema),
+    )
     return BackgroundTables(tables, settings.table_seconds, say)
 
 

@@ -92,6 +92,8 @@ class Settings:
         table: A warehouse in which every topic is kept as a table, see `seglog.table`.
         table_seconds: How often records are added to the tables.
         table_all: Take active segments into the tables, too.
+        table_latest: Keep a table of the newest records of each topic, too.
+        table_schema: "infer", or a file with the schema of values: let their fields be typed columns, too.
         follow: The URL of a server that this one copies and only reads.
         follow_token: The token for that server.
         limits: What the server holds and waits for.
@@ -114,6 +116,8 @@ class Settings:
     table: str | None = None
     table_seconds: float = 60.0
     table_all: bool = False
+    table_latest: bool = False
+    table_schema: str | None = None
     follow: str | None = None
     follow_token: str | None = None
     limits: Limits = field(default_factory=Limits)

@@ -1,4 +1,4 @@
-"""Write and read Parquet files of a table. A file has a new name, so nothing refers to it before a commit."""
+"""Write Parquet files of a table. A file has a new name, so nothing refers to it before a commit."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
-from seglog.table.schema import ARROW
+from seglog.table.columns import with_dictionary, with_statistics
 
 FILE_BYTES = 256 << 20
 GROUP_BYTES = 64 << 20
@@ -24,18 +23,21 @@ LEVEL = 1
 def write_rows(
     files: FileIO, directory: str, batches: Iterable[pa.RecordBatch], *, limit: int = FILE_BYTES
 ) -> Iterator[str]:
-    """Write rows to new files; yield the location of each once it is complete.
+    """Write rows to new files; yield the location of each once it is complete. Other columns begin another file.
 
     Args:
         files: Of the table.
         directory: Location of the directory of the new files.
-        batches: Rows with the columns ARROW.
+        batches: Rows with columns as `seglog.table.columns` makes them, with field ids.
         limit: Bytes of rows per file, before compression; a file may have one row group more.
     """
     file: _NewFile | None = None
     try:
         for group in _groups(batches):
-            file = file or _NewFile(files, f"{directory}/{secrets.token_hex(16)}.parquet")
+            if file is not None and file.schema != group.schema:
+                done, file = file, None
+                yield done.close()
+            file = file or _NewFile(files, f"{directory}/{secrets.token_hex(16)}.parquet", group.schema)
             file.write(group)
             if file.bytes >= limit:
                 done, file = file, None
@@ -53,30 +55,34 @@ def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     group: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
+        if group and batch.schema != group[0].schema:
+            yield pa.Table.from_batches(group)
+            group, size = [], 0
         group.append(batch)
         size += batch.nbytes
         if size >= GROUP_BYTES:
-            yield pa.Table.from_batches(group, schema=ARROW)
+            yield pa.Table.from_batches(group)
             group, size = [], 0
     if group:
-        yield pa.Table.from_batches(group, schema=ARROW)
+        yield pa.Table.from_batches(group)
 
 
 class _NewFile:
     """A Parquet file that is being written. bytes: of rows, before compression."""
 
-    def __init__(self, files: FileIO, location: str) -> None:
+    def __init__(self, files: FileIO, location: str, schema: pa.Schema) -> None:
         self.bytes = 0
+        self.schema = schema
         self._files = files
         self._location = location
         self._sink = files.new_output(location).create()
         self._writer = pq.ParquetWriter(
             self._sink,
-            ARROW,
+            schema,
             compression=COMPRESSION,
             compression_level=LEVEL,
-            use_dictionary=["partition", "key"],
-            write_statistics=["offset", "partition", "timestamp", "key"],
+            use_dictionary=with_dictionary(schema),
+            write_statistics=with_statistics(schema),
             store_schema=False,
         )
 
@@ -97,20 +103,3 @@ class _NewFile:
             self._sink.close()
         with suppress(OSError):
             self._files.delete(self._location)
-
-
-def read_rows(files: FileIO, location: str) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file."""
-    with files.new_input(location).open() as source, pq.ParquetFile(source) as file:
-        for batch in file.iter_batches(columns=ARROW.names):
-            yield pa.RecordBatch.from_arrays(
-                [column.cast(field.type) for column, field in zip(batch.columns, ARROW, strict=True)], schema=ARROW
-            )
-
-
-def rows_before(files: FileIO, location: str, offset: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file with lower offsets."""
-    for batch in read_rows(files, location):
-        kept = batch.filter(pc.less(batch.column("offset"), offset))
-        if kept.num_rows:
-            yield kept

@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from seglog.log.log import Log
 from seglog.log.view import View
 from seglog.replication.lineage import Lineage
-from seglog.table import files, warehouse
+from seglog.table import warehouse
 from seglog.table.ranges import Held, Range, held_after
-from seglog.table.rounds import Change, Round, TableReport, records
+from seglog.table.reading import read_rows
+from seglog.table.rounds import Change, Round, TableReport, counted, records
 from seglog.table.schema import ARROW
-from seglog.table.warehouse import TableFile
 
 LATEST = "_latest"
 CHUNK_BYTES = 256 << 20
@@ -53,8 +53,7 @@ class LatestRound(Round):
             if not replaced:
                 self._without(newest.column("key"), number, change)
             kept = newest.filter(pc.is_valid(newest.column("value")))
-            change.added.extend(self.write(kept.to_batches()))
-            change.rows += kept.num_rows
+            change.added.extend(self.write(counted(self.typer.typed(iter(kept.to_batches())), change)))
             held[number] = held_after(before, Lineage.of(view), replace(step, stop=end))
             warehouse.commit(self.table, held, change.added, change.removed)
             total.add(change)
@@ -63,15 +62,14 @@ class LatestRound(Round):
     def _without(self, keys: pa.ChunkedArray, number: int, change: Change) -> None:
         """Rewrite the files of a partition that hold rows of these keys."""
         for file in warehouse.files_of(self.table, number):
-            kept = [batch.filter(pc.invert(pc.is_in(batch.column("key"), keys))) for batch in self._rows(file)]
+            kept = [
+                batch.filter(pc.invert(pc.is_in(batch.column("key"), keys))) for batch in read_rows(self.table, file)
+            ]
             left = sum(batch.num_rows for batch in kept)
             if left < file.rows:
                 change.removed.append(file)
                 change.deleted += file.rows - left
                 change.added.extend(self.write(batch for batch in kept if batch.num_rows))
-
-    def _rows(self, file: TableFile) -> Iterator[pa.RecordBatch]:
-        return files.read_rows(self.table.io, file.location)
 
 
 def _chunks(view: View, number: int, step: Range) -> Iterator[tuple[pa.Table, int]]:

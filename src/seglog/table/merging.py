@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from seglog.table import files, warehouse
+from seglog.table.reading import read_rows
 from seglog.table.warehouse import TableFile
 
 SMALL_BYTES = 32 << 20
@@ -69,4 +70,4 @@ def _runs(found: Iterable[TableFile]) -> Iterator[list[TableFile]]:
 
 def _rows(table: Table, run: Iterable[TableFile]) -> Iterator[pa.RecordBatch]:
     for file in run:
-        yield from files.read_rows(table.io, file.location)
+        yield from read_rows(table, file)

@@ -16,7 +16,9 @@ from seglog.log.view import View
 from seglog.replication.lineage import Lineage
 from seglog.table import files, warehouse
 from seglog.table.ranges import Held, Range, held_after, next_range
-from seglog.table.schema import rows_of
+from seglog.table.reading import rows_before
+from seglog.table.schema import UNFIT, rows_of
+from seglog.table.typer import Typer, Typing
 from seglog.table.warehouse import TableFile
 
 BATCH_RECORDS = 65536
@@ -30,7 +32,7 @@ class TableReport:
 
     table: its name; records: rows added; deleted: rows deleted because the log was truncated; files: new files;
     bytes: of these files; held: partition -> the offset before which the table holds every record of the log; merged:
-    small files that were replaced by larger ones.
+    small files that were replaced by larger ones; unfit: added rows whose value does not fit the table's schema.
     """
 
     table: str
@@ -40,6 +42,7 @@ class TableReport:
     bytes: int
     held: dict[int, int]
     merged: int = 0
+    unfit: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ class Options:
     latest: bool = False
     hold: bool = False
     snapshots: timedelta = SNAPSHOTS
+    typing: Typing = field(default_factory=Typing)
 
     def __post_init__(self) -> None:
         if self.on_truncate not in ("delete", "refuse"):
@@ -67,6 +71,7 @@ class Round:
         self.name = name
         self.options = options
         self.data = f"{table.location()}/data"
+        self.typer = Typer(table, options.typing)
 
     def make(self, logs: dict[int, Log]) -> TableReport:
         """Write what is missing, and commit it."""
@@ -78,7 +83,8 @@ class Round:
             step = self.step(log, view, held.get(number))
             if step.cut is not None:
                 self._cut(number, step.cut, change)
-            change.added.extend(self.write(counted(records(view, number, step.start, step.stop), change)))
+            rows = self.typer.typed(records(view, number, step.start, step.stop))
+            change.added.extend(self.write(counted(rows, change)))
             after[number] = held_after(held.get(number), Lineage.of(view), step)
         if after != held:
             warehouse.commit(self.table, after, change.added, change.removed)
@@ -105,7 +111,7 @@ class Round:
         """Return what the round did."""
         sizes = sum(len(self.table.io.new_input(location)) for location in change.added)
         ends = {number: one.end for number, one in sorted(held.items())}
-        return TableReport(self.name, change.rows, change.deleted, len(change.added), sizes, ends)
+        return TableReport(self.name, change.rows, change.deleted, len(change.added), sizes, ends, unfit=change.unfit)
 
     def _cut(self, number: int, offset: int, change: Change) -> None:
         """Replace the files of a partition that hold rows from an offset on."""
@@ -116,7 +122,7 @@ class Round:
             change.deleted += file.rows
             if file.start < offset:
                 kept = Change()
-                rows = files.rows_before(self.table.io, file.location, offset)
+                rows = rows_before(self.table, file, offset)
                 change.added.extend(self.write(counted(rows, kept)))
                 change.deleted -= kept.rows
 
@@ -134,12 +140,16 @@ class Round:
 
 @dataclass
 class Change:
-    """What a commit changes. added: locations of new files; rows: added; deleted: rows that are gone."""
+    """What a commit changes.
+
+    added: locations of new files; rows: added; deleted: rows that are gone; unfit: rows added without typed columns.
+    """
 
     added: list[str] = field(default_factory=list)
     removed: list[TableFile] = field(default_factory=list)
     rows: int = 0
     deleted: int = 0
+    unfit: int = 0
 
     def add(self, other: Change) -> None:
         """Add what another commit changed."""
@@ -147,6 +157,7 @@ class Change:
         self.removed += other.removed
         self.rows += other.rows
         self.deleted += other.deleted
+        self.unfit += other.unfit
 
 
 def records(view: View, number: int, start: int, stop: int) -> Iterator[pa.RecordBatch]:
@@ -161,4 +172,6 @@ def counted(rows: Iterator[pa.RecordBatch], change: Change) -> Iterator[pa.Recor
     """Pass rows on and count them."""
     for batch in rows:
         change.rows += batch.num_rows
+        if UNFIT in batch.schema.names:
+            change.unfit += batch.num_rows - batch.column(UNFIT).null_count
         yield batch

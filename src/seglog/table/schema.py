@@ -19,6 +19,8 @@ from pyiceberg.types import (
 )
 
 OFFSET_ID, PARTITION_ID = 1, 2
+UNFIT = "unfit"
+"""The column of a typed table that says why a value has no typed columns."""
 _HEADER = StructType(NestedField(8, "key", StringType(), required=True), NestedField(9, "value", BinaryType()))
 SCHEMA = Schema(
     NestedField(OFFSET_ID, "offset", LongType(), required=True),
@@ -31,20 +33,21 @@ SCHEMA = Schema(
 SPEC = PartitionSpec(PartitionField(PARTITION_ID, 1000, IdentityTransform(), "partition"))
 
 
-def _field(number: int, name: str, kind: pa.DataType, *, required: bool = False) -> pa.Field:
+def arrow_field(number: int, name: str, kind: pa.DataType, *, required: bool = False) -> pa.Field:
+    """Return a field that Parquet stores with an id."""
     return pa.field(name, kind, not required, {"PARQUET:field_id": str(number)})
 
 
-_KEY_AND_VALUE = pa.struct([_field(8, "key", pa.string(), required=True), _field(9, "value", pa.binary())])
-_HEADERS = pa.list_(_field(7, "element", _KEY_AND_VALUE, required=True))
+_KEY_AND_VALUE = pa.struct([arrow_field(8, "key", pa.string(), required=True), arrow_field(9, "value", pa.binary())])
+_HEADERS = pa.list_(arrow_field(7, "element", _KEY_AND_VALUE, required=True))
 ARROW = pa.schema(
     [
-        _field(OFFSET_ID, "offset", pa.int64(), required=True),
-        _field(PARTITION_ID, "partition", pa.int32(), required=True),
-        _field(3, "timestamp", pa.timestamp("us", "UTC"), required=True),
-        _field(4, "key", pa.binary()),
-        _field(5, "value", pa.binary()),
-        _field(6, "headers", _HEADERS),
+        arrow_field(OFFSET_ID, "offset", pa.int64(), required=True),
+        arrow_field(PARTITION_ID, "partition", pa.int32(), required=True),
+        arrow_field(3, "timestamp", pa.timestamp("us", "UTC"), required=True),
+        arrow_field(4, "key", pa.binary()),
+        arrow_field(5, "value", pa.binary()),
+        arrow_field(6, "headers", _HEADERS),
     ]
 )
 """The same columns as pyarrow writes them to Parquet."""

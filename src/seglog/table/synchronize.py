@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
+from typing import Literal
 
+import pyarrow as pa
 from pyiceberg.table import Table
 
 from seglog.archive.arguments import checked_seconds
@@ -29,6 +31,7 @@ from seglog.table.latest import LATEST, LatestRound
 from seglog.table.merging import FEWEST, merge_small_files
 from seglog.table.place import Logs, logs_of, sources_at
 from seglog.table.rounds import SNAPSHOTS, OnTruncate, Options, Round, TableReport
+from seglog.table.typer import Typing, Values
 from seglog.table.warehouse import Warehouse
 
 LOCK = ".seglog-sync.lock"
@@ -45,6 +48,8 @@ def sync(
     restart: bool = False,
     latest: bool = False,
     hold: bool = False,
+    schema: Literal["infer"] | pa.Schema | None = None,
+    values: Values | None = None,
     catalog: dict[str, str] | None = None,
 ) -> list[TableReport]:
     """Add to the tables of a warehouse what the logs hold and the tables lack. Works beside a writer.
@@ -62,6 +67,11 @@ def sync(
         hold: From now on let the retention of these logs wait for the table: no segment is deleted before the table has
             its records, also while nothing synchronizes. `release` ends that. Logs with Retention(after="table") wait
             without it.
+        schema: Let the fields of values be typed columns as well: "infer" them, or these. A table keeps its schema for
+            later rounds, which may add columns and make types wider. Values that do not fit have a reason in the column
+            `unfit`; the column `value` has every value as it is.
+        values: How to read values: "json", or a function that returns the fields of a value as a dict, for formats such
+            as Avro and Protobuf. None: as the table was made, else "json".
         catalog: Properties of a pyiceberg catalog. None: the file catalog.db in the warehouse.
 
     Returns:
@@ -80,6 +90,8 @@ def sync(
         restart=restart,
         latest=latest,
         hold=hold,
+        schema=schema,
+        values=values,
         catalog=catalog,
     ) as tables:
         return tables.step()
@@ -100,11 +112,15 @@ class TableSync:
         restart: bool = False,
         latest: bool = False,
         hold: bool = False,
+        schema: Literal["infer"] | pa.Schema | None = None,
+        values: Values | None = None,
         snapshots: timedelta = SNAPSHOTS,
         catalog: dict[str, str] | None = None,
     ) -> None:
         """Open a warehouse for a source; see `sync`. snapshots: age at which a table forgets earlier snapshots."""
-        self._options = Options(active, on_truncate, skip_expired, restart, latest, hold, snapshots)
+        self._options = Options(
+            active, on_truncate, skip_expired, restart, latest, hold, snapshots, Typing(schema, values)
+        )
         self._root = storage_at(source)
         there = sources_at(self._root)  # before anything is created
         if name is not None and len(there) != 1:

@@ -21,7 +21,7 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table
+from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import IntegerType, LongType
 
@@ -52,7 +52,8 @@ logging.getLogger("pyiceberg.io.pyarrow").addFilter(
 class TableFile:
     """A Parquet file of a table.
 
-    start, last: its lowest and greatest offset; has_deletes: another program has marked rows of it as deleted.
+    start, last: its lowest and greatest offset; rows: with those that another program has marked as deleted; task: how
+    pyiceberg reads it.
     """
 
     location: str
@@ -60,8 +61,17 @@ class TableFile:
     start: int
     last: int
     rows: int
-    entry: DataFile
-    has_deletes: bool = False
+    task: FileScanTask
+
+    @property
+    def entry(self) -> DataFile:
+        """What the snapshot knows of it."""
+        return self.task.file
+
+    @property
+    def has_deletes(self) -> bool:
+        """Whether another program has marked rows of it as deleted, in other files."""
+        return bool(self.task.delete_files)
 
     @property
     def bytes(self) -> int:
@@ -210,8 +220,7 @@ def files_of(table: Table, partition: int | None = None) -> Iterator[TableFile]:
             int(from_bytes(LongType(), entry.lower_bounds[OFFSET_ID])),
             int(from_bytes(LongType(), entry.upper_bounds[OFFSET_ID])),
             entry.record_count,
-            entry,
-            bool(task.delete_files),
+            task,
         )
 
 

@@ -90,6 +90,8 @@ def _serve(args: Args) -> int:
         table=args.table,
         table_seconds=args.table_interval,
         table_all=args.table_all,
+        table_latest=args.table_latest,
+        table_schema=args.table_schema,
         follow=args.follow,
         follow_token=None if args.follow is None else token_of(args),
         limits=Limits(**named),
@@ -220,6 +222,12 @@ COMMANDS = (
                 help="add new records to the tables this often, such as 30s or 15m; default 1m",
             ),
             flag("--table-all", help="also take the active segments into the tables, as far as they are synced"),
+            flag("--table-latest", help="also keep TOPIC_latest: the newest record of each key, without tombstones"),
+            option(
+                "--table-schema",
+                metavar="infer|FILE",
+                help="let the fields of JSON values be typed columns, too (see `seglog table sync --schema`)",
+            ),
             option("--kafka", metavar="HOST:PORT", help="also listen here for Kafka's clients; 127.0.0.1:9092, say"),
             option(
                 "--kafka-advertise",

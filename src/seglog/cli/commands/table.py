@@ -15,6 +15,7 @@ from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, format_size, parse_duration
 
 if TYPE_CHECKING:
+    from seglog.table.describe import TableState
     from seglog.table.rounds import TableReport
 
 _STORY = """\
@@ -24,7 +25,10 @@ Polars and every engine that reads Iceberg or Parquet read it without seglog (pi
 
 
 def _sync(args: Args) -> int:
-    from seglog.table import TableSync
+    from seglog.table import TableSync, require_pyiceberg
+
+    require_pyiceberg()
+    from seglog.table.schema_file import named_schema
 
     with TableSync(
         args.root,
@@ -36,6 +40,7 @@ def _sync(args: Args) -> int:
         restart=args.restart,
         latest=args.latest,
         hold=args.hold,
+        schema=named_schema(args.schema),
         catalog=_catalog(args),
     ) as tables:
         if args.interval is None:
@@ -55,10 +60,11 @@ def _say(args: Args, report: TableReport) -> None:
     else:
         deleted = f", {format_count(report.deleted, 'row')} deleted" if report.deleted else ""
         held = ", ".join(f"{number}: {offset}" for number, offset in report.held.items())
+        unfit = f", {format_count(report.unfit, 'value')} unfit" if report.unfit else ""
         merged = f", {format_count(report.merged, 'small file')} merged" if report.merged else ""
         output.say(
             f"{report.table}: {format_count(report.records, 'record')} added in {format_count(report.files, 'file')} "
-            f"({format_size(report.bytes)}){deleted}{merged}; complete up to offset {held}"
+            f"({format_size(report.bytes)}){unfit}{deleted}{merged}; complete up to offset {held}"
         )
     output.flush()
 
@@ -76,10 +82,16 @@ def _info(args: Args) -> int:
         held = ", ".join(f"{number}: {offset}" for number, offset in one.held.items()) or "nothing"
         output.say(
             f"{one.table}: {format_count(one.rows, 'row')} in {format_count(one.files, 'file')} "
-            f"({format_size(one.bytes)}), {format_count(one.snapshots, 'snapshot')}; from {one.source}, complete up to "
-            f"offset {held}"
+            f"({format_size(one.bytes)}), {format_count(one.snapshots, 'snapshot')}{_typed(one)}; from {one.source}, "
+            f"complete up to offset {held}"
         )
     return Exit.OK
+
+
+def _typed(one: TableState) -> str:
+    if one.schema is None:
+        return ""
+    return f", {format_count(len(one.typed), 'typed column')} ({format_count(one.unfit, 'value')} unfit)"
 
 
 def _release(args: Args) -> int:
@@ -142,6 +154,11 @@ COMMANDS = (
                     flag("--restart", help="delete the rows of a partition whose log is another one now"),
                     flag("--latest", help="also keep NAME_latest: the newest record of each key, without tombstones"),
                     flag("--hold", help="from now on retention deletes no record before the table has it"),
+                    option(
+                        "--schema",
+                        metavar="infer|FILE",
+                        help="let the fields of JSON values be typed columns, too: these, or those that they have",
+                    ),
                     _CATALOG,
                 ],
                 summary="add to tables what the logs hold and the tables lack",
@@ -153,6 +170,7 @@ COMMANDS = (
         examples=[
             "seglog table sync shop warehouse",
             "seglog table sync shop/orders warehouse --all --interval 10s",
+            "seglog table sync shop/orders warehouse --schema infer",
             "seglog table info warehouse",
         ],
     ),

@@ -1,0 +1,249 @@
+"""JSON values as typed columns, a block at a time, by pyarrow's reader. Pure.
+
+The reader takes lines, and does not care where a value ends: two values could be read as one, or one as two. So each
+line begins with a field of our own, with a random name, that no value can know. A block is right if it has this field
+once in each row and nothing else went wrong; else it is read in parts, and the small parts that the reader refuses by
+Python's json. So rows that do not fit cost the parts that they are in, not the block.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+from pyarrow import types
+
+from seglog.table.values.decoded import Typed, decoded, from_json, from_json_exactly, typed
+from seglog.table.values.fields import inferred, usable
+
+PARTS = 8
+SMALLEST = 64  # rows that Python reads if the reader refuses them
+SAMPLE = 1000  # values that are searched for fields if the reader refuses a block
+LARGEST = 256 << 20  # bytes of a block; the reader counts in 32 bits
+MOST_OPENINGS = 2000  # of objects and arrays in a value: the reader's inference recurses, and a thread's stack is small
+_MARK = secrets.token_hex(8)
+_BEGIN = f'{{"{_MARK}":true,'.encode()
+_END = 2**31 - 1
+_SPACE = b" \t\r\n"
+
+
+class Block:
+    """A block of values. `found` searches it for fields, `typed` reads it as columns."""
+
+    def __init__(self, values: pa.Array) -> None:
+        """Take the values; null: a record without one."""
+        self._values = values
+        first, second = _first_bytes(values)
+        self._plain = (first == ord("{")) & (second == ord('"'))
+        self._other = np.isin(first, [ord("{"), *_SPACE]) & ~self._plain  # for Python's json
+        self._whole: pa.StructArray | None = None  # the plain values, if the reader could read them all at once
+
+    def found(self, known: pa.StructType) -> pa.StructType:
+        """Return the fields of the values, as far as they can be columns; known: the columns that there are."""
+        rest = _rest(self._values, self._plain)
+        table = None if _too_deep(rest) else _read(rest, _wider(known), "infer")
+        if table is None:
+            step = max(1, len(self._values) // SAMPLE)
+            return inferred(decoded(self._values[::step].to_pylist(), from_json))
+        kinds = {field.name: field.type for field in table.schema if field.name != _MARK}
+        for field in known:
+            narrow = _cast(table.column(field.name), field.type)
+            if narrow is not None:  # else a column becomes wider
+                kinds[field.name] = _unless_wider(kinds[field.name], field.type)
+                table = table.set_column(table.schema.get_field_index(field.name), field.name, narrow)
+        self._whole = _struct_of(table, known)
+        return usable(pa.struct(list(kinds.items()))) or pa.struct([])
+
+    def typed(self, fields: pa.StructType) -> Typed:
+        """Return the values as these fields; what does not fit is null, with the reason."""
+        count = len(self._values)
+        positions = np.flatnonzero(self._plain)
+        plain = self._values if len(positions) == count else self._values.take(pa.array(positions))
+        if self._whole is not None and self._whole.type == fields:
+            parts = list(_checked(plain, self._whole))
+        else:
+            parts = list(_in_parts(plain, fields))
+        if len(positions) == count:
+            return _joined(parts, fields)
+        others = np.flatnonzero(self._other)
+        given = np.asarray(pc.is_valid(self._values))
+        neither = np.flatnonzero(given & ~self._plain & ~self._other)
+        absent = np.flatnonzero(~given)
+        parts.append(typed(decoded(self._values.take(pa.array(others)).to_pylist(), from_json_exactly), fields))
+        parts.append(Typed(pa.nulls(len(neither), fields), pa.repeat("it is not a JSON object", len(neither))))
+        parts.append(Typed(pa.nulls(len(absent), fields), _no_reasons(len(absent))))
+        order = pa.array(np.argsort(np.concatenate([positions, others, neither, absent]), kind="stable"))
+        joined = _joined(parts, fields)
+        return Typed(joined.fields.take(order), joined.unfit.take(order))
+
+
+def can_be_read(kind: pa.DataType) -> bool:
+    """Return whether the reader knows a type. It knows no maps."""
+    if types.is_struct(kind):
+        return all(can_be_read(field.type) for field in kind)
+    return can_be_read(kind.value_type) if types.is_list(kind) else not types.is_map(kind)
+
+
+def _no_reasons(count: int) -> pa.StringArray:
+    return pa.nulls(count, pa.string())
+
+
+def _joined(parts: list[Typed], fields: pa.StructType) -> Typed:
+    if len(parts) <= 1:
+        return parts[0] if parts else Typed(pa.nulls(0, fields), _no_reasons(0))
+    return Typed(pa.concat_arrays([one.fields for one in parts]), pa.concat_arrays([one.unfit for one in parts]))
+
+
+def _first_bytes(values: pa.Array) -> tuple[Any, Any]:
+    """Return the first and the second byte of each value; 0 where there is none."""
+    _, ends, data = values.buffers()
+    offsets = np.frombuffer(ends, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
+    lengths = np.diff(offsets) * np.asarray(pc.is_valid(values))
+    text = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
+    found = []
+    for place in (0, 1):
+        at = np.minimum(offsets[:-1] + place, text.size - 1)
+        found.append(np.where(lengths > place, text[at], 0))
+    return found[0], found[1]
+
+
+def _in_parts(values: pa.Array, fields: pa.StructType) -> Iterator[Typed]:
+    """Yield the values, all of which begin an object, in order: what the reader takes at once, and the rest."""
+    count = len(values)
+    rows = None
+    if count and values.nbytes <= LARGEST:
+        table = _read(pc.binary_slice(values, 1, _END), fields, "ignore")
+        rows = None if table is None else _cast(_struct_of(table, fields), fields)
+    if rows is not None:
+        yield from _checked(values, rows)
+    elif count <= SMALLEST:
+        yield typed(decoded(values.to_pylist(), from_json_exactly), fields)
+    else:
+        size = -(-count // PARTS)
+        for start in range(0, count, size):
+            yield from _in_parts(values.slice(start, size), fields)
+
+
+def _checked(values: pa.Array, rows: pa.StructArray) -> Iterator[Typed]:
+    """Yield what the reader returned, but let Python's json read the few rows that may have lost digits, or NaN."""
+    suspects = _suspects(values, rows)
+    if suspects is None:
+        yield Typed(rows, _no_reasons(len(rows)))
+        return
+    at = 0
+    for position in [*suspects.tolist(), len(rows)]:
+        if position > at:
+            yield Typed(rows.slice(at, position - at), _no_reasons(position - at))
+        if position < len(rows):
+            yield typed(decoded(values.slice(position, 1).to_pylist(), from_json_exactly), rows.type)
+        at = position + 1
+
+
+def _suspects(values: pa.Array, rows: pa.StructArray) -> Any:
+    """Return the positions of values with a number that floating point may not hold, None if there is none."""
+    digits = 0
+    for leaf in _floats(rows):
+        limit, least = (2**53, 16) if leaf.type == pa.float64() else (2**24, 8)
+        bounds = pc.min_max(leaf)
+        low, high = bounds["min"].as_py(), bounds["max"].as_py()
+        if low is not None and (low <= -limit or high >= limit or pc.any(pc.is_nan(leaf)).as_py()):
+            digits = min(digits or least, least)
+        elif low is None and leaf.null_count < len(leaf):  # only NaN
+            digits = digits or least
+    if not digits:
+        return None
+    marked = np.asarray(pc.match_substring_regex(values.cast(pa.string()), rf"[0-9]{{{digits}}}|NaN|Inf"))
+    return np.flatnonzero(marked)
+
+
+def _floats(array: pa.Array) -> Iterator[pa.Array]:
+    """Yield the columns of floating point, of all levels."""
+    if types.is_struct(array.type):
+        for child in array.flatten():
+            yield from _floats(child)
+    elif types.is_list(array.type):
+        yield from _floats(array.flatten())
+    elif types.is_floating(array.type):
+        yield array
+
+
+def _rest(values: pa.Array, plain: Any) -> pa.Array:
+    """Return what follows the first byte of the plain values."""
+    chosen = values if plain.all() else values.filter(pa.array(plain))
+    return pc.binary_slice(chosen, 1, _END)
+
+
+def _too_deep(rest: pa.Array) -> bool:
+    if not len(rest) or rest.nbytes > LARGEST:
+        return True
+    counts = pc.add(pc.count_substring(rest, "{"), pc.count_substring(rest, "["))
+    return bool(pc.max(counts).as_py() > MOST_OPENINGS)
+
+
+def _read(rest: pa.Array, fields: pa.StructType, unknown: Literal["infer", "ignore"]) -> pa.Table | None:
+    """Read values without their first byte; None if the reader refuses one of them, or takes it for something else."""
+    schema = pa.schema([pa.field(_MARK, pa.bool_()), *(pa.field(one.name, _as_read(one.type)) for one in fields)])
+    try:
+        rest.cast(pa.string())  # the reader does not check UTF-8
+        lines = pc.binary_join_element_wise(pa.scalar(_BEGIN), rest, pa.scalar(b"\n"), pa.scalar(b""))
+        data = lines.buffers()[2]  # one after another
+        table = pj.read_json(
+            pa.BufferReader(data),
+            pj.ReadOptions(use_threads=False, block_size=data.size + 1),
+            pj.ParseOptions(explicit_schema=schema, newlines_in_values=True, unexpected_field_behavior=unknown),
+        )
+    except pa.ArrowException:
+        return None
+    mark = table.column(_MARK)
+    return table if table.num_rows == len(rest) and mark.null_count == 0 and pc.all(mark).as_py() else None
+
+
+def _as_read(kind: pa.DataType) -> pa.DataType:
+    """Return the type as which the reader reads a column: it takes dates for times."""
+    if types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _as_read(field.type)) for field in kind])
+    if types.is_list(kind):
+        return pa.list_(_as_read(kind.value_type))
+    return pa.timestamp("s") if types.is_date32(kind) else kind
+
+
+def _wider(kind: pa.DataType) -> pa.DataType:
+    """Return a type with long for int: whether int is enough is seen afterwards."""
+    if types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _wider(field.type)) for field in kind])
+    if types.is_list(kind):
+        return pa.list_(_wider(kind.value_type))
+    return pa.int64() if kind == pa.int32() else kind
+
+
+def _struct_of(table: pa.Table, fields: pa.StructType) -> pa.StructArray:
+    """Return the columns of these fields as one array."""
+    columns = [table.column(field.name).combine_chunks() for field in fields]
+    if not columns:
+        return pa.array([{}] * table.num_rows, pa.struct([]))
+    return pa.StructArray.from_arrays(columns, names=[field.name for field in fields])
+
+
+def _unless_wider(found: pa.DataType, known: pa.DataType) -> pa.DataType:
+    """Return what was found, with int where it is known as int."""
+    if types.is_struct(found) and types.is_struct(known):
+        kinds = {field.name: field.type for field in known}
+        return pa.struct(
+            [(one.name, _unless_wider(one.type, kinds[one.name]) if one.name in kinds else one.type) for one in found]
+        )
+    if types.is_list(found) and types.is_list(known):
+        return pa.list_(_unless_wider(found.value_type, known.value_type))
+    return known if (found, known) == (pa.int64(), pa.int32()) else found
+
+
+def _cast(values: Any, kind: pa.DataType) -> Any:
+    """Return an array as a type, None if a value does not fit."""
+    try:
+        return values if values.type == kind else values.cast(kind)
+    except pa.ArrowException:
+        return None
