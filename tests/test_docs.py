@@ -151,6 +151,8 @@ def test_every_example_of_the_page_on_copies_runs_as_it_stands(tmp_path):
 def test_every_example_of_the_page_on_tables_runs_as_it_stands(tmp_path):
     shown = run_page("table.md", tmp_path).splitlines()
     assert "[(2,)]" in shown
+    assert "[(Decimal('9.50'), 'ann')]" in shown
+    assert any("3 typed columns (3 values unfit)" in line for line in shown)
     assert any("none yet, so nothing is deleted" in line for line in shown)
     assert any("complete up to offset 0: 1;" in line for line in shown)
     assert shown[3].startswith("orders: 2 records added in 1 file")

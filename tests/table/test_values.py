@@ -94,7 +94,7 @@ def check(values: list[bytes | None], fields: pa.StructType, block: Block) -> No
 @given(VALUES, VALUES)
 @example([b'{"a":1.5}'], [b'{"a":9007199254740993}', b'{"a":1e17}', b'{"a":[1]}'])
 @example([b'{"a":[1]}'], [b'{"a":[', b"]}", b"{}{}"])
-def test_a_typed_column_is_what_json_loads_returns_or_says_why_not(
+def test_a_typed_column_is_what_json_loads_returns_or_has_a_reason(
     first: list[bytes | None], then: list[bytes | None]
 ) -> None:
     fields = pa.struct([])

@@ -35,7 +35,7 @@ class Columns:
     """The columns of a table.
 
     arrow: as they are written, with field ids; typed: the fields of values that have a column; has_typed: whether rows
-    are typed, with a column that says why a value does not fit.
+    are typed, with a column for the reason why a value does not fit.
     """
 
     arrow: pa.Schema

@@ -20,7 +20,7 @@ from pyiceberg.types import (
 
 OFFSET_ID, PARTITION_ID = 1, 2
 UNFIT = "unfit"
-"""The column of a typed table that says why a value has no typed columns."""
+"""The column of a typed table for the reason why a value has no typed columns."""
 _HEADER = StructType(NestedField(8, "key", StringType(), required=True), NestedField(9, "value", BinaryType()))
 SCHEMA = Schema(
     NestedField(OFFSET_ID, "offset", LongType(), required=True),

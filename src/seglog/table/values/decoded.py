@@ -40,7 +40,7 @@ def _decoded(value: bytes, decode: Decode) -> Any:
         return decode(value)
     except RecursionError:
         return Failed("it is nested too deeply")
-    except Exception as error:  # noqa: BLE001 - of a function of the user; the record is kept, and says why
+    except Exception as error:  # noqa: BLE001 - of a function of the user; the record is kept, with the reason
         return Failed(f"it cannot be decoded: {type(error).__name__}: {error}")
 
 

@@ -16,7 +16,7 @@ Convert = Callable[[Any], Any]
 
 
 class Unfit(Exception):
-    """A value does not fit a type; the text says which and why."""
+    """A value does not fit a type; the text names it and the reason."""
 
 
 def converter(kind: pa.DataType, where: str) -> Convert:
