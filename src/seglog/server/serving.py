@@ -89,12 +89,11 @@ def serve(
         with closing(services):
             server = _Server(_config(services, settings), services, say, allocator, beside, stop)
             services.cleaner.start()
-            allocator.settle()
-            listener.listen(BACKLOG)  # connections are accepted before the address is announced
-            for one in beside:
-                say(one.listen())
-            say(f"listening on {_address(listener, settings)}")
-            with _short_turns():
+            with allocator.settled(), _short_turns():
+                listener.listen(BACKLOG)  # connections are accepted before the address is announced
+                for one in beside:
+                    say(one.listen())
+                say(f"listening on {_address(listener, settings)}")
                 server.run(sockets=[listener])
     finally:
         for one in beside:
