@@ -18,7 +18,7 @@ from seglog.spark import register
 from seglog.storage import Storage
 from seglog.table.place import Logs, logs_of, sources_at
 from seglog.table.ranges import Range, next_range
-from seglog.table.warehouse import Warehouse, files_of, held_by, name_of, source_of, split_location
+from seglog.table.warehouse import Warehouse, directly_readable, held_by, name_of, source_of, split_location
 
 SCHEMA = (
     "offset BIGINT, partition INT, timestamp TIMESTAMP, key BINARY, value BINARY, "
@@ -35,7 +35,7 @@ def read(
     """Return the frame; see `seglog.spark.table`."""
     register(spark)
     with _table(location, catalog) as table:
-        files = [file.location for file in files_of(table)]
+        files = [file.location for file in directly_readable(table)]
         held = held_by(table)
         logs = _one(sources_at(storage_at(source_of(table) if log is None else log)))
         name = name_of(table)

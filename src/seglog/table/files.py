@@ -37,7 +37,7 @@ def write_rows(
             if file is not None and file.schema != group.schema:
                 done, file = file, None
                 yield done.close()
-            file = file or _NewFile(files, f"{directory}/{secrets.token_hex(16)}.parquet", group.schema)
+            file = file or _NewFile(files, f"{directory}/{secrets.token_hex(16)}.parquet", group)
             file.write(group)
             if file.bytes >= limit:
                 done, file = file, None
@@ -67,12 +67,18 @@ def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(group)
 
 
+def _filters(first: pa.Table) -> dict[str, dict[str, int]] | None:
+    """Return the Bloom filters of a file: by key, so that a search for one skips row groups. first: row group."""
+    keys = len(first) - first.column("key").null_count
+    return {"key": {"ndv": keys}} if keys else None
+
+
 class _NewFile:
     """A Parquet file that is being written. bytes: of rows, before compression."""
 
-    def __init__(self, files: FileIO, location: str, schema: pa.Schema) -> None:
+    def __init__(self, files: FileIO, location: str, first: pa.Table) -> None:
         self.bytes = 0
-        self.schema = schema
+        self.schema = schema = first.schema
         self._files = files
         self._location = location
         self._sink = files.new_output(location).create()
@@ -83,6 +89,7 @@ class _NewFile:
             compression_level=LEVEL,
             use_dictionary=with_dictionary(schema),
             write_statistics=with_statistics(schema),
+            bloom_filter_options=_filters(first),
             store_schema=False,
         )
 

@@ -50,7 +50,7 @@ def merge_small_files(table: Table) -> int:
             removed += run[first:]
             added += files.write_rows(table.io, f"{table.location()}/data", _rows(table, run[first:]))
     if removed:
-        warehouse.commit(table, warehouse.held_by(table), added, removed)
+        warehouse.replace_files(table, added, removed)
     return len(removed)
 
 

@@ -175,10 +175,13 @@ class TableSync:
                 for number, place in logs.places.items()
             }
             waits = self._options.hold or any(log.config.retention.after == "table" for log in opened.values())
+            one = kind(table, name, self._options)
             with self._held(table, logs) if waits else nullcontext():
-                report = self._round(kind(table, name, self._options), opened)
+                report = self._round(one, opened)
+            merged = self._merge(one, report)  # a merge that fails keeps no log from deleting what the table has
+            self._clean.add(name)
             warehouse.expire(table, self._options.snapshots)
-            return report
+            return replace(report, merged=merged)
 
     @contextmanager
     def _held(self, table: Table, logs: Logs) -> Iterator[None]:
@@ -196,10 +199,7 @@ class TableSync:
         if one.name not in self._clean:
             one.delete_leftovers()
         self._clean.discard(one.name)
-        report = one.make(opened)
-        merged = self._merge(one, report)
-        self._clean.add(one.name)
-        return replace(report, merged=merged)
+        return one.make(opened)
 
     def _merge(self, one: Round, report: TableReport) -> int:
         """Merge small files once enough files are new: all files of a table are read about for that."""

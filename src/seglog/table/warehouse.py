@@ -21,8 +21,10 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import FileScanTask, Table
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table import FileScanTask, Table, Transaction
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
+from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.types import IntegerType, LongType
 
 from seglog.errors import CorruptLog, InvalidArgument, LogNotFound, TopicNotFound
@@ -98,7 +100,7 @@ class Warehouse:
                 in the directory.
             create: Create the directory and its catalog if they are missing.
         """
-        self.location = _location(os.fspath(place))
+        self.location = location_of(os.fspath(place))
         self._catalog = (
             self._own(create) if catalog is None else load_catalog("seglog", **_defaults(catalog, self.location))
         )
@@ -157,7 +159,7 @@ def _defaults(properties: dict[str, str], location: str) -> dict[str, str]:
     return {"py-io-impl": durable_files.NAME, "warehouse": location, **properties}
 
 
-def _location(place: str) -> str:
+def location_of(place: str) -> str:
     """Return the location of a warehouse. Locations are not encoded: pyiceberg takes what follows file:// as the path.
 
     Raises InvalidArgument for a path that it would cut off.
@@ -210,9 +212,16 @@ def name_of(table: Table) -> str:
 
 
 def files_of(table: Table, partition: int | None = None) -> Iterator[TableFile]:
-    """Yield the files of the present snapshot, of one partition or of all."""
+    """Yield the files of the present snapshot, of one partition or of all.
+
+    Raises InvalidArgument if another program has marked rows as deleted in a way that pyiceberg cannot read.
+    """
     scan = table.scan() if partition is None else table.scan(row_filter=f"partition = {partition}")
-    for task in scan.plan_files():
+    try:
+        tasks = list(scan.plan_files())
+    except (ValueError, NotImplementedError) as error:
+        raise InvalidArgument(f"{name_of(table)}: {error}. Let the other program rewrite the data files") from error
+    for task in tasks:
         entry = task.file
         yield TableFile(
             entry.file_path,
@@ -222,6 +231,37 @@ def files_of(table: Table, partition: int | None = None) -> Iterator[TableFile]:
             entry.record_count,
             task,
         )
+
+
+def directly_readable(table: Table) -> list[TableFile]:
+    """Return the files of the present snapshot for a reader that knows Parquet only.
+
+    Raises InvalidArgument if another program has marked rows as deleted in files of their own (merge-on-read).
+    """
+    found = list(files_of(table))
+    marked = next((file for file in found if file.has_deletes), None)
+    if marked is not None:
+        raise InvalidArgument(
+            f"another program has deleted rows of {marked.location} and noted it in other files, which no "
+            "reader of Parquet sees; let it rewrite the data files (rewrite_data_files), or read through Iceberg"
+        )
+    return found
+
+
+class _Rewritten(_OverwriteFiles):
+    """A commit that changes files and no rows. Who reads a table's changes skips it."""
+
+    def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
+        found = super()._summary(snapshot_properties)
+        return Summary(operation=Operation.REPLACE, **found.additional_properties)
+
+
+def replace_files(table: Table, added: Iterable[str], removed: Iterable[TableFile]) -> None:
+    """Commit one snapshot with the same rows in other files. Arguments and errors as in `commit`."""
+    properties = {HELD: ranges.to_text(held_by(table))}
+    with table.transaction() as transaction:
+        update = _Rewritten(Operation.OVERWRITE, transaction, table.io, snapshot_properties=properties)
+        _change_files(table, transaction, update, added, removed)
 
 
 def commit(table: Table, held: Held, added: Iterable[str], removed: Iterable[TableFile] = ()) -> None:
@@ -240,11 +280,21 @@ def commit(table: Table, held: Held, added: Iterable[str], removed: Iterable[Tab
     properties = {HELD: ranges.to_text(held)}
     with table.transaction() as transaction:
         update = transaction.update_snapshot(snapshot_properties=properties)
-        with update.overwrite() if gone else update.merge_append() as snapshot:
-            for file in gone:
-                snapshot.delete_data_file(file.entry)
-            for location in added:
-                snapshot.append_data_file(parquet_file_to_data_file(table.io, transaction.table_metadata, location))
+        _change_files(table, transaction, update.overwrite() if gone else update.merge_append(), added, gone)
+
+
+def _change_files(
+    table: Table,
+    transaction: Transaction,
+    update: _OverwriteFiles | _MergeAppendFiles,
+    added: Iterable[str],
+    removed: Iterable[TableFile],
+) -> None:
+    with update as snapshot:
+        for file in removed:
+            snapshot.delete_data_file(file.entry)
+        for location in added:
+            snapshot.append_data_file(parquet_file_to_data_file(table.io, transaction.table_metadata, location))
 
 
 def expire(table: Table, keep: timedelta) -> None:

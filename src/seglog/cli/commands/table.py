@@ -97,7 +97,7 @@ def _typed(one: TableState) -> str:
 def _release(args: Args) -> int:
     from seglog.table import release
 
-    released = release(args.root)
+    released = release(args.root, args.table)
     if args.json:
         output.say_json({"released": released})
     else:
@@ -164,7 +164,12 @@ COMMANDS = (
                 summary="add to tables what the logs hold and the tables lack",
             ),
             Command("info", _info, [_WAREHOUSE, _CATALOG], summary="show the tables of a warehouse and what they hold"),
-            Command("release", _release, [_ROOT], summary="end that retention waits for tables (sync --hold)"),
+            Command(
+                "release",
+                _release,
+                [_ROOT, option("--table", metavar="WAREHOUSE/NAME", help="only for this table; default: for all")],
+                summary="end that retention waits for tables (sync --hold)",
+            ),
         ],
         story=_STORY,
         examples=[
