@@ -31,6 +31,7 @@ from seglog.kafka.messages.core import API_VERSIONS
 from tests.kafka.clients import AioKafka, Confluent, KafkaPython, Sent
 from tests.kafka.conftest import KafkaServer
 from tests.kafka.programs_run import GO, try_go, try_java, try_kcat
+from tests.kafka.transactional import TransactionalAioKafka, TransactionalConfluent, TransactionalKafkaPython
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "kafka.md"
@@ -100,20 +101,44 @@ def _aio_group(address: str, topic: str) -> None:
     asyncio.run(asyncio.wait_for(read(), SECONDS))
 
 
-def _features(kind: type, admin: Feature, group: Feature, idempotent: dict[str, bool]) -> dict[str, Feature]:
+def _transactional(kind: type) -> Feature:
+    def use(address: str, topic: str) -> None:
+        """Abort a transaction, commit one with offsets of a group, and see only that."""
+        target = f"{topic}-transactions"
+        _confluent_admin(address, target)
+        with kind(address, f"x-{topic}") as producer:
+            for commit in (False, True):
+                producer.begin()
+                for number in range(10):
+                    producer.send(target, b"%d %d" % (commit, number))
+                producer.send_offsets(f"g-{target}", topic, 0, 5)
+                producer.end(commit=commit)
+            assert producer.committed(target, 10) == [b"1 %d" % number for number in range(10)]
+
+    return use
+
+
+def _features(
+    kind: type, admin: Feature, group: Feature, idempotent: dict[str, bool], transactional: type
+) -> dict[str, Feature]:
     return {
         "admin": admin,
         "produce": lambda address, topic: kind(address).produce(topic, RECORDS, acks=1),
         "idempotent": lambda address, topic: kind(address).produce(topic, RECORDS, **idempotent),
+        "transactional": _transactional(transactional),
         "consume": lambda address, topic: kind(address).consume(topic, 2 * COUNT),
         "group": group,
     }
 
 
 PYTHON = {
-    "confluent-kafka": _features(Confluent, _confluent_admin, _confluent_group, {"enable.idempotence": True}),
-    "kafka-python": _features(KafkaPython, _python_admin, _python_group, {"enable_idempotence": True}),
-    "aiokafka": _features(AioKafka, _aio_admin, _aio_group, {"enable_idempotence": True}),
+    "confluent-kafka": _features(
+        Confluent, _confluent_admin, _confluent_group, {"enable.idempotence": True}, TransactionalConfluent
+    ),
+    "kafka-python": _features(
+        KafkaPython, _python_admin, _python_group, {"enable_idempotence": True}, TransactionalKafkaPython
+    ),
+    "aiokafka": _features(AioKafka, _aio_admin, _aio_group, {"enable_idempotence": True}, TransactionalAioKafka),
 }
 
 

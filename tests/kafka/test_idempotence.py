@@ -15,7 +15,6 @@ from kio.records.writers import write_batch
 from seglog.client import Client
 from seglog.kafka.faults import OldProducerEpoch, OutOfOrderSequence
 from seglog.kafka.messages.core import PRODUCE
-from seglog.kafka.messages.groups import FIND_COORDINATOR
 from seglog.kafka.messages.producers import INIT_PRODUCER_ID
 from seglog.kafka.producers.sequences import SEQUENCES, Appended, Producer, Range
 from seglog.testing.kafka import KafkaBroker
@@ -156,16 +155,6 @@ def test_records_of_an_idempotent_producer_are_stored_once_though_the_server_is_
     assert producer.flush(60) == 0
     assert acknowledged == list(range(count))
     assert [int(value) for value in stored(kafka, name)] == list(range(count))
-
-
-def test_a_transactional_producer_is_refused_at_once(kafka):
-    with kafka.connection() as raw:
-        found = raw.ask(INIT_PRODUCER_ID, 1, {"transactional_id": "t", "transaction_timeout_ms": 1000})
-        assert found["error_code"] == 53
-        assert raw.ask(FIND_COORDINATOR, 2, {"key": "t", "key_type": 1})["error_code"] == 53
-    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.address, "transactional.id": "t", "log_level": 0})
-    with pytest.raises(confluent_kafka.KafkaException, match=r"[Tt]ransaction"):
-        producer.init_transactions(10)
 
 
 @given(st.integers(0, SEQUENCES - 1), st.lists(st.integers(1, 50), min_size=1, max_size=12), st.integers(0, 11))

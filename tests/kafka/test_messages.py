@@ -21,6 +21,11 @@ from seglog.kafka.wire.schema import Array, Bool, Data, Form, Number, Struct, Te
 
 NAMES = {  # kio's name of a field, where it is not Kafka's of these versions
     "generation_id_or_member_epoch": "generation_id",
+    "v3_and_below_transactional_id": "transactional_id",
+    "v3_and_below_producer_id": "producer_id",
+    "v3_and_below_producer_epoch": "producer_epoch",
+    "v3_and_below_topics": "topics",
+    "results_by_topic_v3_and_below": "results_by_topic",
 }
 APIS = [one.api for one in CATALOG.values()]
 CASES = [

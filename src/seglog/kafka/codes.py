@@ -24,7 +24,19 @@ from seglog.errors import (
     Unauthorized,
     UnknownMember,
 )
-from seglog.kafka.faults import FutureEpoch, OldProducerEpoch, OutOfOrderSequence, StaleEpoch
+from seglog.kafka.faults import (
+    BadTimeout,
+    Completing,
+    FutureEpoch,
+    LargeTransaction,
+    NotOwner,
+    OldProducerEpoch,
+    OutOfOrderSequence,
+    StaleEpoch,
+    Undecided,
+    UnknownProducer,
+    WrongState,
+)
 from seglog.kafka.records.faults import BadBatch, DamagedBatch, OldFormat, TooLarge
 
 NONE = 0
@@ -59,7 +71,12 @@ UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
 POLICY_VIOLATION = 44
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 INVALID_PRODUCER_EPOCH = 47
+INVALID_TXN_STATE = 48
+INVALID_PRODUCER_ID_MAPPING = 49
+INVALID_TRANSACTION_TIMEOUT = 50
+CONCURRENT_TRANSACTIONS = 51
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+OPERATION_NOT_ATTEMPTED = 55
 STORAGE_ERROR = 56
 SASL_AUTHENTICATION_FAILED = 58
 NON_EMPTY_GROUP = 68
@@ -70,11 +87,20 @@ MEMBER_ID_REQUIRED = 79
 GROUP_MAX_SIZE_REACHED = 81
 FENCED_INSTANCE_ID = 82
 INVALID_RECORD = 87
+UNSTABLE_OFFSET_COMMIT = 88
+PRODUCER_FENCED = 90
 
 _CODES: tuple[tuple[type[SeglogError], int], ...] = (  # the first one that fits counts
     (StaleEpoch, FENCED_LEADER_EPOCH),
     (FutureEpoch, UNKNOWN_LEADER_EPOCH),
     (OldProducerEpoch, INVALID_PRODUCER_EPOCH),
+    (WrongState, INVALID_TXN_STATE),
+    (UnknownProducer, INVALID_PRODUCER_ID_MAPPING),
+    (BadTimeout, INVALID_TRANSACTION_TIMEOUT),
+    (Completing, CONCURRENT_TRANSACTIONS),
+    (LargeTransaction, POLICY_VIOLATION),
+    (Undecided, COORDINATOR_NOT_AVAILABLE),
+    (NotOwner, TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     (OutOfOrderSequence, OUT_OF_ORDER_SEQUENCE_NUMBER),
     (DamagedBatch, CORRUPT_MESSAGE),
     (OldFormat, UNSUPPORTED_FOR_MESSAGE_FORMAT),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seglog.errors import SeglogError, TopicNotFound
+from seglog.errors import Forbidden, SeglogError, TopicNotFound
 
 
 class StaleEpoch(SeglogError):
@@ -27,3 +27,35 @@ class NoSuchPartition(TopicNotFound):
     def __init__(self, topic: str, partition: int) -> None:
         super().__init__(topic)
         self.args = (f"topic {topic!r} has no partition {partition}",)
+
+
+class Fenced(OldProducerEpoch):
+    """A request of a transactional producer that another one has replaced, or whose transaction took too long."""
+
+
+class WrongState(SeglogError):
+    """A request that the state of the transaction does not allow."""
+
+
+class UnknownProducer(SeglogError):
+    """A transactional id that is not known, or has another producer."""
+
+
+class BadTimeout(SeglogError):
+    """A timeout of transactions that is out of range."""
+
+
+class Completing(SeglogError):
+    """The transaction before is decided, and not published yet: ask again."""
+
+
+class NotOwner(Forbidden):
+    """A transactional id that belongs to another token."""
+
+
+class Undecided(SeglogError):
+    """The transaction could not be committed, and is open still: ask again."""
+
+
+class LargeTransaction(SeglogError):
+    """A transaction with more bytes than one may have."""

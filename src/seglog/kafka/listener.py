@@ -11,6 +11,7 @@ from seglog.kafka.connection import Connection
 from seglog.kafka.groups.coordinator import Coordinator
 from seglog.kafka.producers.registry import Producers
 from seglog.kafka.requests.call import Parts
+from seglog.kafka.transactions.transactions import Transactions
 from seglog.server.beside import bound
 from seglog.server.http.handshakes import Handshakes
 
@@ -35,6 +36,7 @@ class KafkaListener:
         self._connections: set[Connection] = set()
         self._coordinator: Coordinator | None = None
         self._handshakes: Handshakes | None = None
+        self._transactions: Transactions | None = None
 
     def bind(self) -> None:
         """Take the address. Raises ConfigError if it cannot be used."""
@@ -58,7 +60,10 @@ class KafkaListener:
         assert self._listener is not None  # noqa: S101 - bound before
         most = int(services.settings.limits.memory_bytes * MEMBERS_SHARE)
         self._coordinator = Coordinator(services.broker.groups, most)
-        parts = Parts(services, self._settings, self._coordinator, Producers(services.scans))
+        self._transactions = Transactions(services)
+        await self._transactions.start()
+        producers = Producers(services.scans)
+        parts = Parts(services, self._settings, self._coordinator, producers, self._transactions)
 
         def connection() -> Connection:
             return Connection(parts, self._connections)
@@ -83,6 +88,8 @@ class KafkaListener:
             async with asyncio.timeout(seconds):
                 while self._connections:
                     await asyncio.sleep(0.01)
+        if self._transactions is not None:
+            await self._transactions.stop()
 
     def close(self) -> None:
         """Release the address."""

@@ -534,6 +534,9 @@ class Log(ReadableLog):
             StorageError: If it cannot be stored; the log still accepts changes.
         """
 
+    def _check_batch(self, data: Any) -> None:
+        """Raise what `append_batch` would raise because of the data, without a change."""
+
     def _keep_files(self) -> None:
         """Keep all files open from now on: the directory will be moved or removed while readers continue."""
 

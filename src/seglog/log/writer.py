@@ -301,6 +301,11 @@ class LogWriter(Log):
         self._syncer.flush_if_due(offsets.stop)
         return offsets
 
+    def _check_batch(self, data: Any) -> None:
+        """Raise what `append_batch` would raise because of the data."""
+        for _ in prepared(self._state.live, data, needs_keys=self._needs_keys, clock=self._clock):
+            pass
+
     @change
     def _append_batches(self, batches: Iterator[ArrowBatch]) -> range:
         return append_batches(self._state, batches)

@@ -3,6 +3,8 @@
     root/<topic>/         a topic each; the directory's name is its name
     root/.seglog.lock     held by the broker that has everything open for writing
     root/.groups/         a compacted log: members and committed offsets
+    root/.transactions/   a file for each transaction that is open, or decided and not complete
+    root/.producers/      a compacted log: who may write transactions
     root/.deleted-<id>/   a topic being deleted, cleared when a broker opens the root for writing
 
 The topics and the log make everything durable; one rename makes a deletion atomic (`deletion`). The broker knows
@@ -48,8 +50,9 @@ from seglog.topic.groups import Groups
 from seglog.topic.layout import creation, deletion, description
 from seglog.topic.layout.names import checked_name, is_name, refuse_reserved
 from seglog.topic.layout.places import is_log
-from seglog.topic.layout.root import OFFSETS, lock_to_write, open_to_read, open_to_write, refuse_other
+from seglog.topic.layout.root import OFFSETS, PRODUCERS, lock_to_write, open_to_read, open_to_write, refuse_other
 from seglog.topic.topic import Topic
+from seglog.topic.transactions.transactions import DIRECTORY, Transactions
 from seglog.uncopied import Uncopied
 
 if TYPE_CHECKING:
@@ -125,15 +128,19 @@ class Broker(Inheritable, Uncopied):
         self._closed = False
         self._closing = False  # `close` was called during a call, which closes the broker at its end
         self._lock: TreeLock | None = None  # of a writing broker
+        self._producers: Log | None = None
         refuse_other(self._storage, mode)
         check_expose(expose, mode)
         with ExitStack() as resources:
             self._offsets = resources.enter_context(self._open_offsets(resources))
             resources.callback(self._close_topics)
             self._groups = self._load_groups()
+            self._transactions = Transactions(self._at(DIRECTORY), self.topic, self._groups, clock)
             if mode == "a":
                 deletion.clear(self._storage)
-                self.recovered = (*creation.clear_leftovers(self._storage, self._lock), *self._groups.settle())
+                cleared = creation.clear_leftovers(self._storage, self._lock)
+                resources.callback(self._transactions.close)
+                self.recovered = (*cleared, *self._transactions.load(), *self._groups.settle())
             self._resources = resources.pop_all()
 
     def _enter_child(self) -> None:
@@ -385,6 +392,22 @@ class Broker(Inheritable, Uncopied):
             if self._offsets.path != own.path and is_log(own):  # else it is the empty one of open_to_read
                 self._offsets = self._resources.enter_context(open_to_read(self._storage, self._clock))
 
+    @property
+    def transactions(self) -> Transactions:
+        """The transactions over topics and groups, of a broker that writes."""
+        self._check_writable("transactions")
+        return self._transactions
+
+    def _producers_log(self, *, create: bool) -> Log | None:
+        """Return the log of who may write transactions, None if it does not exist and is not to be created."""
+        with self._guard:
+            self._check_writable("transactions")
+            if self._producers is None and (create or is_log(self._at(PRODUCERS))):
+                assert self._lock is not None  # noqa: S101 - a writing broker holds it
+                log = open_to_write(self._storage, self._clock, self._lock, PRODUCERS)
+                self._producers = self._resources.enter_context(log)
+            return self._producers
+
     def consumer(
         self,
         group: str,
@@ -438,16 +461,19 @@ class Broker(Inheritable, Uncopied):
     # --- all of it ----------------------------------------------------------------------------------------------
 
     def logs(self) -> dict[str, Log]:
-        """Return every log by name, "<topic>/<partition>" and ".groups", as `Cleaner(broker.logs)` takes them.
+        """Return every log by name, "<topic>/<partition>", ".groups" and ".producers", as `Cleaner` takes them.
 
         A topic that cannot be opened is omitted, and listed in `failed`.
         """
-        found = {OFFSETS: self._offsets}
+        found = self._own_logs()
         for name in self.topics():
             with suppress(SeglogError):
                 topic = self.topic(name)
                 found |= {f"{name}/{number}": topic.partition(number) for number in range(topic.partitions)}
         return found
+
+    def _own_logs(self) -> dict[str, Log]:
+        return {OFFSETS: self._offsets} | ({} if self._producers is None else {PRODUCERS: self._producers})
 
     def free_bytes(self) -> int:
         """Return the free bytes on the file system of the topics."""
@@ -461,7 +487,7 @@ class Broker(Inheritable, Uncopied):
     @property
     def poisoned(self) -> dict[str, LogPoisoned]:
         """The logs that reject writes until they are opened again, by the names of `logs`, with the error."""
-        found = {OFFSETS: self._offsets.failure}
+        found = {name: log.failure for name, log in self._own_logs().items()}
         for name, topic in [*self._open.items()]:
             found |= {f"{name}/{number}": topic.partition(number).failure for number in range(topic.partitions)}
         return {name: failure for name, failure in found.items() if failure is not None}

@@ -53,13 +53,14 @@ OFFSET_COMMIT = Api(
 OFFSET_FETCH = Api(
     9,
     "OffsetFetch",
-    range(1, 6),
+    range(1, 8),
     Struct(
         Field("group_id", STRING),
         Field(
             "topics",
             rows(Field("name", STRING), Field("partition_indexes", Array(INT32)), nullable=True, nullable_since=2),
         ),
+        Field("require_stable", BOOL, since=7, default=False),
     ),
     Struct(
         throttle(3),
@@ -81,6 +82,7 @@ OFFSET_FETCH = Api(
         ),
         Field("error_code", INT16, since=2, default=0),
     ),
+    flexible_since=6,
 )
 
 FIND_COORDINATOR = Api(

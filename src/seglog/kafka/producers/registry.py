@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from weakref import WeakValueDictionary
 
-from seglog.kafka.producers.sequences import Sequences
+from seglog.kafka.producers.sequences import Producer, Sequences
 from seglog.kafka.records.layout import Head
 from seglog.log.log import Log
 from seglog.server.runtime.workers import Workers
@@ -52,6 +52,10 @@ class Producers:
             yield turn
             if turn.offset is not None:
                 sequences.note(head, turn.offset)
+
+    async def stored(self, place: Place, log: Log, producer: int) -> Producer | None:
+        """Return what a partition's log knows of a producer, to continue it; None if that is nothing."""
+        return (await self._sequences(place, log)).producer(producer)
 
     async def _sequences(self, place: Place, log: Log) -> Sequences:
         """Return those of a partition, read again if its log was truncated."""

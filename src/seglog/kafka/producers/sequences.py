@@ -114,6 +114,11 @@ class Sequences:
         known, sent = self._producers.get(head.producer_id), Range.of(head.sequence, head.records)
         return None if known is None else known.offset_of(head.producer_epoch, sent, head.checksum)
 
+    def producer(self, producer: int) -> Producer | None:
+        """Return a copy of what is known of a producer, None if that is nothing."""
+        known = self._producers.get(producer)
+        return None if known is None else Producer(known.epoch, dict(known.batches))
+
     def note(self, head: Head, offset: int) -> None:
         """Remember a batch that was appended, at its offset."""
         sent = Range.of(head.sequence, head.records)

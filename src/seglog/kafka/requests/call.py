@@ -12,6 +12,7 @@ from seglog.errors import TopicNotFound
 from seglog.kafka.faults import NoSuchPartition
 from seglog.kafka.groups.coordinator import Coordinator
 from seglog.kafka.producers.registry import Producers
+from seglog.kafka.transactions.transactions import Transactions
 from seglog.topic.layout.names import is_name
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Parts:
     settings: KafkaSettings
     coordinator: Coordinator
     producers: Producers
+    transactions: Transactions
 
 
 @dataclass(slots=True, eq=False)

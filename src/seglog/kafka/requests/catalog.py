@@ -37,6 +37,7 @@ from seglog.kafka.messages.groups import (
 )
 from seglog.kafka.messages.producers import INIT_PRODUCER_ID
 from seglog.kafka.messages.security import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from seglog.kafka.messages.transactions import ADD_OFFSETS_TO_TXN, ADD_PARTITIONS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT
 from seglog.kafka.requests.call import Call, Handler, Values
 from seglog.kafka.requests.commits import offset_commit, offset_fetch
 from seglog.kafka.requests.configs import alter_configs, describe_configs, incremental_alter_configs
@@ -59,6 +60,7 @@ from seglog.kafka.requests.produce import produce
 from seglog.kafka.requests.producers import init_producer_id
 from seglog.kafka.requests.sasl import sasl_authenticate, sasl_handshake
 from seglog.kafka.requests.topics import create_topics, delete_topics
+from seglog.kafka.requests.transactions import add_offsets_to_txn, add_partitions_to_txn, end_txn, txn_offset_commit
 from seglog.kafka.wire.schema import Api
 
 
@@ -108,6 +110,10 @@ CATALOG = {
         Known(INIT_PRODUCER_ID, init_producer_id),
         Known(OFFSET_FOR_LEADER_EPOCH, offset_for_leader_epoch),
         Known(CREATE_PARTITIONS, create_partitions),
+        Known(ADD_PARTITIONS_TO_TXN, add_partitions_to_txn),
+        Known(ADD_OFFSETS_TO_TXN, add_offsets_to_txn),
+        Known(END_TXN, end_txn),
+        Known(TXN_OFFSET_COMMIT, txn_offset_commit),
         Known(DESCRIBE_CONFIGS, describe_configs),
         Known(ALTER_CONFIGS, alter_configs),
         Known(SASL_AUTHENTICATE, sasl_authenticate, open=True),

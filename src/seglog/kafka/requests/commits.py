@@ -14,6 +14,7 @@ from seglog.topic.layout.places import Partition
 MOST_METADATA = 4096
 METADATA_TOO_LARGE = 12
 NO_OFFSET = -1
+EMPTY = {"committed_offset": NO_OFFSET, "metadata": ""}
 
 
 async def offset_commit(call: Call) -> Values:
@@ -55,7 +56,7 @@ async def _commit(call: Call, places: list[tuple[str, Values]]) -> dict[Partitio
     metadata: dict[Partition, str] = {}
     for topic, one in places:
         number, text = one["partition_index"], one["committed_metadata"] or ""
-        found[topic, number] = code = await _invalid(call, topic, one, text)
+        found[topic, number] = code = await invalid_commit(call, topic, one, text)
         if not code:
             offsets.setdefault(topic, {})[number] = one["committed_offset"]
             metadata[topic, number] = text
@@ -71,7 +72,8 @@ async def _commit(call: Call, places: list[tuple[str, Values]]) -> dict[Partitio
     return found
 
 
-async def _invalid(call: Call, topic: str, one: Values, text: str) -> int:
+async def invalid_commit(call: Call, topic: str, one: Values, text: str) -> int:
+    """Return what is wrong with the commit of an offset, as a code. text: its metadata."""
     if len(text) > MOST_METADATA:
         return METADATA_TOO_LARGE
     try:
@@ -89,6 +91,7 @@ async def offset_fetch(call: Call) -> Values:
     found = {} if code else await call.services.groups.run(lambda: groups.commits(name))
     if code == codes.GROUP_ID_NOT_FOUND:  # hidden: answered like a group that does not exist, which has no commits
         code = codes.NONE
+    stable = call.values["require_stable"]
     places: dict[str, list[int]] = {}
     for topic, number in found if wanted is None else ():
         if call.caller.may("read", topic):
@@ -99,6 +102,8 @@ async def offset_fetch(call: Call) -> Values:
     def shown(topic: str, number: int) -> Values:
         record = found.get((topic, number)) if call.caller.may("read", topic) else None
         refused = code or (codes.NONE if call.caller.may("read", topic) else codes.TOPIC_AUTHORIZATION_FAILED)
+        if stable and not refused and call.parts.transactions.is_pending(name, (topic, number)):
+            return {**EMPTY, "partition_index": number, "error_code": codes.UNSTABLE_OFFSET_COMMIT}
         known = record is not None and record.offset is not None
         epoch = None if record is None or record.log is None else record.epoch
         return {

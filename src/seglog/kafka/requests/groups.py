@@ -16,15 +16,14 @@ SESSION_MS = range(100, 30 * 60 * 1000 + 1)
 NEEDS_ID_SINCE = 4
 MEMBERS_SINCE = 3  # LeaveGroup: several at a time
 CONSUMER = "consumer"
-NO_TRANSACTIONS = "this server has no transactions"
 SEGLOG = "seglog"
 """The protocol type that is shown for groups whose members use seglog's own protocol."""
 
 
 async def find_coordinator(call: Call) -> Values:
     """Return this broker."""
-    if call.values["key_type"] != GROUP_KIND:
-        refused = {"error_code": codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "error_message": NO_TRANSACTIONS}
+    if call.values["key_type"] not in (GROUP_KIND, TRANSACTION_KIND):
+        refused = {"error_code": codes.INVALID_REQUEST, "error_message": "only groups and transactions have one"}
         return {**refused, "node_id": -1, "host": "", "port": -1}
     host, port = call.advertised
     return {"node_id": NODE, "host": host, "port": port}

@@ -6,31 +6,26 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
-from seglog.clock import system_clock
 from seglog.errors import SeglogError, StorageError
 from seglog.kafka import codes
 from seglog.kafka.producers.sequences import key_of
-from seglog.kafka.records.decode import check_heads, decode, head_of
+from seglog.kafka.records.decode import head_of
 from seglog.kafka.records.faults import BadBatch, NoKeys, TooLarge
 from seglog.kafka.records.layout import CODEC_BITS, HEAD_BYTES, NO_PRODUCER, TRANSACTIONAL, Head
 from seglog.kafka.requests.call import Call, Values, log_of
+from seglog.kafka.requests.decoding import decoded, decoded_bytes
+from seglog.kafka.requests.staging import staged
 from seglog.log.appends.group import Draft
-from seglog.log.log import Log
 from seglog.server.runtime.appends import Append
 from seglog.server.runtime.memory import Claim
 
 if TYPE_CHECKING:
-    from seglog.server.settings import Limits
     from seglog.topic.topic import Topic
 
 NO_ACK, APPENDED, DURABLE = 0, 1, -1
-LEAST_HEADER_BYTES = 2
-ROW_BYTES = 64  # of columns beside the data
 SMALL_BYTES = 64 * 1024  # up to this size a single record is appended without a thread
-GROWTH = 4  # by which compressed data is assumed to grow
 
 
 async def produce(call: Call) -> Values | None:
@@ -83,10 +78,10 @@ async def _append(call: Call, topic: Topic, number: int, data: memoryview | None
         raise TooLarge(most)
     head = head_of(data)
     _check(head, services.settings.limits.batch_records)
+    if head.attributes & TRANSACTIONAL:
+        return await staged(call, topic, number, data, head)
     if head.producer_id == NO_PRODUCER:
         return await _store(call, topic, number, data, head, durable=durable)
-    if head.producer_id < 0 or head.producer_epoch < 0 or head.sequence < 0:
-        raise BadBatch("a batch of an idempotent producer needs its epoch and sequence")
     place = (topic.id, number)
     log = topic.partition(number)
     async with call.parts.producers.turn(place, log, head) as turn:
@@ -113,12 +108,12 @@ async def _store(
         return await _store_one(call, topic, number, data, head, once=once, durable=durable)
 
     def append() -> range:
-        records = _decoded(data, head, topic.partition(number), limits.batch_bytes, limits)
+        records = decoded(data, head, topic.partition(number), limits.batch_bytes, limits)
         return topic.append_batch(records, partition=number, once=once)[number]
 
     claim = Claim(services.memory, "decoding")
     call.held.callback(claim.close)
-    room = partial(claim.wait, head.records * ROW_BYTES + (len(data) * GROWTH if head.attributes & CODEC_BITS else 0))
+    room = partial(claim.wait, decoded_bytes(data, head))
     written: Any = lambda _: [(number, topic.partition(number))]  # noqa: E731 - as `batch` calls it
     try:
         offsets: range = await services.appends.batch(topic.name, written, append, durable=durable, first=room)
@@ -136,22 +131,11 @@ async def _store_one(
     call: Call, topic: Topic, number: int, data: memoryview, head: Head, *, once: str | None, durable: bool
 ) -> range:
     """Append a single record as HTTP does: immediately if nothing can delay it, else in the partition's queue."""
-    record = _draft(_decoded(data, head, topic.partition(number), SMALL_BYTES, call.services.settings.limits))
+    record = _draft(decoded(data, head, topic.partition(number), SMALL_BYTES, call.services.settings.limits))
     wanted = Append(topic.writer(number), record, once, durable)
     _, offset = await call.services.appends.append(wanted, len(data) + HEAD_BYTES)
     call.services.metrics.appended(topic.name, 1, len(data))
     return range(offset, offset + 1)
-
-
-def _decoded(data: memoryview, head: Head, log: Log, most: int, limits: Limits) -> pa.RecordBatch:
-    """Return the records of a batch. Raises NoKeys for the records that the log would reject."""
-    records = decode(data, head, now=system_clock(), most=most)
-    if head.attributes & CODEC_BITS or len(data) > min(limits.head_bytes, LEAST_HEADER_BYTES * limits.record_headers):
-        check_heads(records, limits.record_headers, limits.head_bytes)
-    keys = records.column("key")
-    if keys.null_count and log.config.retention.needs_keys:
-        raise NoKeys(np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False)).tolist())
-    return records
 
 
 def _draft(records: pa.RecordBatch) -> Draft:
@@ -167,5 +151,7 @@ def _draft(records: pa.RecordBatch) -> Draft:
 def _check(head: Head, most: int) -> None:
     if head.records > most:
         raise BadBatch(f"a batch of {head.records} records; this server accepts {most} (--batch-records)")
-    if head.attributes & TRANSACTIONAL:
-        raise BadBatch("this server has no transactions")
+    if head.attributes & TRANSACTIONAL and head.producer_id == NO_PRODUCER:
+        raise BadBatch("a transactional batch needs a producer")
+    if head.producer_id != NO_PRODUCER and (head.producer_id < 0 or head.producer_epoch < 0 or head.sequence < 0):
+        raise BadBatch("a batch of an idempotent producer needs its epoch and sequence")

@@ -1,17 +1,35 @@
-"""Identities of idempotent producers."""
+"""Identities of producers."""
 
 from __future__ import annotations
 
 import secrets
 
+from seglog.errors import Busy, SeglogError
 from seglog.kafka import codes
 from seglog.kafka.requests.call import Call, Values
 
 ID_BITS = 62
+LONGEST_ID = 1000
 
 
 async def init_producer_id(call: Call) -> Values:
-    """Return a new id. It is random, so none is given twice, also after a restart, and nothing is stored for it."""
-    if call.values["transactional_id"] is not None:
-        return {"error_code": codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "producer_id": -1, "producer_epoch": -1}
-    return {"producer_id": secrets.randbits(ID_BITS), "producer_epoch": 0}
+    """Return a producer id and its epoch.
+
+    Without a transactional id it is random, so none is given twice, also after a restart, and nothing is stored for it.
+    """
+    name = call.values["transactional_id"]
+    if name is None:
+        return {"producer_id": secrets.randbits(ID_BITS), "producer_epoch": 0}
+    if not 0 < len(name) <= LONGEST_ID:
+        return _refused(codes.INVALID_REQUEST)
+    try:
+        found = await call.parts.transactions.init(call.caller, name, call.values["transaction_timeout_ms"])
+    except Busy:
+        return _refused(codes.POLICY_VIOLATION)
+    except SeglogError as error:
+        return _refused(codes.code_of(error))
+    return {"producer_id": found[0], "producer_epoch": found[1]}
+
+
+def _refused(code: int) -> Values:
+    return {"error_code": code, "producer_id": -1, "producer_epoch": -1}

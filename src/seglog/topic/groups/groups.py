@@ -10,11 +10,13 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 
 from seglog.clock import Clock, system_clock
 from seglog.errors import (
     GroupConflict,
     GroupNotFound,
+    InvalidArgument,
     NotAssigned,
     TopicNotFound,
     UnknownMember,
@@ -279,6 +281,19 @@ class Groups(Inheritable, Uncopied):
                 self._sessions.heard(group, member, self._clock())
         if durable:
             self._log.sync()
+
+    def commit_decided(self, group: str, offsets: Mapping[Partition, tuple[int, str]]) -> None:
+        """Commit offsets, with metadata, of a transaction that is decided: whoever has members, nothing refuses them.
+
+        Topics that were deleted since are left out. Sync the log afterwards.
+        """
+        with self._lock:
+            entries = []
+            for place, (offset, text) in offsets.items():
+                with suppress(TopicNotFound, InvalidArgument):
+                    self._partitions(place[0])
+                    entries.append(self._offsets.record(group, place, offset)._replace(metadata=text))
+            self._book.append(entries)
 
     def committed(self, group: str) -> dict[str, dict[int, int]]:
         """Return topic -> partition -> the next offset to read. Raises GroupNotFound."""

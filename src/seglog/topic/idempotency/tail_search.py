@@ -25,11 +25,20 @@ def marks_at_end(log: Log, size: int, most: int) -> Iterable[Mark]:
     Skips the marks of damaged records without raising: the caller wants to append, not to read them.
     """
     view = log._own_view()
-    position, end = _start(view, size), view.next_offset
+    return _marks_from(view, _start(view, size), most)
+
+
+def marks_since(log: Log, start: int) -> Iterable[Mark]:
+    """Return all marks from an offset on, as `marks_at_end`."""
+    return _marks_from(log._own_view(), start, None)
+
+
+def _marks_from(view: View, position: int, most: int | None) -> Iterable[Mark]:
+    end = view.next_offset
     found: deque[Mark] = deque(maxlen=most)
     try:
         for batch in view.batches(position, end):
-            found.extend(_marks(batch, most))
+            found.extend(_marks(batch, most or batch.num_rows))
             position = batch.column("offset")[-1].as_py() + 1
     except (CorruptRecord, InvalidArgument):  # damaged, or too long for Arrow: the slow path handles both
         for record in view.scan(position, end, on_corrupt=lambda _: None):

@@ -18,6 +18,7 @@ from seglog.topic.layout import description
 from seglog.topic.layout.places import is_log
 
 OFFSETS = ".groups"
+PRODUCERS = ".producers"
 OFFSETS_CONFIG = LogConfig(segment_bytes=16 * 1024 * 1024, retention=Retention(compact=True))
 
 
@@ -54,10 +55,10 @@ def _locked(root: Storage) -> LogLocked:
     return LogLocked.by(held, advice, root.path)
 
 
-def open_to_write(root: Storage, clock: Clock, lock: TreeLock) -> Log:
-    """Open the log of groups, created if missing. lock: of the directory. Raises LogLocked, naming the root."""
+def open_to_write(root: Storage, clock: Clock, lock: TreeLock, name: str = OFFSETS) -> Log:
+    """Open a log of the broker's own, created if missing. lock: of the directory. Raises LogLocked, naming the root."""
     try:
-        return open_log(Subdirectory(root, OFFSETS, locked=lock), OFFSETS_CONFIG, clock=clock)
+        return open_log(Subdirectory(root, name, locked=lock), OFFSETS_CONFIG, clock=clock)
     except LogLocked as error:
         raise _locked(root) from error
 

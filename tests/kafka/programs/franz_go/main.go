@@ -23,6 +23,7 @@ func main() {
 		return produce(ctx, topic, kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck()))
 	})
 	report("idempotent", func(ctx context.Context) error { return produce(ctx, topic) })
+	report("transactional", func(ctx context.Context) error { return transactional(ctx, topic) })
 	report("consume", func(ctx context.Context) error { return consume(ctx, topic) })
 	report("group", func(ctx context.Context) error { return group(ctx, topic) })
 }
@@ -68,6 +69,49 @@ func produce(ctx context.Context, topic string, options ...kgo.Opt) error {
 		value := []byte(fmt.Sprint(i))
 		if err := client.ProduceSync(ctx, &kgo.Record{Topic: topic, Key: value, Value: value}).FirstErr(); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// Aborts a transaction and commits one with offsets of a group; only what was committed is there.
+func transactional(ctx context.Context, topic string) error {
+	target := topic + "-transactions"
+	client, err := kgo.NewClient(seeds, kgo.TransactionalID("x-"+topic), kgo.AllowAutoTopicCreation())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for _, end := range []kgo.TransactionEndTry{kgo.TryAbort, kgo.TryCommit} {
+		if err := client.BeginTransaction(); err != nil {
+			return err
+		}
+		for i := 0; i < records; i++ {
+			value := []byte(fmt.Sprint(bool(end), i))
+			if err := client.ProduceSync(ctx, &kgo.Record{Topic: target, Value: value}).FirstErr(); err != nil {
+				return err
+			}
+		}
+		if err := client.EndTransaction(ctx, end); err != nil {
+			return err
+		}
+	}
+	start := kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())
+	reader, err := kgo.NewClient(seeds, kgo.ConsumeTopics(target), start, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	for got := 0; got < records; {
+		fetches := reader.PollFetches(ctx)
+		if errs := fetches.Errors(); len(errs) > 0 {
+			return errs[0].Err
+		}
+		for _, record := range fetches.Records() {
+			if want := fmt.Sprint(true, got); string(record.Value) != want {
+				return fmt.Errorf("%s instead of %s", record.Value, want)
+			}
+			got++
 		}
 	}
 	return nil

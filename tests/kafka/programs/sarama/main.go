@@ -27,6 +27,7 @@ func main() {
 		config.Net.MaxOpenRequests = 1
 		return produce(config)
 	})
+	report("transactional", transactional)
 	report("consume", consume)
 	report("group", group)
 }
@@ -72,6 +73,59 @@ func produce(config *sarama.Config) error {
 		message := sarama.ProducerMessage{Topic: topic, Value: sarama.StringEncoder(fmt.Sprint(i))}
 		if _, _, err := producer.SendMessage(&message); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// Aborts a transaction and commits one; only what was committed is there.
+func transactional(config *sarama.Config) error {
+	target := topic + "-transactions"
+	config.Producer.Idempotent = true
+	config.Producer.RequiredAcks = sarama.WaitForAll
+	config.Producer.Transaction.ID = "x-" + topic
+	config.Net.MaxOpenRequests = 1
+	config.Consumer.IsolationLevel = sarama.ReadCommitted
+	producer, err := sarama.NewSyncProducer(brokers, config)
+	if err != nil {
+		return err
+	}
+	defer producer.Close()
+	for _, commit := range []bool{false, true} {
+		if err := producer.BeginTxn(); err != nil {
+			return err
+		}
+		for i := 0; i < records; i++ {
+			value := sarama.StringEncoder(fmt.Sprint(commit, i))
+			if _, _, err := producer.SendMessage(&sarama.ProducerMessage{Topic: target, Value: value}); err != nil {
+				return err
+			}
+		}
+		end := producer.AbortTxn
+		if commit {
+			end = producer.CommitTxn
+		}
+		if err := end(); err != nil {
+			return err
+		}
+	}
+	consumer, err := sarama.NewConsumer(brokers, config)
+	if err != nil {
+		return err
+	}
+	defer consumer.Close()
+	partition, err := consumer.ConsumePartition(target, 0, 0)
+	if err != nil {
+		return err
+	}
+	for i := 0; i < records; i++ {
+		select {
+		case message := <-partition.Messages():
+			if want := fmt.Sprint(true, i); string(message.Value) != want {
+				return fmt.Errorf("%s instead of %s", message.Value, want)
+			}
+		case <-time.After(20 * time.Second):
+			return fmt.Errorf("%d of %d records", i, records)
 		}
 	}
 	return nil

@@ -1,0 +1,84 @@
+"""The batches of a transaction: staged in its journal, and answered with the offsets that they are likely to get."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from seglog.kafka.faults import WrongState
+from seglog.kafka.producers.sequences import Appended, key_of
+from seglog.kafka.records.faults import BadBatch
+from seglog.kafka.requests.decoding import decoded, decoded_bytes
+from seglog.server.runtime.memory import Claim
+from seglog.topic.transactions.journal import Batch
+
+if TYPE_CHECKING:
+    from seglog.kafka.records.layout import Head
+    from seglog.kafka.requests.call import Call
+    from seglog.topic.topic import Topic
+    from seglog.topic.transactions.journal import Journal
+
+HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+STORED = {"timestamp": pa.int64(), "key": pa.binary(), "value": pa.binary(), "headers": HEADERS}
+"""The types of a staged batch: without views, which would store the data of a batch once for each column."""
+
+
+async def staged(call: Call, topic: Topic, number: int, data: memoryview, head: Head) -> range:
+    """Stage a batch in the open transaction of its producer, and return the offsets that it is announced with.
+
+    They rise with each batch of a producer, and are those of the records if nobody else appends to the partition before
+    the commit.
+
+    Raises:
+        Fenced, UnknownProducer, NotOwner: As `Transactions.find`.
+        WrongState: The partition was not added to the transaction.
+        OldProducerEpoch, OutOfOrderSequence: It is neither the next batch nor one of the last.
+        BadBatch, NoKeys, RecordTooLarge, KeyRequired: The partition would refuse the records.
+        Busy: The transaction, or all open ones, have too many bytes.
+    """
+    transactions, log = call.parts.transactions, topic.partition(number)
+    one = transactions.find(call.caller, call.values["transactional_id"], head.producer_id, head.producer_epoch)
+    place = (topic.id, number)
+    stored = None
+    if place not in one.lines:
+        stored = await call.parts.producers.stored(place, log, head.producer_id)
+
+    async def work(journal: Journal) -> range:
+        if (topic.name, number) not in one.partitions:
+            raise WrongState(f"partition {number} of {topic.name!r} was not added to the transaction of {one.name!r}")
+        line = one.line(place, stored)
+        offset = line.check(head)
+        if offset is None:
+            transactions.check_room(journal, len(data))
+            offset = line.announce(log.next_offset)
+            about = {"sequence": head.sequence, "checksum": head.checksum, "offset": offset}
+            batch = Batch(topic.name, topic.id, number, key_of(number, head), head.records, about)
+            await _stage(call, topic, journal, batch, data, head)
+            line.note(head.producer_epoch, head.sequence, head.records, Appended(offset, head.checksum))
+        return range(offset, offset + head.records)
+
+    return await transactions.within(one, head.producer_epoch, work)
+
+
+async def _stage(call: Call, topic: Topic, journal: Journal, batch: Batch, data: memoryview, head: Head) -> None:
+    limits, log = call.services.settings.limits, topic.partition(batch.partition)
+    claim = Claim(call.services.memory, "decoding")
+
+    def stage() -> None:
+        records = _stored(decoded(data, head, log, limits.batch_bytes, limits))
+        call.services.broker.transactions.stage(journal, batch, records)
+
+    try:
+        room = partial(claim.wait, decoded_bytes(data, head) + len(data), limits.idle_seconds)
+        await call.parts.transactions.run(stage, room)
+    finally:
+        claim.close()
+
+
+def _stored(records: pa.RecordBatch) -> pa.RecordBatch:
+    try:
+        return records.cast(pa.schema([(name, STORED[name]) for name in records.schema.names]))
+    except pa.ArrowException as error:
+        raise BadBatch(f"its records cannot be stored: {error}") from error

@@ -1,0 +1,136 @@
+"""Transactions: add partitions and groups, commit offsets with them, end them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seglog.errors import SeglogError
+from seglog.kafka import codes
+from seglog.kafka.faults import Fenced
+from seglog.kafka.requests.call import Call, Values
+from seglog.kafka.requests.commits import invalid_commit
+from seglog.kafka.requests.groups import admitted
+
+if TYPE_CHECKING:
+    from seglog.kafka.transactions.state import Transactional
+    from seglog.topic.layout.places import Partition
+
+FENCED_SINCE = 2
+"""The version since which a client knows PRODUCER_FENCED; in earlier ones an old epoch is invalid."""
+
+
+def _code(call: Call, error: SeglogError) -> int:
+    if isinstance(error, Fenced) and call.version >= FENCED_SINCE:
+        return codes.PRODUCER_FENCED
+    return codes.code_of(error)
+
+
+def _find(call: Call) -> Transactional:
+    values = call.values
+    who = values["transactional_id"], values["producer_id"], values["producer_epoch"]
+    return call.parts.transactions.find(call.caller, *who)
+
+
+async def add_partitions_to_txn(call: Call) -> Values:
+    """Add partitions to the transaction, all of them or none."""
+    wanted = [(topic["name"], number) for topic in call.values["topics"] for number in topic["partitions"]]
+    found = {place: await _refusal(call, place) for place in wanted}
+    if any(found.values()):
+        found = {place: code or codes.OPERATION_NOT_ATTEMPTED for place, code in found.items()}
+    else:
+        try:
+            one = _find(call)
+            await call.parts.transactions.join(one, call.values["producer_epoch"], partitions=wanted)
+        except SeglogError as error:
+            found = dict.fromkeys(wanted, _code(call, error))
+    return {
+        "results_by_topic": [
+            {
+                "name": topic["name"],
+                "results_by_partition": [
+                    {"partition_index": number, "partition_error_code": found[topic["name"], number]}
+                    for number in topic["partitions"]
+                ],
+            }
+            for topic in call.values["topics"]
+        ]
+    }
+
+
+async def _refusal(call: Call, place: Partition) -> int:
+    try:
+        await call.log(*place, "write")
+    except SeglogError as error:
+        return codes.code_of(error)
+    return codes.NONE
+
+
+async def add_offsets_to_txn(call: Call) -> Values:
+    """Add a group to the transaction, which may commit offsets for it from now on."""
+    group = call.values["group_id"]
+    code = await admitted(call, group)
+    if code:
+        return {"error_code": code}
+    try:
+        await call.parts.transactions.join(_find(call), call.values["producer_epoch"], groups=[group])
+    except SeglogError as error:
+        return {"error_code": _code(call, error)}
+    return {}
+
+
+async def txn_offset_commit(call: Call) -> Values:
+    """Stage offsets, which the group commits with the transaction."""
+    values = call.values
+    group = values["group_id"]
+    code = await admitted(call, group) or _member_refusal(call)
+    places = [(topic["name"], one) for topic in values["topics"] for one in topic["partitions"]]
+    found: dict[Partition, int] = {}
+    offsets: dict[Partition, tuple[int, str]] = {}
+    for topic, one in places:
+        place, text = (topic, one["partition_index"]), one["committed_metadata"] or ""
+        found[place] = code or await invalid_commit(call, topic, one, text)
+        if not found[place]:
+            offsets[place] = (one["committed_offset"], text)
+    try:
+        if offsets:
+            await call.parts.transactions.stage_offsets(_find(call), values["producer_epoch"], group, offsets)
+    except Fenced:
+        found = dict.fromkeys(found, codes.INVALID_PRODUCER_EPOCH)
+    except SeglogError as error:
+        found = {place: code or codes.code_of(error) for place, code in found.items()}
+    return {
+        "topics": [
+            {
+                "name": topic["name"],
+                "partitions": [
+                    {
+                        "partition_index": one["partition_index"],
+                        "error_code": found[topic["name"], one["partition_index"]],
+                    }
+                    for one in topic["partitions"]
+                ],
+            }
+            for topic in values["topics"]
+        ]
+    }
+
+
+def _member_refusal(call: Call) -> int:
+    """Return what is wrong with the member that a client names since version 3, as a code."""
+    values = call.values
+    member, generation = values["member_id"], values["generation_id"]
+    if generation < 0 and not member:
+        return codes.NONE
+    group = call.parts.coordinator.find(values["group_id"])
+    if group is None:
+        return codes.ILLEGAL_GENERATION if generation >= 0 else codes.UNKNOWN_MEMBER_ID
+    return group.check_commit(member, values["group_instance_id"], generation)
+
+
+async def end_txn(call: Call) -> Values:
+    """Commit or abort the transaction."""
+    try:
+        await call.parts.transactions.end(_find(call), call.values["producer_epoch"], commit=call.values["committed"])
+    except SeglogError as error:
+        return {"error_code": _code(call, error)}
+    return {}

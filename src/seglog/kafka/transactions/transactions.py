@@ -1,0 +1,395 @@
+"""The transactions of all ids: begun, staged, ended, and aborted when they take too long. Event loop only.
+
+Each change of an id runs as a task of its own, one at a time: a client that disconnects does not interrupt it. All
+files are written on threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from seglog.errors import Busy, LogPoisoned, SeglogError, StorageError
+from seglog.kafka.faults import (
+    BadTimeout,
+    Completing,
+    Fenced,
+    LargeTransaction,
+    NotOwner,
+    Undecided,
+    UnknownProducer,
+    WrongState,
+)
+from seglog.kafka.transactions.state import State, Transactional
+from seglog.kafka.transactions.store import Store
+from seglog.server.runtime.workers import Workers
+from seglog.topic.layout.places import Partition
+from seglog.topic.transactions.journal import Journal
+
+if TYPE_CHECKING:
+    from seglog.server.rights.access import Caller
+    from seglog.server.services import Services
+
+LOG = logging.getLogger("seglog.kafka")
+ID_BITS = 62
+LAST_EPOCH = 2**15 - 2
+MOST_TIMEOUT_MS = 15 * 60 * 1000
+MOST_IDS = 10_000
+EXPIRY_SECONDS = 7 * 24 * 3600.0
+THREADS = 4
+RETRY_SECONDS = 1.0
+EVERY = "*"
+Result = TypeVar("Result")
+
+
+class Transactions:
+    """All transactional ids of a broker."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._broker = services.broker
+        self._store = Store(lambda create: services.broker._producers_log(create=create))
+        limits = services.settings.limits
+        self._workers = Workers("transaction", THREADS, limits.connections + limits.waiting)
+        self._most_of_token = limits.groups
+        self._known: dict[str, Transactional] = {}
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self._stopped = False
+
+    # --- starting and stopping ------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Continue what an earlier process has left. Raises CorruptLog if the ids cannot be read."""
+        self._known = await self._workers.run(lambda: {one.name: one for one in self._store.load()})
+        journals, failed = self._broker.transactions.take_over()
+        for journal in failed:
+            one = self._known.get(journal.about["id"])
+            if one is not None:
+                one.journal, one.state = journal, State.DECIDED
+                self._run(self._retry(one))
+        for journal in journals:
+            await self._workers.run(partial(self._settle, journal))
+        for one in self._known.values():
+            if one.state is State.OPEN and one.journal is None:
+                one.epoch += 1
+                one.end(State.ABORTED)
+                await self._workers.run(partial(self._store.write, one))
+            elif one.state is State.OPEN:
+                self._set_timer(one)
+
+    def _settle(self, journal: Journal) -> None:
+        """Resume an open transaction, or note the end of one, that an earlier process has left."""
+        one = self._known.get(journal.about["id"])
+        is_its = one is not None and one.state is State.OPEN and journal.about == _about(one)
+        if one is not None and is_its and journal.decision is None and journal.resumable:
+            one.resume(journal)
+            return
+        if one is not None and is_its and journal.decision is not None:
+            one.end(State.COMMITTED)
+            self._store.write(one)
+        journal.remove()
+
+    async def stop(self) -> None:
+        """Finish what runs; open transactions are left to the next process."""
+        self._stopped = True
+        for one in self._known.values():
+            one.stop_timer()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        self._workers.close()
+        for one in self._known.values():
+            if one.journal is not None:
+                one.journal.close()
+
+    # --- ids ------------------------------------------------------------------------------------------------------
+
+    async def init(self, caller: Caller, name: str, timeout_ms: int) -> tuple[int, int]:
+        """Return the producer's id and its epoch, which fences all earlier producers of this transactional id.
+
+        Raises NotOwner, BadTimeout, Completing, and Busy if there are too many ids.
+        """
+        if not 0 < timeout_ms <= MOST_TIMEOUT_MS:
+            raise BadTimeout(f"transaction.timeout.ms is {timeout_ms}; it must be 1 to {MOST_TIMEOUT_MS}")
+        one = self._known.get(name)
+        if one is None:
+            one = self._known[name] = self._new(caller, name)
+        self._check_owner(caller, one)
+
+        async def work() -> tuple[int, int]:
+            if one.state is State.DECIDED:
+                raise Completing(f"the last transaction of {name!r} is being published")
+            if one.state is State.OPEN:
+                await self._abort(one)
+            fresh = one.epoch >= LAST_EPOCH
+            one.producer_id, one.epoch = (_new_id(), 0) if fresh else (one.producer_id, one.epoch + 1)
+            if fresh:
+                one.lines.clear()
+            one.aborted.clear()
+            one.state, one.timeout = State.EMPTY, timeout_ms / 1000
+            await self._write(one)
+            return one.producer_id, one.epoch
+
+        return await self._alone(one, work)
+
+    def _new(self, caller: Caller, name: str) -> Transactional:
+        if not any(rights & {"write", "admin"} for rights in caller.rights.values()):
+            raise NotOwner(f"the token {caller.name!r} may not write to any topic")
+        if len(self._known) >= MOST_IDS:
+            self._expire()
+        own = sum(one.owner == caller.name for one in self._known.values())
+        if len(self._known) >= MOST_IDS or (own >= self._most_of_token and not caller.may("admin", EVERY)):
+            raise Busy(f"there are {len(self._known)} transactional ids, {own} of them of the token {caller.name!r}")
+        return Transactional(name, caller.name, _new_id(), -1, 0.0, used_at=self._broker._clock())
+
+    def _expire(self) -> None:
+        """Forget the ids that have not been used for long."""
+        before = self._broker._clock() - int(EXPIRY_SECONDS * 1_000_000)
+        for one in [*self._known.values()]:
+            if one.used_at < before and one.state not in (State.OPEN, State.DECIDED) and not one.lock.locked():
+                del self._known[one.name]
+                self._run(self._workers.run(partial(self._store.forget, one.name)))
+
+    @staticmethod
+    def _check_owner(caller: Caller, one: Transactional) -> None:
+        if one.owner != caller.name and not caller.may("admin", EVERY):
+            raise NotOwner(f"the token {caller.name!r} may not use the transactional id {one.name!r}")
+
+    def find(self, caller: Caller, name: str | None, producer: int, epoch: int) -> Transactional:
+        """Return a transactional id for a request of its present producer.
+
+        Raises UnknownProducer, NotOwner, or Fenced for an earlier producer.
+        """
+        one = None if name is None else self._known.get(name)
+        if one is not None:
+            self._check_owner(caller, one)
+        if one is None or one.producer_id != producer:
+            raise UnknownProducer(f"the transactional id {name!r} has no producer {producer}")
+        _check_epoch(one, epoch)
+        return one
+
+    def is_pending(self, group: str, place: Partition) -> bool:
+        """Whether an open transaction would commit an offset of a group for a partition."""
+        return any(one.journal is not None and one.pending(group, place) for one in self._known.values())
+
+    # --- an open transaction --------------------------------------------------------------------------------------
+
+    async def join(
+        self, one: Transactional, epoch: int, partitions: Iterable[Partition] = (), groups: Iterable[str] = ()
+    ) -> None:
+        """Add partitions and groups to the transaction, which begins with the first of them. Raises Completing."""
+        places, names = set(partitions), set(groups)
+
+        async def work() -> None:
+            _check_epoch(one, epoch)
+            if one.state is State.DECIDED:
+                raise Completing(f"the last transaction of {one.name!r} is being published")
+            if one.state is not State.OPEN:
+                await self._begin(one)
+            if places <= one.partitions and names <= one.groups:
+                return
+            journal = _journal(one)
+            note = {"partitions": sorted(places - one.partitions), "groups": sorted(names - one.groups)}
+            await self._workers.run(partial(journal.note, note))
+            one.partitions |= places
+            one.groups |= names
+
+        await self._alone(one, work)
+
+    async def _begin(self, one: Transactional) -> None:
+        journal = await self._workers.run(partial(self._broker.transactions.begin, _about(one)))
+        before, one.state = one.state, State.OPEN
+        try:
+            await self._write(one)
+        except BaseException:
+            one.state = before
+            await self._workers.run(journal.remove)
+            raise
+        one.journal = journal
+        self._set_timer(one)
+
+    async def within(self, one: Transactional, epoch: int, work: Callable[[Journal], Awaitable[Result]]) -> Result:
+        """Do something within the open transaction. Raises WrongState if there is none."""
+
+        async def checked() -> Result:
+            _check_epoch(one, epoch)
+            if one.state is not State.OPEN:
+                raise WrongState(f"the transactional id {one.name!r} has no open transaction")
+            return await work(_journal(one))
+
+        return await self._alone(one, checked)
+
+    def check_room(self, journal: Journal, more: int) -> None:
+        """Raise LargeTransaction if `more` bytes are too many for one, Busy if they are for all that are open."""
+        most = self._services.settings.limits.spool_bytes
+        held = sum(one.journal.size for one in self._known.values() if one.journal is not None)
+        if journal.size + more > most // 2:
+            raise LargeTransaction(f"a transaction has {journal.size} bytes; it may have {most // 2}")
+        if held + more > most:
+            raise Busy(f"all open transactions have {held} bytes; they may have {most}")
+
+    async def run(self, call: Callable[[], Result], first: Callable[[], Awaitable[object]] | None = None) -> Result:
+        """Run a call that writes files on a thread."""
+        return await self._workers.run(call, first)
+
+    async def stage_offsets(
+        self, one: Transactional, epoch: int, group: str, offsets: Mapping[Partition, tuple[int, str]]
+    ) -> None:
+        """Stage offsets, with their metadata, that the group commits with the transaction. Raises WrongState."""
+
+        async def work(journal: Journal) -> None:
+            if group not in one.groups:
+                raise WrongState(f"the group {group!r} was not added to the transaction of {one.name!r}")
+            await self._workers.run(partial(journal.stage_offsets, group, offsets))
+
+        await self.within(one, epoch, work)
+
+    # --- its end --------------------------------------------------------------------------------------------------
+
+    async def end(self, one: Transactional, epoch: int, *, commit: bool) -> None:
+        """Commit or abort the transaction; a repetition after its end is no error.
+
+        Raises Completing: it is committed and not published yet. Undecided: it could not be committed. WrongState:
+        there is none, or it has ended otherwise.
+        """
+
+        async def work() -> None:
+            _check_epoch(one, epoch)
+            if one.state is State.OPEN:
+                await (self._commit(one) if commit else self._abort(one))
+            elif one.state is State.DECIDED and commit:
+                raise Completing(f"the transaction of {one.name!r} is being published")
+            elif one.state is not (State.COMMITTED if commit else State.ABORTED):
+                raise WrongState(f"the last transaction of {one.name!r} is {one.state.value}")
+
+        await self._alone(one, work)
+
+    async def _commit(self, one: Transactional) -> None:
+        journal = _journal(one)
+        try:
+            await self._workers.run(partial(self._broker.transactions.decide, journal))
+        except LogPoisoned:  # it may be on the disk: only the next opening knows
+            one.state = State.DECIDED
+            one.stop_timer()
+            raise
+        except StorageError as error:
+            self._services.space.failed(one.name, error)
+            raise Undecided(f"the transaction of {one.name!r} could not be committed: {error}") from error
+        one.state = State.DECIDED
+        one.stop_timer()
+        try:
+            await self._publish(one)
+        except SeglogError as error:
+            LOG.warning("a committed transaction of %r could not be published: %s", one.name, error)
+            self._run(self._retry(one))
+            raise Completing(f"the transaction of {one.name!r} is committed, not published: {error}") from error
+
+    async def _publish(self, one: Transactional) -> None:
+        journal = _journal(one)
+        loop = asyncio.get_running_loop()
+        topics: dict[Partition, int] = {}
+
+        def appended(place: Partition, rows: int) -> None:
+            topics[place] = topics.get(place, 0) + rows
+            loop.call_soon_threadsafe(self._services.waiting.appended, place)
+
+        await self._workers.run(partial(self._broker.transactions.publish, journal, appended))
+        for place, rows in topics.items():
+            self._services.waiting.appended(place)  # again: the records are durable
+            self._services.metrics.appended(place[0], rows, 0)
+        one.end(State.COMMITTED)
+        try:
+            await self._write(one)
+        except SeglogError:
+            one.journal, one.state = journal, State.DECIDED
+            raise
+        await self._workers.run(journal.remove)
+
+    async def _retry(self, one: Transactional) -> None:
+        """Publish a decided transaction as soon as it is possible."""
+        while not self._stopped:
+            await asyncio.sleep(RETRY_SECONDS)
+            async with one.lock:
+                if one.state is not State.DECIDED or one.journal is None or one.journal.decision is None:
+                    return
+                try:
+                    await self._publish(one)
+                except SeglogError:
+                    continue
+                LOG.warning("the committed transaction of %r is published now", one.name)
+                return
+
+    async def _abort(self, one: Transactional) -> None:
+        journal = _journal(one)
+        one.end(State.ABORTED)
+        try:
+            await self._write(one, durable=False)
+        except SeglogError as error:  # a restarted server finds it open, without a journal, and aborts it again
+            LOG.warning("the end of a transaction of %r could not be stored: %s", one.name, error)
+        await self._workers.run(journal.remove)
+
+    def _set_timer(self, one: Transactional) -> None:
+        one.stop_timer()
+        one.timer = asyncio.get_running_loop().call_later(one.timeout, self._run_out, one, one.epoch)
+
+    def _run_out(self, one: Transactional, epoch: int) -> None:
+        """Abort a transaction that takes too long, and fence its producer."""
+
+        async def work() -> None:
+            if one.state is State.OPEN and one.epoch == epoch:
+                LOG.warning("the transaction of %r took longer than %s s: it is aborted", one.name, one.timeout)
+                one.epoch += 1
+                await self._abort(one)
+
+        if not self._stopped:
+            self._run(self._alone(one, work))
+
+    # --- tasks ----------------------------------------------------------------------------------------------------
+
+    async def _write(self, one: Transactional, *, durable: bool = True) -> None:
+        one.used_at = self._broker._clock()
+        await self._workers.run(partial(self._store.write, one, durable=durable))
+
+    async def _alone(self, one: Transactional, work: Callable[[], Awaitable[Result]]) -> Result:
+        """Do something to an id after what is being done to it; it is completed even if the caller is cancelled."""
+
+        async def locked() -> Result:
+            async with one.lock:
+                return await work()
+
+        task = asyncio.create_task(locked())
+        self._keep(task)
+        return await asyncio.shield(task)
+
+    def _run(self, work: Awaitable[object]) -> None:
+        self._keep(asyncio.ensure_future(work))
+
+    def _keep(self, task: asyncio.Future[Any]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Future[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # retrieve it: the caller may be gone
+
+
+def _about(one: Transactional) -> dict[str, object]:
+    return {"id": one.name, "producer": one.producer_id, "epoch": one.epoch}
+
+
+def _new_id() -> int:
+    return secrets.randbits(ID_BITS)
+
+
+def _journal(one: Transactional) -> Journal:
+    assert one.journal is not None  # noqa: S101 - an open or decided transaction has one
+    return one.journal
+
+
+def _check_epoch(one: Transactional, epoch: int) -> None:
+    if epoch != one.epoch:
+        raise Fenced(f"the transactional id {one.name!r} has a producer of epoch {one.epoch}; a request has {epoch}")

@@ -1,0 +1,128 @@
+"""The transactions of a broker: begun, decided and published here; those of an earlier process are completed first.
+
+A broker that opens for writing publishes every decided transaction before anybody can append. What it cannot publish
+(a full disk) stays decided: `retry` tries again, and the next opening does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from seglog.errors import SeglogError
+from seglog.topic.transactions.journal import SUFFIX, Batch, Journal
+from seglog.topic.transactions.publishing import Appended, decision_of, publish
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from seglog.clock import Clock
+    from seglog.storage import Storage
+    from seglog.topic.groups import Groups
+    from seglog.topic.topic import Topic
+
+DIRECTORY = ".transactions"
+LONGEST_MARK = 300
+
+
+class Transactions:
+    """All of a broker. Thread-safe, for one thread per transaction.
+
+    Attributes:
+        left: Undecided ones of an earlier process: whoever began them resumes or aborts them.
+        published: Those of an earlier process that are complete: whoever began them removes them.
+        failed: Decided ones that could not be published, by the names of their files, with the error.
+    """
+
+    def __init__(self, storage: Storage, open_topic: Callable[[str], Topic], groups: Groups, clock: Clock) -> None:
+        """storage: the directory of journals, which may not exist yet."""
+        self._storage = storage
+        self._open_topic = open_topic
+        self._groups = groups
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._decided_at = 0
+        self.left: list[Journal] = []
+        self.published: list[Journal] = []
+        self.failed: dict[str, tuple[Journal, SeglogError]] = {}
+
+    def load(self) -> tuple[str, ...]:
+        """Read what an earlier process left, and publish what it had decided; return that as text."""
+        found = sorted(name for name in self._storage.names() if name.endswith(SUFFIX))
+        loaded = [(name, Journal.load(self._storage, name)) for name in found]
+        for name, journal in loaded:
+            if journal is None:
+                self._storage.unlink(name)
+        journals = [journal for _, journal in loaded if journal is not None]
+        self.left = [journal for journal in journals if journal.decision is None]
+        self.published = [journal for journal in journals if journal.is_published]
+        decided = [one for one in journals if one.decision is not None and not one.is_published]
+        return tuple(self._complete(journal) for journal in sorted(decided, key=_decided_at))
+
+    def _complete(self, journal: Journal) -> str:
+        what = f"transaction {journal.name.removesuffix(SUFFIX)}: it was decided, and "
+        try:
+            journal.sync()  # again: the process that died may not have done so
+            publish(journal, self._open_topic, self._groups)
+            journal.note_published()
+        except SeglogError as error:
+            self.failed[journal.name] = (journal, error)
+            return f"{what}cannot be published: {error}"
+        self.published.append(journal)
+        return f"{what}its records and offsets were published"
+
+    def take_over(self) -> tuple[list[Journal], list[Journal]]:
+        """Return the transactions of an earlier process to whoever began them: settled ones, and those in `failed`."""
+        taken, self.left, self.published = [*self.left, *self.published], [], []
+        return taken, [journal for journal, _ in self.failed.values()]
+
+    def begin(self, about: dict[str, Any]) -> Journal:
+        """Begin a transaction. about: of whom it is, as JSON values. Raises StorageError."""
+        return Journal.create(self._storage, about)
+
+    def stage(self, journal: Journal, batch: Batch, records: pa.RecordBatch) -> None:
+        """Stage records; see `Journal.stage`. Raises the errors of `Topic.append_batch` for what it would refuse."""
+        marked = self._marked(records)
+        self._open_topic(batch.topic).partition(batch.partition)._check_batch(marked)
+        journal.stage(batch, records)
+
+    @staticmethod
+    def _marked(records: pa.RecordBatch) -> pa.Table:
+        """Return the records as long as they are once their first one carries the idempotency key."""
+        import pyarrow as pa  # noqa: PLC0415 - imported with the first transaction
+
+        from seglog.topic.idempotency.batches import marked  # noqa: PLC0415 - as above
+
+        return marked(pa.Table.from_batches([records]), b" " * LONGEST_MARK)
+
+    def decide(self, journal: Journal) -> None:
+        """Commit a transaction; see `Journal.decide`."""
+        with self._guard:
+            self._decided_at = max(self._clock(), self._decided_at + 1)
+            at = self._decided_at
+        journal.decide(decision_of(journal, self._open_topic, self._groups.log, at))
+
+    def publish(self, journal: Journal, appended: Appended = lambda _place, _rows: None) -> None:
+        """Publish a decided transaction; durable when it returns. The caller removes the journal.
+
+        Raises the errors of appending: it stays in `failed` until a repetition succeeds.
+        """
+        try:
+            publish(journal, self._open_topic, self._groups, appended)
+        except SeglogError as error:
+            with self._guard:
+                self.failed[journal.name] = (journal, error)
+            raise
+        with self._guard:
+            self.failed.pop(journal.name, None)
+
+    def close(self) -> None:
+        """Leave everything to the next process."""
+        for journal in (*self.left, *self.published, *(journal for journal, _ in self.failed.values())):
+            journal.close()
+
+
+def _decided_at(journal: Journal) -> int:
+    assert journal.decision is not None  # noqa: S101 - the caller has selected decided ones
+    return journal.decision.at

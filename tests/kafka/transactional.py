@@ -1,0 +1,156 @@
+"""The transactional producers of the Python clients in one form. After an error of a client the producer is done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Self
+
+import aiokafka
+import confluent_kafka
+
+import kafka as kafka_python
+from tests.kafka.clients import SECONDS, AioKafka, Confluent, KafkaPython
+
+
+class TransactionalConfluent:
+    """confluent-kafka."""
+
+    def __init__(self, address: str, name: str, *, timeout_ms: int = 60_000) -> None:
+        self.address, given = address, {"bootstrap.servers": address, "log_level": 0}
+        options = {"transactional.id": name, "transaction.timeout.ms": timeout_ms, "linger.ms": 1}
+        options |= {"reconnect.backoff.max.ms": 100, "message.timeout.ms": min(timeout_ms, 30_000)}
+        self.producer = confluent_kafka.Producer({**given, **options})
+        self.producer.init_transactions(SECONDS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.producer.purge()
+
+    def begin(self) -> None:
+        self.producer.begin_transaction()
+
+    def send(self, topic: str, value: bytes, partition: int = 0) -> None:
+        self.producer.produce(topic, value, partition=partition)
+
+    def flush(self) -> None:
+        self.producer.flush(SECONDS)
+
+    def send_offsets(self, group: str, topic: str, partition: int, offset: int) -> None:
+        consumer = confluent_kafka.Consumer({"bootstrap.servers": self.address, "group.id": group, "log_level": 0})
+        named = [confluent_kafka.TopicPartition(topic, partition, offset)]
+        self.producer.send_offsets_to_transaction(named, consumer.consumer_group_metadata(), SECONDS)
+        consumer.close()
+
+    def end(self, *, commit: bool) -> None:
+        if commit:
+            self.producer.commit_transaction(SECONDS)
+        else:
+            self.producer.abort_transaction(SECONDS)
+
+    def committed(self, topic: str, count: int, partition: int = 0) -> list[bytes | None]:
+        reader = Confluent(self.address, **{"isolation.level": "read_committed"})
+        return [one.value for one in reader.consume(topic, count, partition=partition)]
+
+
+class TransactionalKafkaPython:
+    """kafka-python."""
+
+    def __init__(self, address: str, name: str, *, timeout_ms: int = 60_000) -> None:
+        self.address = address
+        options = {"transactional_id": name, "transaction_timeout_ms": timeout_ms, "linger_ms": 1}
+        self.producer = kafka_python.KafkaProducer(bootstrap_servers=address, **options)
+        self.producer.init_transactions()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.producer.close(1.0)
+
+    def begin(self) -> None:
+        self.producer.begin_transaction()
+
+    def send(self, topic: str, value: bytes, partition: int = 0) -> None:
+        self.producer.send(topic, value, partition=partition)
+
+    def flush(self) -> None:
+        self.producer.flush(SECONDS)
+
+    def send_offsets(self, group: str, topic: str, partition: int, offset: int) -> None:
+        place = kafka_python.TopicPartition(topic, partition)
+        named = {place: kafka_python.structs.OffsetAndMetadata(offset, "", -1)}
+        self.producer.send_offsets_to_transaction(named, group)
+
+    def end(self, *, commit: bool) -> None:
+        if commit:
+            self.producer.commit_transaction()
+        else:
+            self.producer.abort_transaction()
+
+    def committed(self, topic: str, count: int, partition: int = 0) -> list[bytes | None]:
+        reader = KafkaPython(self.address, isolation_level="read_committed")
+        return [one.value for one in reader.consume(topic, count, partition=partition)]
+
+
+class TransactionalAioKafka:
+    """aiokafka, whose event loop runs during each call."""
+
+    def __init__(self, address: str, name: str, *, timeout_ms: int = 60_000) -> None:
+        self.address = address
+        self._runner = asyncio.Runner()
+
+        async def start() -> Any:
+            options = {"transactional_id": name, "transaction_timeout_ms": timeout_ms}
+            producer = aiokafka.AIOKafkaProducer(bootstrap_servers=address, **options)
+            await producer.start()
+            return producer
+
+        self.producer = self._call(start())
+        self._sent: list[Any] = []
+
+    def _call(self, work: Any) -> Any:
+        async def limited() -> Any:
+            return await asyncio.wait_for(work, SECONDS)
+
+        return self._runner.run(limited())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._call(self.producer.stop())
+        self._runner.close()
+
+    def begin(self) -> None:
+        self._call(self.producer.begin_transaction())
+
+    def send(self, topic: str, value: bytes, partition: int = 0) -> None:
+        self._sent.append(self._call(self.producer.send(topic, value, partition=partition)))
+
+    def flush(self) -> None:
+        async def all_of_them() -> Sequence[Any]:
+            return await asyncio.gather(*self._sent)
+
+        self._call(all_of_them())
+        self._sent.clear()
+
+    def send_offsets(self, group: str, topic: str, partition: int, offset: int) -> None:
+        named = {aiokafka.TopicPartition(topic, partition): offset}
+        self._call(self.producer.send_offsets_to_transaction(named, group))
+
+    def end(self, *, commit: bool) -> None:
+        self._call(self.producer.commit_transaction() if commit else self.producer.abort_transaction())
+
+    def committed(self, topic: str, count: int, partition: int = 0) -> list[bytes | None]:
+        reader = AioKafka(self.address, isolation_level="read_committed")
+        return [one.value for one in reader.consume(topic, count, partition=partition)]
+
+
+TRANSACTIONAL = {
+    "confluent-kafka": TransactionalConfluent,
+    "kafka-python": TransactionalKafkaPython,
+    "aiokafka": TransactionalAioKafka,
+}
