@@ -37,6 +37,10 @@ class StateMetrics(Collector):
             "seglog_tails": ("Live tails.", services.tails),
             "seglog_free_bytes": ("Bytes that are free where the topics are.", services.space.free_bytes()),
             "seglog_unsynced_partitions": ("With records to be synced soon.", services.appends.syncing.unsynced),
+            "seglog_unpublished_transactions": (
+                "Committed, and their records cannot be appended.",
+                len(services.broker.unpublished),
+            ),
             "seglog_memory_limit_bytes": ("The budget of memory for all requests.", services.memory.size),
         }
         if services.archiving is not None:

@@ -492,6 +492,11 @@ class Broker(Inheritable, Uncopied):
             found |= {f"{name}/{number}": topic.partition(number).failure for number in range(topic.partitions)}
         return {name: failure for name, failure in found.items() if failure is not None}
 
+    @property
+    def unpublished(self) -> dict[str, SeglogError]:
+        """The committed transactions whose records cannot be appended, by their files, with the error."""
+        return {f"{DIRECTORY}/{name}": error for name, (_, error) in [*self._transactions.failed.items()]}
+
     @_closes
     def sync(self) -> None:
         """Make everything that was appended and committed so far durable."""

@@ -28,8 +28,8 @@ STORED = {"timestamp": pa.int64(), "key": pa.binary(), "value": pa.binary(), "he
 async def staged(call: Call, topic: Topic, number: int, data: memoryview, head: Head) -> range:
     """Stage a batch in the open transaction of its producer, and return the offsets that it is announced with.
 
-    They rise with each batch of a producer, and are those of the records if nobody else appends to the partition before
-    the commit.
+    They rise with each batch of a producer, and are those of the records if no other program appends to the
+    partition before the commit.
 
     Raises:
         Fenced, UnknownProducer, NotOwner: As `Transactions.find`.

@@ -72,6 +72,10 @@ def failures(services: Services) -> list[dict[str, Any]]:
         {"log": name, "doing": "append", "error": str(error), "failures": 1}
         for name, error in services.broker.poisoned.items()
     ]
+    unpublished = [
+        {"log": name, "doing": "append a committed transaction", "error": str(error), "failures": 1}
+        for name, error in services.broker.unpublished.items()
+    ]
     following = services.following
     behind: dict[str, str] = {}
     if following is not None:
@@ -79,7 +83,7 @@ def failures(services: Services) -> list[dict[str, Any]]:
         if following.problem is not None:
             behind["*"] = f"{following.state}: {following.problem}"
     not_copied = [{"log": name, "doing": "follow", "error": error, "failures": 1} for name, error in behind.items()]
-    return [*found, *unopened, *poisoned, *not_copied]
+    return [*found, *unopened, *poisoned, *unpublished, *not_copied]
 
 
 async def _ready(call: Call) -> Response:

@@ -283,7 +283,7 @@ class Groups(Inheritable, Uncopied):
             self._log.sync()
 
     def commit_decided(self, group: str, offsets: Mapping[Partition, tuple[int, str]]) -> None:
-        """Commit offsets, with metadata, of a transaction that is decided: whoever has members, nothing refuses them.
+        """Commit offsets, with metadata, of a decided transaction; nothing refuses them, also if the group has members.
 
         Topics that were deleted since are left out. Sync the log afterwards.
         """

@@ -156,7 +156,7 @@ class Journal:
 
     @property
     def is_published(self) -> bool:
-        """Whether an earlier process, or this one, has published it; what is left is to tell whoever began it."""
+        """Whether an earlier process, or this one, has published it; its beginner has to note that."""
         return any("published" in one for one in self.notes)
 
     def note_published(self) -> None:
@@ -165,7 +165,7 @@ class Journal:
         must_sync(self.file.datasync)
 
     def note(self, values: dict[str, Any]) -> None:
-        """Write what whoever resumes the transaction has to know."""
+        """Write what is needed to resume the transaction."""
         self._write(Kind.NOTE, values)
         self.notes.append(values)
 

@@ -30,8 +30,8 @@ class Transactions:
     """All of a broker. Thread-safe, for one thread per transaction.
 
     Attributes:
-        left: Undecided ones of an earlier process: whoever began them resumes or aborts them.
-        published: Those of an earlier process that are complete: whoever began them removes them.
+        left: Undecided ones of an earlier process: their beginner resumes or aborts them.
+        published: Those of an earlier process that are complete: their beginner removes them.
         failed: Decided ones that could not be published, by the names of their files, with the error.
     """
 
@@ -73,7 +73,7 @@ class Transactions:
         return f"{what}its records and offsets were published"
 
     def take_over(self) -> tuple[list[Journal], list[Journal]]:
-        """Return the transactions of an earlier process to whoever began them: settled ones, and those in `failed`."""
+        """Return the transactions of an earlier process to their beginner: settled ones, and those in `failed`."""
         taken, self.left, self.published = [*self.left, *self.published], [], []
         return taken, [journal for journal, _ in self.failed.values()]
 
