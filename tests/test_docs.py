@@ -12,25 +12,14 @@ from pathlib import Path
 import pytest
 
 from tests import tools
+from tools import examples
 
 DOCS = Path(__file__).parents[1] / "docs"
-KEPT = ("import ", "config = ")  # lines that later blocks of Python rely on
 
 
 def run_page(name: str, directory: Path, url: str = "") -> str:
     """Run a page's examples as they stand, but for the server's address; return what they print."""
-    text = (DOCS / name).read_text()
-    parts = [f'seglog() {{ "{sys.executable}" -m seglog "$@"; }}', "set -eo pipefail"]
-    shown = ""
-    for language, block in re.findall(r"```(python|sh)\n(.*?)```", text, flags=re.DOTALL):
-        if language == "python":
-            # Each block runs by itself, after the earlier ones that only define names.
-            parts.append(f"\"{sys.executable}\" - <<'END'\n{shown}{block}END")
-            shown += "".join(line + "\n" for line in block.splitlines() if line.startswith(KEPT))
-        else:
-            lines = [re.sub(r"\s#.*", "", line).strip() for line in block.splitlines()]
-            parts += [line for line in lines if not line.startswith("seglog serve")]
-    script = "\n".join(parts).replace("http://127.0.0.1:3000", url)
+    script = examples.program((DOCS / name).read_text(), sys.executable, url)
     tools.require("bash", *(["curl"] if re.search(r"\bcurl ", script) else []))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(

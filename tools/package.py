@@ -1,7 +1,8 @@
 """Build sdist and wheel, install the wheel into empty environments with each extra alone, run the README in each.
 
-`python -m tools.package` exits with status 1 at the first command that fails. The packages are those of
-constraints.txt. uv creates the environments, because it links files from its cache instead of copying them.
+The tutorial runs in the environment of the client. `python -m tools.package` exits with status 1 at the first command
+that fails. The packages are those of constraints.txt. uv creates the environments, because it links files from its
+cache instead of copying them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 import seglog
-from tools import readme
+from tools import examples, readme
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -137,9 +138,13 @@ def try_server(environment: Environment, _: Environment) -> None:
 
 
 def try_client(environment: Environment, server: Environment) -> None:
-    """Run the README's client against a server of another environment."""
+    """Run the README's client and the whole tutorial against a server of another environment."""
+    tutorial = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
     with server.served() as url:
         environment.python("import seglog\n" + "\n".join(readme.CLIENT).replace(readme.ADDRESS, url))
+        shown = environment.run("bash", "-c", examples.program(tutorial, "python", url))
+    if "[b'invoice 1']" not in shown:
+        raise SystemExit(f"the tutorial printed something else:\n{shown}")
 
 
 def try_java(environment: Environment, _: Environment) -> None:

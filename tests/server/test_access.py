@@ -133,7 +133,9 @@ def test_the_laminarmq_paths_ask_for_rights_on_the_default_topic(guarded):
     assert guarded.ask("watcher", "GET", "/records/0").content == b"v"
 
 
-@pytest.mark.parametrize("path", ["/", "/console", "/console/console.js", "/health", "/ready", "/openapi.json"])
+@pytest.mark.parametrize(
+    "path", ["/", "/console", "/console/console.js", "/docs", "/health", "/ready", "/openapi.json"]
+)
 def test_some_things_are_free(guarded, path):
     assert guarded.ask("nobody", "GET", path).status_code == 200
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any
@@ -46,6 +48,7 @@ def describe(operations: Sequence[Operation], *, tokens: bool, partitions: int) 
             "description": "Topics of durable logs: append, read, follow, consume in groups.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
+        "tags": _tags(operations),
         "paths": paths,
         "components": {
             "schemas": {**schemas["$defs"], "Problem": PROBLEM},
@@ -54,10 +57,30 @@ def describe(operations: Sequence[Operation], *, tokens: bool, partitions: int) 
     }
 
 
+def _tags(operations: Sequence[Operation]) -> list[dict[str, str]]:
+    """Return the families of requests: the modules of their handlers, described by the first line of each."""
+    modules = dict.fromkeys(map(_module, operations))
+    return [
+        {"name": _last(module), "description": (sys.modules[module].__doc__ or "").partition("\n")[0]}
+        for module in modules
+    ]
+
+
+def _module(operation: Operation) -> str:
+    handler = operation.handler
+    function: object = handler.func if isinstance(handler, partial) else handler
+    return function.__module__
+
+
+def _last(module: str) -> str:
+    return module.rpartition(".")[2]
+
+
 def _operation(operation: Operation, tokens: bool) -> dict[str, Any]:
     told: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.about,
+        "tags": [_last(_module(operation))],
         "parameters": [parameter.openapi() for parameter in operation.parameters],
         "responses": dict(_answers(operation)),
         "security": [{"token": []}] if tokens and operation.needs != "nothing" else [],

@@ -42,7 +42,7 @@ log = logging.getLogger("seglog.server")
 SMALL_JSON_BYTES = 16 * 1024  # a longer body is parsed on a thread: listing all its errors takes a while
 # A record's value is arbitrary: no browser may guess its type, nor load it into a foreign page.
 PROTECTING = ((b"x-content-type-options", b"nosniff"), (b"cross-origin-resource-policy", b"same-origin"))
-PAGES = frozenset({"page", "console"})  # the only operations that a link on a foreign page may open
+PAGES = frozenset({"page", "console", "docs"})  # the only operations that a link on a foreign page may open
 _LARGE = Lock()
 SINGLE = frozenset(
     {"authorization", "content-encoding", "content-type", "host", "idempotency-key", "last-event-id", "origin", HEADER}

@@ -64,6 +64,7 @@ function header() {
       section("topics", "Topics"),
       section("groups", "Groups"),
       section("copies", "Copies"),
+      h("a", { href: "/docs" }, "API"),
     ),
     h(
       "div",

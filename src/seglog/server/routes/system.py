@@ -1,4 +1,4 @@
-"""The server about itself: health, readiness, metrics, the OpenAPI description, and the console."""
+"""The server about itself: health, readiness, metrics, the OpenAPI description, its page, and the console."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 PAGE = "index.html"
+DOCS = "docs.html"
 
 
 async def _health(call: Call) -> Response:
@@ -112,6 +113,10 @@ async def _page(call: Call) -> Response:
     return _file(call, PAGE)
 
 
+async def _docs(call: Call) -> Response:
+    return _file(call, DOCS)
+
+
 async def _console_file(call: Call) -> Response:
     return _file(call, call.values["file"])
 
@@ -179,6 +184,7 @@ OPERATIONS = (
         "read",
         {200: Answer("Metrics as text.", {"text/plain": STRING})},
     ),
+    Operation("GET", "/docs", "docs", "The description as a page.", _docs, "nothing", HTML),
     Operation(
         "GET",
         "/openapi.json",
