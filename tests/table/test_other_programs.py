@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import duckdb
@@ -26,7 +26,7 @@ from pyiceberg.table.update.snapshot import _FastAppendFiles
 from pyiceberg.typedef import Record
 
 from seglog.errors import InvalidArgument
-from seglog.table import release, sync
+from seglog.table import TableSync, release, sync
 from seglog.table.merging import FEWEST
 from seglog.table.reading import read_rows
 from seglog.table.warehouse import TableFile, Warehouse, directly_readable, files_of
@@ -193,3 +193,19 @@ def test_a_search_for_a_key_an_offset_or_a_time_skips_files_and_row_groups(shop:
             "SELECT bloom_filter_excludes FROM parquet_bloom_probe(?, 'key', ?)", [path, b"no such key"]
         ).fetchall()
         assert excluded == (True,)
+
+
+def test_a_snapshot_with_a_tag_of_another_program_does_not_expire(shop: Shop) -> None:
+    with TableSync(shop.place, shop.warehouse, active=True, snapshots=timedelta(0)) as tables:
+        shop.append(5)
+        tables.step()
+        table = _table(shop)
+        tagged = table.current_snapshot()
+        assert tagged is not None
+        table.manage_snapshots().create_tag(tagged.snapshot_id, "audit").commit()
+        for _ in range(3):
+            shop.append(5)
+            tables.step()
+    table = _table(shop)
+    assert {one.snapshot_id for one in table.snapshots()} == {tagged.snapshot_id, table.metadata.current_snapshot_id}
+    assert table.scan(snapshot_id=tagged.snapshot_id).to_arrow().num_rows == 5

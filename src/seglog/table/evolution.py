@@ -10,6 +10,7 @@ from pyiceberg.types import StringType
 
 from seglog.table.columns import columns_of, iceberg_type
 from seglog.table.schema import UNFIT
+from seglog.table.snapshots import changed
 from seglog.table.values.fields import column_of
 
 _UNFIT_DOC = "why the value has no typed columns; null: it has"
@@ -33,6 +34,7 @@ def evolve(table: Table, fields: pa.StructType, properties: dict[str, str]) -> N
     wanted = {name: value for name, value in properties.items() if table.properties.get(name) != value}
     if columns.has_typed and columns.typed == fields and not wanted:
         return
+    base = table.metadata.current_snapshot_id
     with table.transaction() as transaction:
         if wanted:
             transaction.set_properties(wanted)
@@ -41,6 +43,8 @@ def evolve(table: Table, fields: pa.StructType, properties: dict[str, str]) -> N
                 update.add_column(UNFIT, StringType(), doc=_UNFIT_DOC)
             for field in fields:
                 _change(update, (column_of(field.name),), columns.typed, field)
+    if table.metadata.current_snapshot_id != base:  # the rows to add were chosen for an earlier state
+        raise changed()
 
 
 def _change(update: UpdateSchema, path: tuple[str, ...], known: pa.StructType, field: pa.Field) -> None:

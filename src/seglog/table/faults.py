@@ -14,7 +14,7 @@ from seglog.errors import CorruptLog, LogLocked, SeglogError, StorageError
 
 @contextmanager
 def as_ours(table: str) -> Iterator[None]:
-    """Turn what files, the catalog and a commit raise into errors of seglog. table: its name.
+    """Turn what files, the catalog and a commit raise into errors of seglog. table: its name, or where tables are.
 
     Raises:
         LogLocked: Another program committed to the table at the same time; nothing was changed.

@@ -22,13 +22,12 @@ from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table, Transaction
-from pyiceberg.table.snapshots import Operation, Snapshot, Summary
-from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
-from pyiceberg.typedef import EMPTY_DICT
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import IntegerType, LongType
 
 from seglog.errors import CorruptLog, InvalidArgument, LogNotFound, TopicNotFound
-from seglog.table import durable_files, files, ranges
+from seglog.table import durable_files, files, ranges, snapshots
+from seglog.table.faults import as_ours
 from seglog.table.ranges import Held
 from seglog.table.schema import OFFSET_ID, PARTITION_ID, SCHEMA, SPEC
 
@@ -101,9 +100,16 @@ class Warehouse:
             create: Create the directory and its catalog if they are missing.
         """
         self.location = location_of(os.fspath(place))
-        self._catalog = (
-            self._own(create) if catalog is None else load_catalog("seglog", **_defaults(catalog, self.location))
-        )
+        with as_ours(self.location):
+            self._catalog = self._own(create) if catalog is None else self._given(catalog)
+
+    def _given(self, properties: dict[str, str]) -> Catalog:
+        try:
+            return load_catalog("seglog", **_defaults(properties, self.location))
+        except ValueError as error:  # its text may contain a property, such as a password
+            raise InvalidArgument(
+                "the properties of the catalog cannot be used; give, say, type=rest and uri=http://..."
+            ) from error
 
     def _own(self, create: bool) -> Catalog:
         directory = local_path(self.location)
@@ -122,14 +128,16 @@ class Warehouse:
 
     def names(self) -> list[str]:
         """Return the names of the tables."""
-        if not self._catalog.namespace_exists(NAMESPACE):
-            return []
-        return sorted(name[-1] for name in self._catalog.list_tables(NAMESPACE))
+        with as_ours(self.location):
+            if not self._catalog.namespace_exists(NAMESPACE):
+                return []
+            return sorted(name[-1] for name in self._catalog.list_tables(NAMESPACE))
 
     def table(self, name: str) -> Table:
         """Open a table. Raises TopicNotFound if it does not exist."""
         try:
-            return self._catalog.load_table((NAMESPACE, name))
+            with as_ours(name):
+                return self._catalog.load_table((NAMESPACE, name))
         except NoSuchTableError:
             raise TopicNotFound(f"{self.location}/{name}") from None
 
@@ -162,9 +170,16 @@ def _defaults(properties: dict[str, str], location: str) -> dict[str, str]:
 def location_of(place: str) -> str:
     """Return the location of a warehouse. Locations are not encoded: pyiceberg takes what follows file:// as the path.
 
-    Raises InvalidArgument for a path that it would cut off.
+    Raises InvalidArgument for a path that it would cut off, and for a URL with credentials.
     """
     if "://" in place:
+        scheme, _, rest = place.partition("://")
+        _, sign, bare = rest.partition("/")[0].rpartition("@")
+        if sign:
+            raise InvalidArgument(
+                f"{scheme}://{bare}/... has credentials, and tables store locations: give them as properties of the "
+                "catalog, or in the environment"
+            )
         return place.rstrip("/")
     if not place or any(sign in place for sign in "?#"):
         raise InvalidArgument(f"{place!r} cannot be a warehouse: name a directory, without '?' and '#'")
@@ -248,20 +263,11 @@ def directly_readable(table: Table) -> list[TableFile]:
     return found
 
 
-class _Rewritten(_OverwriteFiles):
-    """A commit that changes files and no rows. Who reads a table's changes skips it."""
-
-    def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
-        found = super()._summary(snapshot_properties)
-        return Summary(operation=Operation.REPLACE, **found.additional_properties)
-
-
 def replace_files(table: Table, added: Iterable[str], removed: Iterable[TableFile]) -> None:
     """Commit one snapshot with the same rows in other files. Arguments and errors as in `commit`."""
     properties = {HELD: ranges.to_text(held_by(table))}
     with table.transaction() as transaction:
-        update = _Rewritten(Operation.OVERWRITE, transaction, table.io, snapshot_properties=properties)
-        _change_files(table, transaction, update, added, removed)
+        _change_files(table, transaction, snapshots.rewritten(transaction, properties), added, removed)
 
 
 def commit(table: Table, held: Held, added: Iterable[str], removed: Iterable[TableFile] = ()) -> None:
@@ -279,14 +285,14 @@ def commit(table: Table, held: Held, added: Iterable[str], removed: Iterable[Tab
     gone = list(removed)
     properties = {HELD: ranges.to_text(held)}
     with table.transaction() as transaction:
-        update = transaction.update_snapshot(snapshot_properties=properties)
-        _change_files(table, transaction, update.overwrite() if gone else update.merge_append(), added, gone)
+        update = snapshots.changed_rows(transaction, properties) if gone else snapshots.added(transaction, properties)
+        _change_files(table, transaction, update, added, gone)
 
 
 def _change_files(
     table: Table,
     transaction: Transaction,
-    update: _OverwriteFiles | _MergeAppendFiles,
+    update: snapshots.Update,
     added: Iterable[str],
     removed: Iterable[TableFile],
 ) -> None:
@@ -304,6 +310,7 @@ def expire(table: Table, keep: timedelta) -> None:
     """
     now = datetime.now().timestamp() * 1000
     kept = {one.snapshot_id for one in _back_to_held(table)}
+    kept |= {one.snapshot_id for one in table.refs().values()}  # tags and branches of other programs
     ages = {one.snapshot_id: now - one.timestamp_ms for one in table.snapshots() if one.snapshot_id not in kept}
     limit = keep.total_seconds() * 1000
     if max(ages.values(), default=-1) < limit * 1.1:
