@@ -1,7 +1,8 @@
-"""read(offset) at random against sqlite3 by rowid and lmdb's get; all files are in the page cache.
+"""read(offset) and read_many at random against sqlite3 by rowid and lmdb's get; all files are in the page cache.
 
-A read returns a verified Record. sqlite3 returns a row of the same columns, with its defaults, and once more in WAL
-mode with all reads in one transaction; lmdb returns the bytes of timestamp, key and value, all in one transaction.
+Mode "r" is also compared with the writer's own reads. A read returns a verified Record. sqlite3 returns a row of the
+same columns, with its defaults, and once more in WAL mode with all reads in one transaction; lmdb returns the bytes of
+timestamp, key and value, all in one transaction.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from benchmarks.timing import Figure, Side, in_rounds, stopwatch
 VALUE_BYTES = 100
 MODES: tuple[tuple[str, Literal["a", "r"]], ...] = (("point read, 100 B", "a"), ("point read, mode r, 100 B", "r"))
 AIMS = {"sqlite3 by rowid": 3.0, "sqlite3, WAL, one transaction": None, "lmdb get": 0.5}
+MANY, MANY_AIM, READER_AIM = 300, 1.0, 0.8
+MANY_NAMES = {mode: f"read_many of {MANY}{', mode r' if mode == 'r' else ''}, 100 B" for _, mode in MODES}
 
 
 def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
@@ -33,6 +36,7 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
         rows: list[Row] = [(one.offset, one.timestamp, one.key or b"", one.value or b"") for one in log.scan()]
     offsets = random.Random(SEED).choices(range(len(rows)), k=scale.calls)
     sides: dict[str, Side] = {name: _reads(place, offsets, mode) for name, mode in MODES}
+    sides |= {MANY_NAMES[mode]: _reads_many(place, offsets, mode) for _, mode in MODES}
     with ExitStack() as opened:
         for name, kind, making, reading in _kinds():
             store = opened.enter_context(closing(kind(directory / f"peer-{len(sides)}", **making)))
@@ -50,6 +54,12 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
                 unit="call",
                 aim=AIMS[peer],
             )
+    (writer, _), (reader, _) = MODES
+    pairs = [(reader, "the writer's reads", writer, READER_AIM)]
+    pairs += [(name, peer, peer, MANY_AIM) for name in MANY_NAMES.values() for peer in taken if peer == "lmdb get"]
+    for name, against, other, aim in pairs:
+        times = {"ours": taken[name], "other": taken[other]}
+        yield Figure(name=name, against=against, work=scale.calls, unit="call", aim=aim, **times)
 
 
 def _kinds() -> Iterator[tuple[str, Any, dict[str, bool], dict[str, bool]]]:
@@ -68,6 +78,20 @@ def _reads(place: Path, offsets: list[int], mode: Literal["a", "r"]) -> Side:
             with stopwatch() as watch:
                 for offset in offsets:
                     read(offset)
+        return watch.seconds
+
+    return run
+
+
+def _reads_many(place: Path, offsets: list[int], mode: Literal["a", "r"]) -> Side:
+    calls = [offsets[start : start + MANY] for start in range(0, len(offsets), MANY)]
+
+    def run() -> float:
+        with seglog.open(place, mode=mode) as log:
+            read_many = log.read_many
+            with stopwatch() as watch:
+                for each in calls:
+                    read_many(each)
         return watch.seconds
 
     return run

@@ -102,6 +102,8 @@ def test_a_log_answers_every_call(run: Any, place: Any, tmp_path: Any) -> None:
             assert log.durable_offset == log.next_offset == 211
             assert (await log.read(201)).value == b"ab"
             assert (await log.read_cut(201, 1)).offset == 201
+            assert [record.offset for record in await log.read_many([203, 202, 201])] == [203, 202, 201]
+            assert (await log.read_keys([b"z", b"absent"]))[b"z"].offset == 210
             assert [record.offset async for record in log.scan(202, 205)] == [202, 203]
             assert sum([rows.num_rows async for rows in log.batches(max_records=7)]) == 205
             assert (await log.to_arrow(0, 3, values="view")).num_rows == 3
@@ -344,6 +346,8 @@ def test_a_topic_answers_every_call(run: Any, tmp_path: Any) -> None:
                 await topic.append("text")  # type: ignore[arg-type] # the wrong type is the test
             number, offset = await topic.append_stream([b"a", b"b"], key=b"k")
             assert (await topic.partition(number).read(offset)).value == b"ab"
+            assert [record.value for record in await topic.read_many(number, [offset])] == [b"ab"]
+            assert (await topic.read_keys([b"k"]))[b"k"].offset == offset
             assert sum(len(offsets) for offsets in (await topic.append_batch(batch(b"x", b"y"))).values()) == 2
             writer = topic.writer(1)
             assert (await writer.append(Draft(b"v"), durable=True))[0] == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
@@ -82,7 +82,7 @@ class AsyncReadableLog(Uncopied):
         return self.log.size
 
     @property
-    def segments(self) -> tuple[SegmentInfo, ...]:
+    def segments(self) -> Sequence[SegmentInfo]:
         """Figures of every segment, the active one last."""
         return self.log.segments
 
@@ -115,6 +115,14 @@ class AsyncReadableLog(Uncopied):
     async def read(self, offset: int) -> Record:
         """Return the record at `offset`; as Log.read."""
         return await self._read(self.log.read, offset)
+
+    async def read_many(self, offsets: Iterable[int], *, skip_compacted: bool = False) -> list[Record]:
+        """Return the records at these offsets; as Log.read_many."""
+        return await self._read(self.log.read_many, offsets, skip_compacted=skip_compacted)
+
+    async def read_keys(self, keys: Iterable[bytes]) -> dict[bytes, Record]:
+        """Return the newest record of each key; as Log.read_keys."""
+        return await self._read(self.log.read_keys, keys)
 
     async def read_cut(self, offset: int, keep: int) -> Record:
         """Return the record at `offset` with only the beginning of a large value; as Log.read_cut."""

@@ -235,6 +235,15 @@ class AsyncTopic(Uncopied):
         """Return one record of a partition, deserialized; as Topic.read."""
         return await running_loop().run_in_thread(partial(self.topic.read, partition, offset))
 
+    async def read_many(self, partition: int, offsets: Iterable[int], *, skip_compacted: bool = False) -> list[Record]:
+        """Return the records of a partition at these offsets, deserialized; as Topic.read_many."""
+        read = partial(self.topic.read_many, partition, offsets, skip_compacted=skip_compacted)
+        return await running_loop().run_in_thread(read)
+
+    async def read_keys(self, keys: Iterable[bytes]) -> dict[bytes, Record]:
+        """Return the newest record of each key; as Topic.read_keys."""
+        return await running_loop().run_in_thread(partial(self.topic.read_keys, keys))
+
     async def records(self, partition: int, start: int | None = None, stop: int | None = None) -> AsyncIterator[Record]:
         """Iterate over a range of a partition, deserialized; as Topic.records."""
         async for record in self.partition(partition).scan(start, stop):

@@ -6,7 +6,7 @@ Importing this loads pyarrow and numba; the log does so at the first batch call.
 from seglog.arrow.columns import partitions_of
 from seglog.arrow.from_store import BatchDecoder, decode_batches, record_schema
 from seglog.arrow.to_rows import ArrowBatch, Encoded
-from seglog.kernels import point
+from seglog.kernels import point, unchanged
 from seglog.kernels.layout import ENTRY, MARK, MarksState
 from seglog.kernels.scan import StoreScan, scan_chunks, scan_store
 
@@ -25,4 +25,5 @@ __all__ = [
     "scan_store",
 ]
 
-point.load()  # from now on single reads use the kernel, too
+point.load()  # from now on single reads use these kernels, too
+unchanged.load()

@@ -33,7 +33,8 @@ PYBUF_WRITABLE, PYBUF_FORMAT, PYBUF_ND = 1, 4, 8
 
 FORMATS = {"bool": "?", "uint8": "B", "int32": "i", "int64": "lq", "uint64": "LQ"}
 types: Any = numba_types  # mypy knows only half of its names
-OUTSIDE = ("Py", "_Py", "llvm.", "memcpy", "memmove", "memset", "malloc", "free", "pread")  # symbols a library may use
+# symbols that a library may use
+OUTSIDE = ("Py", "_Py", "llvm.", "memcpy", "memmove", "memset", "malloc", "free", "pread", "syscall")
 
 
 def numba_type(annotation: Any) -> Any:

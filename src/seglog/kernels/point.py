@@ -1,8 +1,8 @@
-"""One record of a file, read, verified and converted to Python objects in one call.
+"""Records of a file, read, verified and converted to Python objects in one call: one, or many of one segment.
 
-The only kernel that reads a file itself. It uses pread(2) into memory of its own: with a memory map a failing disk
-would kill the process (SIGBUS). Numba cannot return bytes, so the result has its own type, which converts itself to a
-tuple (`boxing`).
+The only kernels that read a file themselves. They use pread(2) into memory of their own: with a memory map a failing
+disk would kill the process (SIGBUS). Numba cannot return bytes, so the results have their own types, which convert
+themselves to tuples (`boxing`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ import numpy as np
 from seglog.format.codec import HEAD_BYTES
 from seglog.kernels.checksum import xxh64_at
 from seglog.kernels.layout import CHECKED_FROM, FIXED_METADATA_BYTES, NULL, VALUE_BASE
-from seglog.kernels.memory import compiling, inlined, kernel, load_i64, load_u32, load_u64
+from seglog.kernels.memory import compiling, inlined, kernel, load_i64, load_u32, load_u64, store_i64
+from seglog.kernels.parameters import Int64Rows, Int64s
 
 MOST_BYTES = 1024 * 1024  # of a record; for longer ones allocating memory in each call costs too much
 FIELDS = 9  # of `boxing.found`
+BLOCK_ENTRIES = 256  # of a block of dense entries, see segment/lookup
 
 boxing = compiling("boxing")
 _pread, _malloc, _free, _found = boxing.pread, boxing.malloc, boxing.free, boxing.found
+_found_rows = boxing.found_rows
 _NOTHING = (0,) * FIELDS
 
 
@@ -42,11 +45,11 @@ def _is_valid(record: int, length: int, relative: int, salt: int) -> Any:
 
 
 @inlined
-def _found_in(record: int, offset: int) -> Any:
+def _fields_of(record: int, offset: int) -> Any:
     key_size, value_size = load_u32(record + 20), load_u32(record + 12)
     key = record + HEAD_BYTES
     headers, value = key + _length(key_size), record + VALUE_BASE + load_u32(record + 8)
-    fields = (
+    return (
         record,
         offset,
         load_i64(record + 24),
@@ -57,7 +60,21 @@ def _found_in(record: int, offset: int) -> Any:
         headers,
         value - headers if value > headers else -1,
     )
-    return _found(fields)
+
+
+@inlined
+def _read_at(descriptor: int, entry: int, size: int, relative: int, salt: int) -> int:
+    """Return the address of a verified record in memory that the caller frees; 0 if there is none."""
+    length, position = load_u32(entry + 8), load_u32(entry + 12)
+    record = 0
+    if HEAD_BYTES <= length <= MOST_BYTES and position + length <= size:
+        record = _malloc(np.uint64(length))
+    if record != 0:
+        came = _pread(np.int32(descriptor), record, np.uint64(length), position)
+        if came != length or not _is_valid(record, length, relative, salt):
+            _free(record)
+            record = 0
+    return record
 
 
 @kernel
@@ -68,21 +85,43 @@ def read_point(descriptor: int, entries: int, number: int, size: int, offset: in
     the record's; the caller keeps them alive and has checked the number against their count. salt: the store's, as a
     signed number. Also None for a record of more than MOST_BYTES, and for a read error.
     """
-    entry = entries + 16 * number
-    length, position = load_u32(entry + 8), load_u32(entry + 12)
-    record = 0
-    if HEAD_BYTES <= length <= MOST_BYTES and position + length <= size:
-        record = _malloc(np.uint64(length))
+    record = _read_at(descriptor, entries + 16 * number, size, relative, salt)
     if record == 0:
         return _found(_NOTHING)
-    came = _pread(np.int32(descriptor), record, np.uint64(length), position)
-    if came == length and _is_valid(record, length, relative, salt):
-        return _found_in(record, offset)
-    _free(record)
-    return _found(_NOTHING)
+    return _found(_fields_of(record, offset))
+
+
+@kernel
+def read_points(descriptor: int, blocks: Int64Rows, size: int, base: int, salt: int, offsets: Int64s) -> Any:
+    """Return a list: what `read_point` returns for each offset, and last the number of those None or with headers.
+
+    blocks: (address, number of entries) of each block of BLOCK_ENTRIES dense entries of the segment; an address counts
+    only if there are entries, and the caller keeps them alive. base: the segment's first offset. An empty list if
+    memory runs out.
+    """
+    rows = _malloc(np.uint64(max(offsets.size, 1) * 8 * FIELDS))
+    if rows == 0:
+        return _found_rows((0, 0, 0))
+    special = 0
+    for one in range(offsets.size):
+        relative, row = offsets[one] - base, rows + one * 8 * FIELDS
+        block, number = relative // BLOCK_ENTRIES, relative % BLOCK_ENTRIES
+        record = 0
+        if 0 <= block < blocks.shape[0] and number < blocks[block, 1]:
+            record = _read_at(descriptor, blocks[block, 0] + 16 * number, size, relative, salt)
+        store_i64(row, record)
+        if record == 0:
+            special += 1
+            continue
+        fields = _fields_of(record, offsets[one])
+        for field in range(1, FIELDS):
+            store_i64(row + 8 * field, fields[field])
+        special += fields[8] >= 0
+    return _found_rows((rows, offsets.size, special))
 
 
 def load() -> None:
-    """Compile `read_point`, or load it from the cache. Not during the import of this module: the cache imports it."""
+    """Compile both, or load them from the cache. Not during the import of this module: the cache imports it."""
     entry = np.zeros(2, np.int64)
     read_point(-1, entry.ctypes.data, 0, 0, 0, 0, 0)
+    read_points(-1, np.zeros((0, 2), np.int64), 0, 0, 0, np.zeros(0, np.int64))

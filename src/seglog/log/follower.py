@@ -9,7 +9,7 @@ import errno
 import functools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, NoReturn
 from weakref import WeakSet
 
@@ -18,9 +18,10 @@ from seglog.errors import CorruptLog, LogNotFound, LogReadOnly, LogReplaced, Not
 from seglog.format import filename
 from seglog.format.manifest import Manifest
 from seglog.log.catalog import read_manifest
-from seglog.log.info import SegmentInfo, active_info, sealed_info
+from seglog.log.info import SegmentInfo, SegmentInfos, active_info
 from seglog.log.leases import Lease
 from seglog.log.log import Log
+from seglog.log.manifest_watch import ManifestWatch
 from seglog.log.segment_cache import SegmentCache
 from seglog.log.view import View, Views
 from seglog.segment.follower import ActiveFollower
@@ -42,7 +43,12 @@ def _rejected(what: str) -> Callable[..., NoReturn]:
 
 
 class LogFollower(Log):
-    """A log opened with mode "r". Every call first checks for changes, with two stat calls."""
+    """A log opened with mode "r". Every call first checks for changes: a read of a known offset with one system call,
+    any other with two stat calls.
+
+    `_known` is the present view and the identity of its manifest, replaced together, so that a read of a known offset
+    needs no lock; None once the log is closed.
+    """
 
     _open_followers: ClassVar[WeakSet[LogFollower]] = WeakSet()
 
@@ -57,11 +63,12 @@ class LogFollower(Log):
         self._closing = False  # `close` was called during another call, which closes the log when it ends
         self._lease = Lease(storage)
         self._views = Views()
-        self._identity: object = None
+        self._watch = ManifestWatch(storage)
+        self._known: tuple[View, object] | None = None
         self._seen = seen
         self._fallback = None if recovery.clean else seen
         try:
-            self._present, self._active = self._load()
+            self._load()
         except BaseException:
             self._lease.release()
             raise
@@ -75,7 +82,14 @@ class LogFollower(Log):
             log._views.renew_guards()
             log._lease.leave_to_parent()
 
-    def _load(self) -> tuple[View, ActiveFollower]:
+    @property
+    def _present(self) -> View:
+        """The present view as last known; only while the log is open."""
+        assert self._known is not None  # noqa: S101 - see `_check_open`
+        return self._known[0]
+
+    def _load(self) -> None:
+        """Load the present manifest as the known view, with a follower of its active segment."""
         identity = self._storage.identity(filename.MANIFEST)
         manifest = self._fallback or read_manifest(self._storage, like=self._seen)
         if manifest is None:
@@ -94,8 +108,8 @@ class LogFollower(Log):
         )
         active.refresh()
         view = self._views.add(View(manifest, active.reader, cache, self.view))
-        self._identity, self._seen = identity, manifest
-        return view, active
+        self._active, self._seen = active, manifest
+        self._known = view, identity  # last: an interrupt before it leaves a view that counts as outdated
 
     def _reload(self) -> None:
         """Load the present manifest; the lease names an older version only while older views are in use."""
@@ -112,7 +126,7 @@ class LogFollower(Log):
     def _replace_present(self) -> None:
         """Load the present manifest in place of the last one, which nothing may refer to after this call."""
         before = self._present
-        self._present, self._active = self._load()
+        self._load()
         if self._tiers is not None and before.manifest.start < self._present.manifest.start:
             self._tiers.deleted(before, self._present.manifest.start)
 
@@ -138,7 +152,7 @@ class LogFollower(Log):
                 self.close()
 
     def _look(self) -> None:
-        if self._storage.identity(filename.MANIFEST) != self._identity:
+        if not self._is_current():
             self._fallback = None  # a writer has rebuilt the manifest
             self._reload()
         else:
@@ -146,19 +160,15 @@ class LogFollower(Log):
             if self._lease.version != self._present.manifest.version:  # an older view may no longer be in use
                 self._hold_oldest()
 
+    def _is_current(self) -> bool:
+        """Whether the known view is that of MANIFEST."""
+        return self._known is not None and self._watch.is_same(self._known[1])
+
     def _view_at(self, offset: int) -> View:
         """Return the present view; look for later appends only if the offset is beyond it."""
-        if self._reentered():
-            return self.view()
-        try:
-            with self._mutex:
-                self._check_open()
-                known = offset < self._present.next_offset
-                if known and self._storage.identity(filename.MANIFEST) == self._identity:
-                    return self._present if self._tiers is None else self._tiers.extend(self._present)
-        finally:
-            if self._closing:
-                self.close()
+        known = self._known
+        if known is not None and offset < known[0].active.next_offset and self._watch.is_same(known[1]):
+            return known[0] if self._tiers is None else self._tiers.extend(known[0])
         return self.view()
 
     def _refuse_to_read(self, view: View, offset: int) -> NoReturn:
@@ -208,13 +218,10 @@ class LogFollower(Log):
         return False
 
     @property
-    def segments(self) -> tuple[SegmentInfo, ...]:
+    def segments(self) -> Sequence[SegmentInfo]:
         """Figures of every segment; those of the active one are counted at this call."""
         view, active = self._looked()
-        return (
-            *[sealed_info(entry) for entry in view.manifest.segments[:-1]],
-            active_info(active.entry, active.reader, active.tally()),
-        )
+        return SegmentInfos(view.manifest.segments, active_info(active.entry, active.reader, active.tally()))
 
     def close(self) -> None:
         """Release the lease and the files, which close when no reader uses them any more. A second call does nothing.
@@ -230,7 +237,8 @@ class LogFollower(Log):
                 if self._tiers is not None:
                     self._tiers.close()
                 LogFollower._open_followers.discard(self)
-                del self._present, self._active
+                self._known = None
+                del self._active
                 self._lease.release()
 
     # --- changes ------------------------------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 from seglog.errors import CorruptRecord
 from seglog.format.manifest import SegmentEntry
@@ -73,6 +75,46 @@ def active_info(entry: SegmentEntry, reader: SegmentReader, tally: Tally) -> Seg
         dense=entry.dense,
         name=entry.name(),
     )
+
+
+class SegmentInfos(Sequence[SegmentInfo]):
+    """Figures of all segments at one moment, the active one last; each is made when it is asked for.
+
+    So `len(log.segments)` and `log.segments[-1]` cost the same with any number of segments. Compares as a tuple.
+    """
+
+    __slots__ = ("_active", "_entries")
+
+    def __init__(self, entries: Sequence[SegmentEntry], active: SegmentInfo) -> None:
+        """entries: of all segments; active: the figures of the last one."""
+        self._entries = entries
+        self._active = active
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @overload
+    def __getitem__(self, number: int) -> SegmentInfo: ...
+    @overload
+    def __getitem__(self, number: slice) -> tuple[SegmentInfo, ...]: ...
+    def __getitem__(self, number: int | slice) -> SegmentInfo | tuple[SegmentInfo, ...]:
+        if isinstance(number, slice):
+            return tuple(self[one] for one in range(*number.indices(len(self))))
+        entry = self._entries[number]
+        return self._active if entry is self._entries[-1] else sealed_info(entry)
+
+    def __iter__(self) -> Iterator[SegmentInfo]:
+        yield from map(sealed_info, self._entries[:-1])
+        yield self._active
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, (SegmentInfos, tuple)) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from seglog.format.store import HEADER_BYTES
 from seglog.log.catalog import Catalog
 from seglog.log.durability import Durability
 from seglog.log.holds import deletable_to, held_from
-from seglog.log.info import SegmentInfo, active_info, sealed_info
+from seglog.log.info import SegmentInfo, SegmentInfos, active_info
 from seglog.log.pins import pull_back_pins
 from seglog.log.retention import select_expired
 from seglog.log.segment_cache import SegmentCache
@@ -89,10 +89,10 @@ class LiveSegments:
         """The first offset of the log."""
         return self.catalog.current.start
 
-    def infos(self) -> tuple[SegmentInfo, ...]:
+    def infos(self) -> Sequence[SegmentInfo]:
         """Return the figures of every segment, the active one last."""
-        sealed = [sealed_info(entry) for entry in self.catalog.current.segments[:-1]]
-        return (*sealed, active_info(self.active.entry, self.active.reader, self.active.tally))
+        active = active_info(self.active.entry, self.active.reader, self.active.tally)
+        return SegmentInfos(self.catalog.current.segments, active)
 
     def check_size(self, length: int, *, row: int | None = None) -> None:
         """Raise RecordTooLarge for a record that fits no segment."""

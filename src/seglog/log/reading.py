@@ -7,7 +7,7 @@ one that another process writes. `log.Log` adds the contract of the changes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
@@ -15,16 +15,18 @@ from seglog.clock import Clock
 from seglog.config import LogConfig
 from seglog.errors import (
     InvalidArgument,
+    InvalidType,
     LogClosed,
     NotDurableYet,
     OffsetCompacted,
     OffsetOutOfRange,
 )
 from seglog.log.info import SegmentInfo
+from seglog.log.many import newest_of, records_at
 from seglog.log.tail import Tail, checked_timeout
 from seglog.log.tiers import Tiers
 from seglog.log.view import View, Views
-from seglog.record import Record, Share, checked_offset, checked_share, checked_timestamp
+from seglog.record import Record, Share, checked_all, checked_offset, checked_share, checked_timestamp
 from seglog.segment.reader import OnCorrupt, SegmentReader
 from seglog.segment.recovery_report import RecoveryReport
 from seglog.storage import Storage
@@ -78,8 +80,8 @@ class ReadableLog(ABC, Uncopied):
 
     @property
     @abstractmethod
-    def segments(self) -> tuple[SegmentInfo, ...]:
-        """Figures of every segment, the active one last."""
+    def segments(self) -> Sequence[SegmentInfo]:
+        """Figures of every segment, the active one last; those of one segment are made when they are asked for."""
 
     @property
     @abstractmethod
@@ -224,6 +226,51 @@ class ReadableLog(ABC, Uncopied):
             if error.next_offset < reader.next_offset:
                 raise
             raise OffsetCompacted(offset, view.next_record(offset)) from None  # the next one is in a later segment
+
+    def read_many(self, offsets: Iterable[int], *, skip_compacted: bool = False) -> list[Record]:
+        """Return the records at these offsets, in this order, as they are at one moment.
+
+        Takes a fraction of the time of single reads, from a few offsets on; ascending ones read the disk in order.
+
+        Args:
+            offsets: Offsets of records, in any order. One may occur several times.
+            skip_compacted: Omit the records that compaction removed, instead of OffsetCompacted.
+
+        Raises:
+            OffsetOutOfRange: If an offset < lowest_offset or >= next_offset; the first such one is named.
+            OffsetCompacted: If compaction removed one of the records; the error names the next one.
+            CorruptRecord: If one of the records does not verify.
+            NotDurableYet: As in `read`.
+        """
+        if not isinstance(offsets, Iterable):
+            raise InvalidType(f"offsets must be a sequence of int, not {type(offsets).__name__}")
+        wanted = [one if type(one) is int else checked_offset(one) for one in offsets]
+        if not wanted:
+            self._check_open()
+            return []
+        view = self._view_at(max(wanted))
+        lowest, end = view.manifest.start, view.active.next_offset
+        if min(wanted) < lowest or max(wanted) >= end:
+            self._refuse_to_read(view, next(one for one in wanted if not lowest <= one < end))
+        return records_at(view, wanted, skip_compacted=skip_compacted)
+
+    def read_keys(self, keys: Iterable[bytes]) -> dict[bytes, Record]:
+        """Return the newest record of each key, as they are at one moment; a key without a record is omitted.
+
+        Reads the log from its end backwards until every key is found, so a key that was written long ago, or never,
+        costs a verified scan of the log. The newest record of a deleted key is its tombstone, whose value is None.
+
+        Args:
+            keys: The keys. One may occur several times.
+
+        Raises:
+            InvalidType: If a key is not bytes.
+            CorruptRecord: If a record that was read does not verify.
+            MissingExtra: If pyarrow or numba is not installed.
+        """
+        from seglog.arrow import convert  # noqa: F401, PLC0415 - raises MissingExtra; pyarrow loads when first used
+
+        return newest_of(self.view(), checked_all(keys, bytes, "keys"))
 
     def _refuse_to_read(self, view: View, offset: int) -> NoReturn:
         """Raise the error of an offset outside of a view."""

@@ -138,7 +138,7 @@ class LogWriter(Log):
         return self._state.durability.failure
 
     @property
-    def segments(self) -> tuple[SegmentInfo, ...]:
+    def segments(self) -> Sequence[SegmentInfo]:
         """Figures of every segment, the active one last."""
         self.view()
         state = self._state

@@ -130,7 +130,7 @@ class ActiveFollower:
         self._show(DenseLookup(None, 0, entries), size, base + synced)
 
     def _ends_at(self, records: int) -> bool:
-        lookup = DenseLookup(self._index, records)
+        lookup = DenseLookup(self._index, records, hold=True)
         place, offset = lookup.exact(records - 1), self.entry.base_offset + records - 1
         if place is None or not self._stands(offset, place):
             return False

@@ -13,11 +13,9 @@ from seglog.format.codec import InvalidRecord, Rules, decode_headers
 from seglog.format.index import ENTRY_BYTES
 from seglog.record import Record
 from seglog.segment.loaded_kernels import loaded_kernel
-from seglog.segment.lookup import BLOCK_ENTRIES, Lookup
+from seglog.segment.lookup import BLOCK_ENTRIES, BYTES_DATA, Lookup
 from seglog.storage import File
 from seglog.storage.local_file import LocalFile
-
-BYTES_DATA = bytes.__basicsize__ - 1  # where a bytes object's data begins; basicsize includes its final zero
 
 _kernel: Callable[..., Any] | None = None
 _made = tuple.__new__  # makes a named tuple from its fields in half the time of its class

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import count
-from typing import Protocol
+from typing import Any, Protocol
 
 from seglog.format.index import DENSE_ENTRY, ENTRY_BYTES, entry_position
 from seglog.storage import File
@@ -43,6 +43,8 @@ class Lookup(Protocol):
 
 BLOCK_ENTRIES = 256  # a relative offset is a block number and 8 bits within the block
 BLOCKS_HELD = 8192  # of 4 KiB each: 32 MiB per process
+BYTES_DATA = bytes.__basicsize__ - 1  # where a bytes object's data begins; basicsize includes its final zero
+TABLES_HELD = 64  # of up to 1 MiB each
 
 
 class _HeldBlocks:
@@ -50,6 +52,7 @@ class _HeldBlocks:
 
     def __init__(self) -> None:
         self._blocks: dict[int, bytes] = {}
+        self._tables: dict[int, Any] = {}  # BlockTables, which need numpy
         self._places = count()
         self.get = self._blocks.get
 
@@ -61,7 +64,18 @@ class _HeldBlocks:
         """Keep a block."""
         if len(self._blocks) >= BLOCKS_HELD:
             self._blocks.clear()
+            self._tables.clear()
         self._blocks[number] = block
+
+    def table(self, place: int) -> Any:
+        """Return the table of a lookup's blocks, for kernels; None if there is none, or it was dropped."""
+        return self._tables.get(place)
+
+    def hold_table(self, place: int, table: Any) -> None:
+        """Keep the table of a lookup."""
+        if len(self._tables) >= TABLES_HELD:
+            self._tables.clear()
+        self._tables[place] = table
 
 
 _HELD = _HeldBlocks()
@@ -71,7 +85,7 @@ _held = _HELD.get
 class DenseLookup:
     """One 16-byte entry per record: the first `flushed` in the index file, the rest in memory. O(1).
 
-    hold: whether entries read from the file may be kept in memory; not if another process writes to it.
+    hold: whether entries read from the file may be kept in memory.
     """
 
     __slots__ = ("_held", "_index", "_tail")
@@ -128,6 +142,23 @@ class DenseLookup:
     def held(self, relative: int) -> bytes:
         """Return a block that was read from the index file; empty if it was not read, or is not kept."""
         return b"" if self._held is None else _held(self._held + relative // BLOCK_ENTRIES, b"")
+
+    @property
+    def table(self) -> Any:
+        """The BlockTable of the blocks in memory, for kernels; None if there is none."""
+        return None if self._held is None else _HELD.table(self._held)
+
+    def hold_table(self, table: Any) -> None:
+        """Keep a table of blocks, unless this lookup may not."""
+        if self._held is not None:
+            _HELD.hold_table(self._held, table)
+
+    def block(self, number: int, entries: int) -> bytes:
+        """Return a block with at least this number of entries, read if necessary; shorter if the file has fewer."""
+        block = self.held(number * BLOCK_ENTRIES)
+        if len(block) >= entries * ENTRY_BYTES or self._held is None or self._index is None:
+            return block
+        return self._read_block(number)
 
     def _read_block(self, number: int) -> bytes:
         """Read and keep a block of entries, as far as they are flushed (the last block grows)."""

@@ -24,7 +24,7 @@ from seglog.log.locks.wait import patiently
 from seglog.log.log import Log
 from seglog.log.opening import with_archive
 from seglog.log.staging import StagedSegment
-from seglog.record import Header, Record, checked_kind, checked_offset
+from seglog.record import Header, Record, checked_all, checked_kind, checked_offset
 from seglog.serializers import Deserialize, Serialize, Serializers, serializers_of
 from seglog.storage import Storage
 from seglog.topic.appending import Appending
@@ -33,6 +33,7 @@ from seglog.topic.idempotency.memory import WINDOW, OnceWindow
 from seglog.topic.layout.creation import check_partitions
 from seglog.topic.opening import Mode, Parts, add_parts, create_parts, open_parts
 from seglog.topic.partition_writer import PartitionWriter
+from seglog.topic.partitioner import partition_of
 from seglog.topic.publishing import Publishing
 from seglog.uncopied import Uncopied
 
@@ -404,6 +405,34 @@ class Topic(Uncopied):
         """
         record = self.partition(partition).read(offset)
         return self._deserialized(record, partition)
+
+    def read_many(self, partition: int, offsets: Iterable[int], *, skip_compacted: bool = False) -> list[Record]:
+        """Return the records of a partition at these offsets, in this order, deserialized; see Log.read_many.
+
+        Raises:
+            OffsetOutOfRange, OffsetCompacted, CorruptRecord, NotDurableYet: as Log.read_many.
+            SerializationError: a deserializer refused a record.
+        """
+        records = self.partition(partition).read_many(offsets, skip_compacted=skip_compacted)
+        return [self._deserialized(record, partition) for record in records] if self._serializers else records
+
+    def read_keys(self, keys: Iterable[bytes]) -> dict[bytes, Record]:
+        """Return the newest record of each key from the partition that the key belongs to; see Log.read_keys.
+
+        For records that were appended by key, not to a partition of the caller's choice. Neither keys nor values are
+        (de)serialized: keys are looked up and returned as they are stored.
+
+        Raises:
+            InvalidType, CorruptRecord, MissingExtra: as Log.read_keys.
+        """
+        wanted = checked_all(keys, bytes, "keys")
+        by_partition: dict[int, list[bytes]] = {}
+        for key in wanted:
+            by_partition.setdefault(partition_of(key, self.partitions), []).append(key)
+        found: dict[bytes, Record] = {}
+        for number, group in by_partition.items():
+            found |= self.partition(number).read_keys(group)
+        return {key: found[key] for key in wanted if key in found}
 
     def records(self, partition: int, start: int | None = None, stop: int | None = None) -> Iterator[Record]:
         """Iterate over a range of a partition, deserialized; by default over everything present now.

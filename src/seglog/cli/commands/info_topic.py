@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ class _Part:
     durable_offset: int
     records: int
     bytes: int
-    segments: tuple[SegmentInfo, ...]
+    segments: Sequence[SegmentInfo]
     table_offset: int | None = None
 
 

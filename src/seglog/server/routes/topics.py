@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -122,7 +122,7 @@ def _committed(groups: Groups, group: str) -> dict[str, dict[int, int]]:
         return {}
 
 
-def _one_moment(log: Log) -> tuple[View, tuple[SegmentInfo, ...]]:
+def _one_moment(log: Log) -> tuple[View, Sequence[SegmentInfo]]:
     """Return a view and the figures of its segments; repeats both if a roll etc. came between them."""
     while True:
         view, infos = log.view(), log.segments
