@@ -39,6 +39,7 @@ from benchmarks import (
     single_append,
     spark_io,
     startup,
+    table_choices,
     table_io,
 )
 from benchmarks.peers import peer_versions
@@ -65,6 +66,7 @@ BENCHMARKS: dict[str, Callable[[Path, Scale], Iterator[Figure]]] = {
     "kafka": beside_kafka.figures,
     "spark": spark_io.figures,
     "table": table_io.figures,
+    "table-choices": table_choices.figures,
     "laminarmq": against_laminarmq.figures,
     "spark-kafka": beside_kafka.spark_figures,
 }

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 
 import seglog
+from benchmarks import table_lag
 from benchmarks.data import keyed_table, record_bytes
 from benchmarks.scale import Scale
 from benchmarks.spark_io import CASES, SEGMENT_BYTES, noop, session
@@ -29,7 +30,8 @@ GROUPS = 1000
 
 
 def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
-    """Measure values of 100 B and of 1 KiB with keys of 16 B."""
+    """Measure the lag behind a writer, and values of 100 B and of 1 KiB with keys of 16 B."""
+    yield from table_lag.figures(directory, table_lag.seconds_of(scale))
     with session() as spark:
         for label, value_bytes in CASES:
             yield from _Case(spark, directory / f"table-{value_bytes}", scale, label, value_bytes).figures()

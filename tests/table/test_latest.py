@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,9 @@ import pytest
 import seglog
 from seglog import Log, LogConfig, Retention
 from seglog.table import latest, sync
+from seglog.table.describe import describe
+from seglog.table.latest import LatestRound
+from seglog.table.rounds import Round
 from tests.table.conftest import stored
 
 Newest = dict[bytes, tuple[int, bytes]]
@@ -79,3 +83,15 @@ def test_a_round_without_new_records_commits_nothing(tmp_path: Path) -> None:
     synchronize(place, warehouse)
     reports = sync(place, warehouse, active=True, latest=True)
     assert [(one.table, one.records, one.files) for one in reports] == [("log", 0, 0), ("log_latest", 0, 0)]
+
+
+def test_snapshots_of_the_newest_records_are_forgotten_earlier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, warehouse = tmp_path / "log", tmp_path / "warehouse"
+    assert LatestRound.keeps < Round.keeps
+    monkeypatch.setattr(LatestRound, "keeps", timedelta(0))
+    with seglog.open(place) as log:
+        for number in range(3):
+            log.append(b"%d" % number, key=b"k")
+            log.sync()
+            synchronize(place, warehouse)
+    assert [one.snapshots for one in describe(warehouse)] == [3, 1]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +30,12 @@ CHUNK_BYTES = 256 << 20
 
 
 class LatestRound(Round):
-    """One round on a table of the newest records."""
+    """One round on a table of the newest records.
+
+    A round rewrites the files that hold its keys, most often all of them, so snapshots take the size of the table each.
+    """
+
+    keeps = timedelta(hours=1)
 
     def make(self, logs: dict[int, Log]) -> TableReport:
         """Write what is missing, and commit it chunk by chunk."""

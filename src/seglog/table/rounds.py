@@ -22,7 +22,6 @@ from seglog.table.typer import Typer, Typing
 from seglog.table.warehouse import TableFile
 
 BATCH_RECORDS = 65536
-SNAPSHOTS = timedelta(days=5)  # Iceberg's own default
 OnTruncate = Literal["delete", "refuse"]
 
 
@@ -55,7 +54,7 @@ class Options:
     restart: bool = False
     latest: bool = False
     hold: bool = False
-    snapshots: timedelta = SNAPSHOTS
+    snapshots: timedelta | None = None
     typing: Typing = field(default_factory=Typing)
 
     def __post_init__(self) -> None:
@@ -64,7 +63,9 @@ class Options:
 
 
 class Round:
-    """One round on a table of every record."""
+    """One round on a table of every record. keeps: age at which it forgets snapshots, if the options give none."""
+
+    keeps = timedelta(days=5)  # Iceberg's own default
 
     def __init__(self, table: Table, name: str, options: Options) -> None:
         self.table = table

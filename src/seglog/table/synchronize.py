@@ -30,7 +30,7 @@ from seglog.table.holding import hold_of
 from seglog.table.latest import LATEST, LatestRound
 from seglog.table.merging import FEWEST, merge_small_files
 from seglog.table.place import Logs, logs_of, sources_at
-from seglog.table.rounds import SNAPSHOTS, OnTruncate, Options, Round, TableReport
+from seglog.table.rounds import OnTruncate, Options, Round, TableReport
 from seglog.table.typer import Typing, Values
 from seglog.table.warehouse import Warehouse
 
@@ -50,6 +50,7 @@ def sync(
     hold: bool = False,
     schema: Literal["infer"] | pa.Schema | None = None,
     values: Values | None = None,
+    snapshots: timedelta | None = None,
     catalog: dict[str, str] | None = None,
 ) -> list[TableReport]:
     """Add to the tables of a warehouse what the logs hold and the tables lack. Works beside a writer.
@@ -72,6 +73,8 @@ def sync(
             `unfit`; the column `value` has every value as it is.
         values: How to read values: "json", or a function that returns the fields of a value as a dict, for formats such
             as Avro and Protobuf. None: as the table was made, else "json".
+        snapshots: Age at which a table forgets earlier snapshots and deletes their files. None: 5 days; 1 hour for
+            NAME_latest, whose snapshots share few files.
         catalog: Properties of a pyiceberg catalog. None: the file catalog.db in the warehouse.
 
     Returns:
@@ -92,6 +95,7 @@ def sync(
         hold=hold,
         schema=schema,
         values=values,
+        snapshots=snapshots,
         catalog=catalog,
     ) as tables:
         return tables.step()
@@ -114,10 +118,10 @@ class TableSync:
         hold: bool = False,
         schema: Literal["infer"] | pa.Schema | None = None,
         values: Values | None = None,
-        snapshots: timedelta = SNAPSHOTS,
+        snapshots: timedelta | None = None,
         catalog: dict[str, str] | None = None,
     ) -> None:
-        """Open a warehouse for a source; see `sync`. snapshots: age at which a table forgets earlier snapshots."""
+        """Open a warehouse for a source; see `sync`."""
         self._options = Options(
             active, on_truncate, skip_expired, restart, latest, hold, snapshots, Typing(schema, values)
         )
@@ -180,7 +184,7 @@ class TableSync:
                 report = self._round(one, opened)
             merged = self._merge(one, report)  # a merge that fails keeps no log from deleting what the table has
             self._clean.add(name)
-            warehouse.expire(table, self._options.snapshots)
+            warehouse.expire(table, kind.keeps if self._options.snapshots is None else self._options.snapshots)
             return replace(report, merged=merged)
 
     @contextmanager

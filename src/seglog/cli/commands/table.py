@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from dataclasses import asdict
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from seglog.cli.frame import Args, Command, Verbs, argument, flag, option
@@ -41,6 +42,7 @@ def _sync(args: Args) -> int:
         latest=args.latest,
         hold=args.hold,
         schema=named_schema(args.schema),
+        snapshots=None if args.snapshots is None else timedelta(seconds=args.snapshots),
         catalog=_catalog(args),
     ) as tables:
         if args.interval is None:
@@ -158,6 +160,12 @@ COMMANDS = (
                         "--schema",
                         metavar="infer|FILE",
                         help="let the fields of JSON values be typed columns, too: these, or those that they have",
+                    ),
+                    option(
+                        "--snapshots",
+                        metavar="DURATION",
+                        type=parse_duration,
+                        help="age at which snapshots and their files are deleted; default 5d, and 1h for NAME_latest",
                     ),
                     _CATALOG,
                 ],
