@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+import io
+import json
+
 import confluent_kafka
 import pytest
+from kio.records.schema import NewRecordBatch
+from kio.records.writers import write_batch
 
 from seglog.client import Client
+from seglog.kafka.messages.core import PRODUCE
+from seglog.kafka.messages.groups import FIND_COORDINATOR, OFFSET_FETCH
+from seglog.kafka.messages.producers import INIT_PRODUCER_ID
+from seglog.kafka.messages.transactions import ADD_OFFSETS_TO_TXN, ADD_PARTITIONS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT
+from seglog.kafka.records.layout import TRANSACTIONAL
+from seglog.testing.kafka import KafkaBroker
+from tests.kafka.conftest import connected, until
+from tests.kafka.test_record_batches import kio_records
+from tests.kafka.transactional import TRANSACTIONAL as CLIENTS
+from tests.kafka.transactional import TransactionalConfluent
+
+OK = 0
 
 
 def stored(kafka, topic, partition=0):
@@ -20,25 +37,301 @@ def topic(kafka, name):
     return name
 
 
-def transactional(kafka, name, **options):
-    given = {"transactional.id": name, "log_level": 0, "linger.ms": 1, **options}
-    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.address, **given})
-    producer.init_transactions(30)
-    return producer
+class Raw:
+    """A transactional producer that sends any request, and returns its error code."""
+
+    def __init__(self, kafka, name, timeout_ms=60_000, version=2):
+        self.kafka, self.name, self.version = kafka, name, version
+        found = self.ask(INIT_PRODUCER_ID, 1, transactional_id=name, transaction_timeout_ms=timeout_ms)
+        self.error, self.id, self.epoch = found["error_code"], found["producer_id"], found["producer_epoch"]
+
+    def ask(self, api, version, **values):
+        with self.kafka.connection() as raw:
+            return raw.ask(api, version, values)
+
+    def who(self):
+        return {"transactional_id": self.name, "producer_id": self.id, "producer_epoch": self.epoch}
+
+    def add(self, topic, *partitions):
+        topics = [{"name": topic, "partitions": list(partitions)}]
+        found = self.ask(ADD_PARTITIONS_TO_TXN, self.version, **self.who(), topics=topics)["results_by_topic"]
+        return [one["partition_error_code"] for one in found[0]["results_by_partition"]]
+
+    def add_group(self, group):
+        return self.ask(ADD_OFFSETS_TO_TXN, self.version, **self.who(), group_id=group)["error_code"]
+
+    def commit_offset(self, group, topic, offset):
+        part = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "m"}
+        topics = [{"name": topic, "partitions": [part]}]
+        found = self.ask(TXN_OFFSET_COMMIT, 2, **self.who(), group_id=group, topics=topics)["topics"]
+        return found[0]["partitions"][0]["error_code"]
+
+    def send(self, topic, sequence, values, partition=0):
+        """Send a batch; return (error code, offset)."""
+        target = io.BytesIO()
+        records = kio_records([(1000, None, value, ()) for value in values])
+        head = {"producer_epoch": self.epoch, "partition_leader_epoch": 0, "base_sequence": sequence}
+        write_batch(target, NewRecordBatch(producer_id=self.id, records=records, attributes=TRANSACTIONAL, **head))
+        part = {"index": partition, "records": target.getvalue()}
+        data = [{"name": topic, "partition_data": [part]}]
+        found = self.ask(PRODUCE, 8, transactional_id=self.name, acks=-1, timeout_ms=1000, topic_data=data)
+        answer = found["responses"][0]["partition_responses"][0]
+        return answer["error_code"], answer["base_offset"]
+
+    def end(self, *, commit=True):
+        return self.ask(END_TXN, self.version, **self.who(), committed=commit)["error_code"]
 
 
-def test_a_commit_shows_all_partitions_and_an_abort_none(kafka, topic, name):
-    producer = transactional(kafka, name)
-    for outcome in ("commit", "abort", "commit"):
-        producer.begin_transaction()
-        for number in range(10):
-            producer.produce(topic, f"{outcome} {number}".encode(), partition=number % 2)
-        producer.flush(30)
-        before = len(stored(kafka, topic)), len(stored(kafka, topic, 1))
-        if outcome == "abort":
-            producer.abort_transaction(30)
-            assert (len(stored(kafka, topic)), len(stored(kafka, topic, 1))) == before
-        else:
+def committed_offset(kafka, group, topic, *, stable=False):
+    with kafka.connection() as raw:
+        topics = [{"name": topic, "partition_indexes": [0]}]
+        found = raw.ask(OFFSET_FETCH, 5, {"group_id": group, "topics": topics})
+    part = found["topics"][0]["partitions"][0]
+    return part["error_code"], part["committed_offset"]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_commit_shows_all_partitions_and_offsets_and_an_abort_nothing(kafka, topic, name, client):
+    with CLIENTS[client](kafka.address, f"x-{name}") as producer:
+        for number, commit in enumerate((True, False, True)):
+            producer.begin()
+            for value in (b"a", b"b"):
+                producer.send(topic, b"%d%s" % (number, value), 0)
+                producer.send(topic, b"%d%s" % (number, value), 1)
+            producer.flush()
+            before = stored(kafka, topic), stored(kafka, topic, 1)
+            producer.send_offsets(f"g-{name}", topic, 0, number)
+            producer.end(commit=commit)
+            if not commit:
+                assert (stored(kafka, topic), stored(kafka, topic, 1)) == before
+        assert stored(kafka, topic) == stored(kafka, topic, 1) == [b"0a", b"0b", b"2a", b"2b"]
+        assert producer.committed(topic, 4) == [b"0a", b"0b", b"2a", b"2b"]
+    assert committed_offset(kafka, f"g-{name}", topic) == (OK, 2)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_second_producer_of_an_id_fences_the_first(kafka, topic, name, client):
+    with CLIENTS[client](kafka.address, f"x-{name}") as zombie:
+        zombie.begin()
+        zombie.send(topic, b"of the zombie")
+        zombie.flush()
+        with CLIENTS[client](kafka.address, f"x-{name}") as producer:
+            producer.begin()
+            producer.send(topic, b"of the heir")
+            producer.flush()
+            with pytest.raises(Exception, match=r"(?i)fenced|epoch"):
+                zombie.end(commit=True)
+            producer.end(commit=True)
+    assert stored(kafka, topic) == [b"of the heir"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # sockets of the clients
+@pytest.mark.parametrize("client", CLIENTS)
+def test_an_open_transaction_continues_after_the_server_was_killed(own_kafka, name, client):
+    kafka = own_kafka("--kafka-partitions", "2")
+    with CLIENTS[client](kafka.address, f"x-{name}") as producer:
+        for commit in (False, True):
+            producer.begin()
+            producer.send(name, b"before %d" % commit)
+            producer.flush()
+            if commit:
+                kafka.kill()
+                kafka.start()
+            producer.send(name, b"after %d" % commit)
+            producer.send(name, b"also after", 1)
+            producer.flush()
+            producer.end(commit=commit)
+        assert stored(kafka, name) == [b"before 1", b"after 1"]
+        assert stored(kafka, name, 1) == [b"also after"]
+
+
+def test_a_program_that_reads_transforms_and_produces_handles_each_record_once(kafka, topic, name):
+    count, source, group = 200, topic, f"g-{name}"
+    with TransactionalConfluent(kafka.address, f"in-{name}") as first:
+        first.begin()
+        for number in range(count):
+            first.send(source, b"%d" % number)
+        first.end(commit=True)
+    target = f"{name}-out"
+    with Client(kafka.url) as http:
+        http.create_topic(target, partitions=1)
+    given = {"bootstrap.servers": kafka.address, "group.id": group, "log_level": 0, "auto.offset.reset": "earliest"}
+    for crashes in (True, False):  # the first program handles a part, and leaves a transaction open
+        consumer = confluent_kafka.Consumer({**given, "enable.auto.commit": False})
+        consumer.subscribe([source])
+        producer = TransactionalConfluent(kafka.address, f"x-{name}").producer
+        while len(stored(kafka, target)) < count:
+            records = consumer.consume(30, 0.5)
+            if not records:
+                continue
+            producer.begin_transaction()
+            for record in records:
+                producer.produce(target, record.value() + b"!")
+            position = consumer.position(consumer.assignment())
+            producer.send_offsets_to_transaction(position, consumer.consumer_group_metadata(), 30)
+            if crashes and len(stored(kafka, target)) > count // 3:
+                producer.flush(30)
+                break
             producer.commit_transaction(30)
-            assert (len(stored(kafka, topic)), len(stored(kafka, topic, 1))) == (before[0] + 5, before[1] + 5)
-    assert stored(kafka, topic) == [b"commit %d" % number for number in range(0, 10, 2)] * 2
+        consumer.close()
+    assert stored(kafka, target) == [b"%d!" % number for number in range(count)]
+
+
+# --- what clients do not do -------------------------------------------------------------------------------------------
+
+
+def test_the_coordinator_of_transactions_is_this_broker(kafka):
+    with kafka.connection() as raw:
+        found = raw.ask(FIND_COORDINATOR, 2, {"key": "t", "key_type": 1})
+        assert (found["error_code"], found["node_id"], found["port"]) == (OK, 1, kafka.kafka_port)
+        assert raw.ask(FIND_COORDINATOR, 2, {"key": "t", "key_type": 2})["error_code"] == 42
+
+
+def test_an_earlier_epoch_is_fenced_by_the_code_that_the_version_has(kafka, topic, name):
+    zombie, heir = Raw(kafka, name), Raw(kafka, name)
+    assert (heir.id, heir.epoch) == (zombie.id, zombie.epoch + 1)
+    assert (zombie.add(topic, 0, 1), zombie.add_group("g"), zombie.end()) == ([90, 90], 90, 90)
+    zombie.version = 1
+    assert (zombie.add(topic, 0, 1), zombie.add_group("g"), zombie.end()) == ([47, 47], 47, 47)
+    assert zombie.send(topic, 0, [b"late"])[0] == 47
+    assert zombie.commit_offset("g", topic, 0) == 47
+
+
+def test_requests_that_the_state_does_not_allow_are_refused(kafka, topic, name):
+    producer = Raw(kafka, name)
+    assert producer.end() == 48
+    assert producer.send(topic, 0, [b"a"])[0] == 48  # nothing was added
+    assert producer.add(topic, 0) == [OK]
+    assert producer.send(topic, 0, [b"a"], partition=1)[0] == 48
+    assert producer.commit_offset("g", topic, 0) == 48
+    assert producer.add(topic, 0, 7) == [55, 3]
+    assert producer.end(commit=False) == producer.end(commit=False) == OK  # a repetition is no error
+    assert producer.end() == 48
+    stranger = Raw(kafka, f"{name}-other")
+    stranger.name = name
+    assert (stranger.add(topic, 0), stranger.end(), stranger.send(topic, 0, [b"x"])[0]) == ([49], 49, 49)
+    assert Raw(kafka, f"{name}-slow", timeout_ms=3_600_000).error == 50
+    assert Raw(kafka, "").error == 42
+    assert stored(kafka, topic) == []
+
+
+def test_a_repeated_batch_is_staged_once_and_a_gap_is_refused(kafka, topic, name):
+    producer = Raw(kafka, name)
+    producer.add(topic, 0)
+    assert producer.send(topic, 0, [b"a", b"b"]) == (OK, 0)
+    assert producer.send(topic, 2, [b"c"]) == (OK, 2)
+    assert producer.send(topic, 0, [b"a", b"b"]) == (OK, 0)
+    assert producer.send(topic, 5, [b"x"])[0] == 45
+    assert producer.end() == OK
+    assert stored(kafka, topic) == [b"a", b"b", b"c"]
+
+
+def test_announced_offsets_rise_and_are_right_if_no_other_program_appends(kafka, topic, name):
+    producer = Raw(kafka, name)
+    for number in range(3):
+        producer.add(topic, 0)
+        assert producer.send(topic, 2 * number, [b"a"]) == (OK, 2 * number)
+        assert producer.send(topic, 2 * number + 1, [b"b"]) == (OK, 2 * number + 1)
+        assert producer.end() == OK
+    producer.add(topic, 0)
+    assert producer.send(topic, 6, [b"aborted"]) == (OK, 6)
+    producer.end(commit=False)
+    producer.add(topic, 0)
+    assert producer.send(topic, 7, [b"c"]) == (OK, 7)  # above what was announced, though it gets offset 6
+    producer.end()
+    assert stored(kafka, topic)[6:] == [b"c"]
+
+
+def test_sequences_continue_over_aborted_transactions_and_restarts(tmp_path, name):
+    kafka = KafkaBroker(tmp_path / "root")
+    kafka.connection = lambda: connected(kafka.address)
+    with kafka:
+        kafka.broker.create_topic(name)
+        producer = Raw(kafka, name)
+    for number, commit in enumerate((True, False, True, False, False)):
+        with kafka:
+            assert producer.add(name, 0) == [OK]
+            assert not number or producer.send(name, number + 1, [b"gap"])[0] == 45
+            assert producer.send(name, number, [b"%d" % number])[0] == OK
+        with kafka:
+            assert producer.send(name, number, [b"%d" % number])[0] == OK  # repeated
+            assert producer.end(commit=commit) == OK
+        with kafka:
+            assert producer.end(commit=commit) == OK  # also after a restart
+            assert producer.end(commit=not commit) == 48
+    with kafka:
+        assert [record.value for record in kafka.broker.topic(name).records(0)] == [b"0", b"2"]
+
+
+def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(kafka, topic, name):
+    producer = Raw(kafka, name, timeout_ms=300)
+    assert producer.add(topic, 0) == [OK]
+    assert producer.send(topic, 0, [b"a"]) == (OK, 0)
+    until(lambda: producer.add(topic, 0) == [90])
+    assert producer.end() == 90
+    assert producer.send(topic, 1, [b"b"])[0] == 47
+    assert Raw(kafka, name).epoch == producer.epoch + 2
+    assert stored(kafka, topic) == []
+
+
+def test_a_consumer_that_asks_for_stable_offsets_waits_for_those_of_an_open_transaction(kafka, topic, name):
+    producer, group = Raw(kafka, name), f"g-{name}"
+    given = {"bootstrap.servers": kafka.address, "group.id": group, "log_level": 0}
+    consumer = confluent_kafka.Consumer(given)
+    place = confluent_kafka.TopicPartition(topic, 0)
+    assert producer.add_group(group) == OK
+    assert producer.commit_offset(group, topic, 0) == OK
+    assert producer.commit_offset(group, topic, 1) == 1  # after the end
+    assert committed_offset(kafka, group, topic) == (OK, -1)
+    with pytest.raises(confluent_kafka.KafkaException, match=r"(?i)unstable|pending|timed out"):
+        consumer.committed([place], 1.0)
+    assert producer.end() == OK
+    assert consumer.committed([place], 30)[0].offset == 0
+    consumer.close()
+
+
+def test_an_id_belongs_to_the_first_token_that_uses_it(own_kafka, tmp_path, name):
+    from seglog.server.rights.access import new_token  # noqa: PLC0415 - only here
+
+    tokens, entries = {}, []
+    for who, rights in (("one", {name: ["write"]}), ("two", {name: ["write"]}), ("reader", {name: ["read"]})):
+        tokens[who], entry = new_token(who, rights)
+        entries.append(entry)
+    tokens["root"], entry = new_token("root", {"*": ["admin"]})
+    (tmp_path / "tokens").write_text(json.dumps({"tokens": [*entries, entry]}))
+    kafka = own_kafka("--tokens", str(tmp_path / "tokens"))
+    with Client(kafka.url, token=tokens["root"]) as http:
+        http.create_topic(name, partitions=1)
+
+    def begin(who):
+        sasl = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": who}
+        given = {"bootstrap.servers": kafka.address, "log_level": 0, "transactional.id": "id", **sasl}
+        producer = confluent_kafka.Producer({**given, "sasl.password": tokens[who]})
+        producer.init_transactions(10)
+        return producer
+
+    begin("one")
+    for who in ("two", "reader"):
+        with pytest.raises(confluent_kafka.KafkaException, match=r"(?i)authoriz"):
+            begin(who)
+    kafka.kill()
+    kafka.start()
+    with pytest.raises(confluent_kafka.KafkaException, match=r"(?i)authoriz"):
+        begin("two")
+    begin("one")
+    begin("root")
+
+
+def test_records_of_a_deleted_topic_are_left_out_of_a_commit(kafka, topic, name):
+    other = f"{name}-2"
+    with Client(kafka.url) as http:
+        http.create_topic(other, partitions=1)
+        producer = Raw(kafka, name)
+        producer.add(topic, 0)
+        producer.add(other, 0)
+        assert producer.send(topic, 0, [b"lost with its topic"]) == (OK, 0)
+        assert producer.send(other, 0, [b"kept"]) == (OK, 0)
+        http.delete_topic(topic)
+        http.create_topic(topic, partitions=1)
+    assert producer.end() == OK
+    assert (stored(kafka, topic), stored(kafka, other)) == ([], [b"kept"])
