@@ -26,6 +26,7 @@ TITLES = {
     "replication": "Copies that follow a leader",
     "replay": "State machines",
     "table": "Tables",
+    "table-choices": "The choices of tables: compression, copy on write",
     "compaction": "Compaction",
     "libraries": "Compared with libraries",
     "startup": "Start and opening",
