@@ -7,7 +7,7 @@
     session   a local session with good defaults  java      which Java Spark runs on
     option_values   option strings -> values      interpreter   which Python its workers run
     catalog_table   CREATE TABLE                  progress  the lag of a stream
-    warehouse       a table (seglog.table) and the log after it, read as one
+    warehouse       a table (seglog.table) and the log after it, read as one; catch_up: as a stream
 
 Importing this package imports neither pyspark nor pyarrow. It sets PYSPARK_PYTHON to this Python unless the user has
 set it, so that the workers of a later session find seglog.
@@ -24,10 +24,11 @@ from seglog.table import require_pyiceberg
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["register", "require_pyspark", "table"]
+__all__ = ["register", "require_pyspark", "table", "table_stream"]
 
 
 def require_pyspark() -> None:
@@ -97,3 +98,45 @@ def table(
     from seglog.spark.warehouse import read  # noqa: PLC0415 - needs both
 
     return read(spark, location, log, catalog)
+
+
+def table_stream(
+    spark: SparkSession,
+    location: str | os.PathLike[str],
+    *,
+    checkpoint: str | os.PathLike[str],
+    log: str | os.PathLike[str] | None = None,
+    catalog: dict[str, str] | None = None,
+    files_per_trigger: int = 100,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Return a stream of the rows of a table of `seglog table sync` and then of its log, without end.
+
+    Spark reads the table's Parquet files with its own reader, `files_per_trigger` in each micro-batch, in order of
+    time, and then the log from where they end. Each row is there once, across restarts, and while the table is
+    synchronized or merged and the log is compacted, truncated (as in a stream of the log) or expired.
+
+    Args:
+        spark: The session.
+        location: WAREHOUSE/NAME of the table.
+        checkpoint: The query's checkpointLocation: a path, or a URL of an object store. What the stream reads of the
+            table is decided when it is first called with this checkpoint, and stored there.
+        log: Path of the log or topic, if it has moved since. None: the path that the table names.
+        catalog: Properties of a pyiceberg catalog. None: the file catalog.db in the warehouse.
+        files_per_trigger: Files of the table (up to 256 MiB of rows each) per micro-batch; fixed with the checkpoint.
+        options: Of format "seglog", for the log's part, such as maxOffsetsPerTrigger, expose, failOnDataLoss.
+
+    Returns:
+        A streaming frame with the columns offset, partition, timestamp, key, value, headers.
+
+    Raises:
+        TopicNotFound: There is no such table.
+        CopyDiverged, CopyExpired: The log is no longer the one that the table holds; see `seglog.table.sync`.
+        InvalidArgument: An option is not for this use.
+        MissingExtra: pyspark or pyiceberg is missing.
+    """
+    require_pyspark()
+    require_pyiceberg()
+    from seglog.spark.catch_up import read  # noqa: PLC0415 - needs both
+
+    return read(spark, location, checkpoint, log, catalog, files_per_trigger, options or {})

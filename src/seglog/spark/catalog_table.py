@@ -31,6 +31,7 @@ _OPTION = "option."  # prefix of every option of OPTIONS (...) except path; TBLP
 _VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"  # where Spark stores such a type; in the plan it is a string
 _REFUSED = {
     "token": "the catalog would show it; set SEGLOG_TOKEN instead",
+    "tableCatalog": "the catalog would show what it holds; use `seglog.spark.table`, or the warehouse's own catalog",
     "columns": "its columns are those of the source; select columns in the query",
 }
 

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
@@ -18,12 +19,32 @@ from seglog.spark import register
 from seglog.storage import Storage
 from seglog.table.place import Logs, logs_of, sources_at
 from seglog.table.ranges import Range, next_range
-from seglog.table.warehouse import Warehouse, directly_readable, held_by, name_of, source_of, split_location
+from seglog.table.warehouse import (
+    TableFile,
+    Warehouse,
+    directly_readable,
+    held_by,
+    name_of,
+    source_of,
+    split_location,
+)
 
 SCHEMA = (
     "offset BIGINT, partition INT, timestamp TIMESTAMP, key BINARY, value BINARY, "
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 )
+
+
+COLUMNS = ("offset", "partition", "timestamp", "key", "value", "headers")
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """A read of a table and its log. files: of one snapshot; steps: partition -> the offsets that they lack."""
+
+    files: list[TableFile]
+    logs: Logs
+    steps: dict[int, Range]
 
 
 def read(
@@ -34,22 +55,30 @@ def read(
 ) -> DataFrame:
     """Return the frame; see `seglog.spark.table`."""
     register(spark)
-    with _table(location, catalog) as table:
-        files = [file.location for file in directly_readable(table)]
-        held = held_by(table)
-        logs = _one(sources_at(storage_at(source_of(table) if log is None else log)))
-        name = name_of(table)
-    steps = {number: _step(place, held.get(number), name) for number, place in logs.places.items()}
+    with opened(location, catalog) as table:
+        plan = planned(table, log)
+    files = [file.location for file in plan.files]
     stored = spark.read.schema(SCHEMA).parquet(*files) if files else spark.createDataFrame([], SCHEMA)
-    for number, step in steps.items():
+    for number, step in plan.steps.items():
         if step.cut is not None:
             stored = stored.where((F.col("partition") != number) | (F.col("offset") < step.cut))
-    missing = {number: step for number, step in steps.items() if step.start < step.stop}
-    return stored.unionByName(_after(spark, logs, steps)) if missing else stored
+    if all(step.start >= step.stop for step in plan.steps.values()):
+        return stored
+    below = {"table": os.fspath(location), **({} if catalog is None else {"tableCatalog": json.dumps(catalog)})}
+    return stored.unionByName(_after(spark, plan, below))
+
+
+def planned(table: Table, log: str | os.PathLike[str] | None) -> TablePlan:
+    """Return the files of the table's present snapshot, and what its log holds since. log: where the log is now."""
+    held, name = held_by(table), name_of(table)
+    logs = _one(sources_at(storage_at(source_of(table) if log is None else log)))
+    steps = {number: _step(place, held.get(number), name) for number, place in logs.places.items()}
+    return TablePlan(directly_readable(table), logs, steps)
 
 
 @contextmanager
-def _table(location: str | os.PathLike[str], catalog: dict[str, str] | None) -> Iterator[Table]:
+def opened(location: str | os.PathLike[str], catalog: dict[str, str] | None) -> Iterator[Table]:
+    """Open a table at WAREHOUSE/NAME, with its catalog, which is closed with the block."""
     place, name = split_location(location)
     with closing(Warehouse(place, catalog)) as warehouse:
         yield warehouse.table(name)
@@ -68,15 +97,17 @@ def _step(place: Storage, held: Lineage | None, name: str) -> Range:
         return next_range(held, source, source.end, (name, log.path))
 
 
-def _after(spark: SparkSession, logs: Logs, steps: dict[int, Range]) -> DataFrame:
-    """Return the records of these offsets."""
-    starts = {logs.name: {str(number): step.start for number, step in steps.items()}}
-    ends = {logs.name: {str(number): max(step.start, step.stop) for number, step in steps.items()}}
+def _after(spark: SparkSession, plan: TablePlan, below: dict[str, str]) -> DataFrame:
+    """Return the records after the table; `below` names it: what the log deletes before it is read is read there."""
+    steps, name = plan.steps, plan.logs.name
+    starts = {name: {str(number): step.start for number, step in steps.items()}}
+    ends = {name: {str(number): max(step.start, step.stop) for number, step in steps.items()}}
     frame = (
         spark.read.format("seglog")
+        .options(**below)
         .option("includeHeaders", "true")
         .option("startingOffsets", json.dumps(starts))
         .option("endingOffsets", json.dumps(ends))
-        .load(logs.path)
+        .load(plan.logs.path)
     )
-    return frame.select("offset", "partition", "timestamp", "key", "value", "headers")
+    return frame.select(*COLUMNS)

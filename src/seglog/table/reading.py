@@ -13,6 +13,7 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import Table
 
 from seglog.table.columns import columns_of
+from seglog.table.schema import ARROW
 from seglog.table.warehouse import TableFile
 
 _ID = b"PARQUET:field_id"
@@ -79,3 +80,30 @@ def rows_before(table: Table, file: TableFile, offset: int) -> Iterator[pa.Recor
         kept = batch.filter(pc.less(batch.column("offset"), offset))
         if kept.num_rows:
             yield kept
+
+
+def rows_between(table: Table, file: TableFile, start: int, stop: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file with offsets start .. stop (exclusive), with the columns of every table.
+
+    batch_rows: of a batch at most. Row groups without such rows are not read.
+    """
+    for batch in _present(table, file) if file.has_deletes else _groups_between(table, file, start, stop):
+        offset = batch.column("offset")
+        inside = batch.select(ARROW.names).filter(pc.and_(pc.greater_equal(offset, start), pc.less(offset, stop)))
+        for first in range(0, inside.num_rows, batch_rows):
+            yield inside.slice(first, batch_rows)
+
+
+def _groups_between(table: Table, file: TableFile, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+    with table.io.new_input(file.location).open() as source, pq.ParquetFile(source) as parquet:
+        groups = [number for number in range(parquet.num_row_groups) if _may_hold(parquet, number, start, stop)]
+        if groups:
+            yield from parquet.iter_batches(row_groups=groups, columns=ARROW.names)
+
+
+def _may_hold(parquet: pq.ParquetFile, group: int, start: int, stop: int) -> bool:
+    """Whether a row group may hold offsets of a range, by its statistics. offset is the first column."""
+    statistics = parquet.metadata.row_group(group).column(0).statistics
+    if statistics is None or not statistics.has_min_max:
+        return True
+    return bool(statistics.max >= start and statistics.min < stop)

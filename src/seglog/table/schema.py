@@ -18,14 +18,14 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-OFFSET_ID, PARTITION_ID = 1, 2
+OFFSET_ID, PARTITION_ID, TIMESTAMP_ID = 1, 2, 3
 UNFIT = "unfit"
 """The column of a typed table for the reason why a value has no typed columns."""
 _HEADER = StructType(NestedField(8, "key", StringType(), required=True), NestedField(9, "value", BinaryType()))
 SCHEMA = Schema(
     NestedField(OFFSET_ID, "offset", LongType(), required=True),
     NestedField(PARTITION_ID, "partition", IntegerType(), required=True),
-    NestedField(3, "timestamp", TimestamptzType(), required=True),
+    NestedField(TIMESTAMP_ID, "timestamp", TimestamptzType(), required=True),
     NestedField(4, "key", BinaryType()),
     NestedField(5, "value", BinaryType()),
     NestedField(6, "headers", ListType(7, _HEADER, element_required=True)),
@@ -44,7 +44,7 @@ ARROW = pa.schema(
     [
         arrow_field(OFFSET_ID, "offset", pa.int64(), required=True),
         arrow_field(PARTITION_ID, "partition", pa.int32(), required=True),
-        arrow_field(3, "timestamp", pa.timestamp("us", "UTC"), required=True),
+        arrow_field(TIMESTAMP_ID, "timestamp", pa.timestamp("us", "UTC"), required=True),
         arrow_field(4, "key", pa.binary()),
         arrow_field(5, "value", pa.binary()),
         arrow_field(6, "headers", _HEADERS),

@@ -23,18 +23,19 @@ from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table, Transaction
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.types import IntegerType, LongType
+from pyiceberg.types import IntegerType, LongType, TimestamptzType
 
 from seglog.errors import CorruptLog, InvalidArgument, LogNotFound, TopicNotFound
 from seglog.table import durable_files, files, ranges, snapshots
 from seglog.table.faults import as_ours
 from seglog.table.ranges import Held
-from seglog.table.schema import OFFSET_ID, PARTITION_ID, SCHEMA, SPEC
+from seglog.table.schema import OFFSET_ID, PARTITION_ID, SCHEMA, SPEC, TIMESTAMP_ID
 
 NAMESPACE = "seglog"
 CATALOG_FILE = "catalog.db"
 HELD = "seglog.held"
 SOURCE = "seglog.source"
+OWN_TAG = "seglog-"
 _PROPERTIES = {
     "format-version": "2",
     "commit.manifest-merge.enabled": "true",
@@ -78,6 +79,16 @@ class TableFile:
     def bytes(self) -> int:
         """Its size."""
         return self.entry.file_size_in_bytes
+
+    @property
+    def min_timestamp(self) -> int:
+        """The time of its earliest row, us."""
+        return int(from_bytes(TimestamptzType(), self.entry.lower_bounds[TIMESTAMP_ID]))
+
+    @property
+    def max_timestamp(self) -> int:
+        """The time of its latest row, us."""
+        return int(from_bytes(TimestamptzType(), self.entry.upper_bounds[TIMESTAMP_ID]))
 
     @property
     def is_ours(self) -> bool:
@@ -306,11 +317,12 @@ def _change_files(
 def expire(table: Table, keep: timedelta) -> None:
     """Forget snapshots that are older, with their files. The present one stays, and the one that names its offsets.
 
+    Those with a tag or branch stay too, until the reference has reached its own age.
+
     Many at a time, once the oldest is a tenth older still: to know which files remain, all snapshots must be read.
     """
     now = datetime.now().timestamp() * 1000
-    kept = {one.snapshot_id for one in _back_to_held(table)}
-    kept |= {one.snapshot_id for one in table.refs().values()}  # tags and branches of other programs
+    kept = {one.snapshot_id for one in _back_to_held(table)} | _held_snapshots(table, now)
     ages = {one.snapshot_id: now - one.timestamp_ms for one in table.snapshots() if one.snapshot_id not in kept}
     limit = keep.total_seconds() * 1000
     if max(ages.values(), default=-1) < limit * 1.1:
@@ -321,6 +333,26 @@ def expire(table: Table, keep: timedelta) -> None:
     for location in before - files_of_snapshots(table, table.snapshots()):
         with suppress(OSError):  # it takes space, and nothing refers to it
             table.io.delete(location)
+
+
+def hold_snapshot(table: Table, name: str, age: timedelta) -> None:
+    """Tag the present snapshot, so that its files stay until it has this age. A tag of this name is replaced."""
+    snapshot = table.current_snapshot()
+    if snapshot is not None:
+        tag = OWN_TAG + name
+        table.manage_snapshots().create_tag(snapshot.snapshot_id, tag, round(age.total_seconds() * 1000)).commit()
+
+
+def _held_snapshots(table: Table, now: float) -> set[int]:
+    """Return the snapshots that tags and branches keep, also of other programs; remove our tags that are too old."""
+    kept = set()
+    for name, one in table.refs().items():
+        snapshot = table.snapshot_by_id(one.snapshot_id)
+        if name.startswith(OWN_TAG) and snapshot and now - snapshot.timestamp_ms > (one.max_ref_age_ms or 0):
+            table.manage_snapshots().remove_tag(name).commit()
+        else:
+            kept.add(one.snapshot_id)
+    return kept
 
 
 def files_of_snapshots(table: Table, snapshots: Iterable[Snapshot]) -> set[str]:

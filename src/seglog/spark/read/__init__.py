@@ -2,7 +2,8 @@
 
 options    option strings -> frozen options                       (pure)
 pushdown   Spark's filters -> what remains of a read              (pure)
-site       the interface to logs: place, a file system; remote, a server; extents: what each log holds
+log_access the interface to logs: local_logs, a file system; server_logs, a server; tiered, with a table below;
+           sites chooses; extents: what each log holds
 bounds     starts and ends -> offsets; loss: what no longer exists
 plan       extents and bounds -> input partitions                 (pure)
 scan       a range -> its records; blocks: of a file system, read with pread

@@ -11,19 +11,20 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from seglog.spark.read.extents import LogSnapshot
-from seglog.spark.read.local_logs import LocalSite
 from seglog.topic.layout.places import Place
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from seglog.spark.read.options import ReadOptions, Selection
+    from seglog.spark.read.options import Selection
 
 
 class Held(Protocol):
-    """A log's state at one moment, for reading. bytes_read: of stores, or of a server's answers, so far."""
+    """A log's state at one moment, for reading."""
 
-    bytes_read: int
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of stores, or of a server's answers, so far."""
 
     @property
     def snapshot(self) -> LogSnapshot:
@@ -68,12 +69,3 @@ class Site(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close it."""
-
-
-def site_of(options: ReadOptions) -> Site:
-    """Return the site that the options name. Opens and sends nothing yet. Raises MissingExtra without the client."""
-    if options.url is None:
-        return LocalSite(options.path, durable=options.durable)
-    from seglog.spark.read.server_logs import RemoteSite  # noqa: PLC0415 - needs httpx, an optional dependency
-
-    return RemoteSite(options.url, options.token, durable=options.durable)

@@ -4,7 +4,8 @@
 
 offset: the next one to read. from: where the micro-batch that ends here started: so a batch can be read again from its
 end alone, also the first one, whose start Spark does not keep. log, epoch, file: identify the records below, to detect
-later that they changed (see `loss`); file is null if nothing was read yet.
+later that they changed (see `loss`); file is null if nothing was read yet. wait, if present: how many micro-batches
+pass before the first record is read (`seglog.spark.catch_up` reads a table meanwhile).
 
 Pure. Equal offsets have equal text: topics and partitions are sorted.
 """
@@ -27,10 +28,14 @@ Json = dict[str, dict[str, dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One partition's part of a stream's offsets: its position, and where the micro-batch before it started."""
+    """One partition's part of a stream's offsets: its position, and where the micro-batch before it started.
+
+    wait: how many micro-batches pass before a record is read.
+    """
 
     position: Position
     start: int
+    wait: int = 0
 
 
 def encode(progress: Mapping[Partition, Progress]) -> Json:
@@ -43,6 +48,7 @@ def encode(progress: Mapping[Partition, Progress]) -> Json:
             "log": part.position.log,
             "epoch": part.position.epoch,
             "file": part.position.file,
+            **({"wait": part.wait} if part.wait else {}),
         }
     return topics
 
@@ -52,7 +58,9 @@ def decode(topics: Mapping[str, Any]) -> dict[Partition, Progress]:
     try:
         return {
             (topic, int(partition)): Progress(
-                Position(int(part["offset"]), str(part["log"]), int(part["epoch"]), part["file"]), int(part["from"])
+                Position(int(part["offset"]), str(part["log"]), int(part["epoch"]), part["file"]),
+                int(part["from"]),
+                int(part.get("wait", 0)),
             )
             for topic, partitions in topics.items()
             for partition, part in partitions.items()

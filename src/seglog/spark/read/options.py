@@ -19,6 +19,9 @@ in any case.
 | startingOffsetsByTimestampStrategy | if no record is that late: error, latest | error |
 | endingTimestamp, endingOffsetsByTimestamp | as for the start; if no record is that late: the end; batch only | |
 | endingOffsets | latest, JSON {"topic": {"0": 50, "1": -1}}; exclusive; batch only | latest |
+| startingPositions | the offsets of a checkpoint, as JSON: a new query continues there; stream only | |
+| table | WAREHOUSE/NAME of a table of `seglog table sync`: what a log no longer holds is read from it | none |
+| tableCatalog | JSON with the properties of the table's pyiceberg catalog | catalog.db in the warehouse |
 | pushFilters | true: apply the filters of a query that uses this frame once (see below); batch only | false |
 | failOnDataLoss | true; false logs a warning and continues with what exists | true |
 | expose | durable: only records that survive power loss; appended: all records | appended |
@@ -82,6 +85,9 @@ NAMES = (
     *_STARTS,
     "startingOffsetsByTimestampStrategy",
     *_ENDS,
+    "startingPositions",
+    "table",
+    "tableCatalog",
     "failOnDataLoss",
     "expose",
     "minPartitions",
@@ -135,7 +141,7 @@ class ReadOptions:
     """The options of one read or one streaming query. None means not given; max_trigger_delay in seconds.
 
     durable: whether to read only what the writer has synced. path is empty if the logs are a server's, at url. The
-    representation omits the token.
+    representation omits the token and the catalog, which may hold secrets. positions: as `offsets.encode` returns them.
     """
 
     path: str
@@ -155,6 +161,9 @@ class ReadOptions:
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay: float
+    positions: Mapping[str, Any] | None = None
+    table: str | None = None
+    table_catalog: Mapping[str, str] | None = field(default=None, repr=False)
 
     @property
     def where(self) -> str:
@@ -195,6 +204,9 @@ class ReadOptions:
             max_offsets_per_trigger=most,
             min_offsets_per_trigger=least,
             max_trigger_delay=duration(given, "maxTriggerDelay", "15m"),
+            positions=json_object(given, "startingPositions"),
+            table=given.get("table"),
+            table_catalog=_table_catalog(given),
         )
 
 
@@ -204,9 +216,20 @@ def _check_mode(given: Mapping[str, str], mode: Mode) -> None:
             if name in given:
                 raise InvalidArgument(f"option {name} is for batch reads; a stream has no end")
     elif mode == "batch":
+        if "startingPositions" in given:
+            raise InvalidArgument("option startingPositions is for streams; a batch read takes startingOffsets")
         for name in _TRIGGERS:
             if name in given:
                 _LOG.warning("option %s is for streams; a batch read ignores it", name)
+
+
+def _table_catalog(given: Mapping[str, str]) -> Mapping[str, str] | None:
+    if "tableCatalog" in given and "table" not in given:
+        raise InvalidArgument("option tableCatalog needs option table")
+    properties = json_object(given, "tableCatalog")
+    if properties is not None and not all(isinstance(value, str) for value in properties.values()):
+        raise InvalidArgument("option tableCatalog must be a JSON object of texts")
+    return properties
 
 
 def _url(given: Mapping[str, str]) -> str | None:

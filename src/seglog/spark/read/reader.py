@@ -19,10 +19,11 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from seglog.spark.read import bounds
 from seglog.spark.read.data_loss import position_at
-from seglog.spark.read.log_access import Site, site_of
+from seglog.spark.read.log_access import Site
 from seglog.spark.read.options import ReadOptions
 from seglog.spark.read.plan import OffsetRange, ReadPlan, Share, plan_read
 from seglog.spark.read.pushdown import EVERYTHING, LOWEST, Restriction, push
+from seglog.spark.read.sites import site_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

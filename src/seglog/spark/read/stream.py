@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -37,11 +37,11 @@ from seglog.spark.read.admission import shares
 from seglog.spark.read.counting import Counter
 from seglog.spark.read.data_loss import ADVICE, Loss, lost_below, position_at, report
 from seglog.spark.read.extents import LogSnapshot
-from seglog.spark.read.log_access import site_of
 from seglog.spark.read.offsets import Json, Progress, decode, encode
 from seglog.spark.read.options import ReadOptions
 from seglog.spark.read.plan import Share, plan_read
 from seglog.spark.read.reader import RangePartition, read_range
+from seglog.spark.read.sites import site_of
 from seglog.topic.layout.places import Partition
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Json:  # noqa: N802 - Spark's names, here and below
         """Return where a new query starts."""
+        if self.options.positions is not None:
+            return encode(decode(self.options.positions))
         snapshots = self._site.look_at_all(self._site.places(self.options.selection))
         starts = bounds.starts(snapshots, self.options, self._site.offset_at)
         return encode(
@@ -104,6 +106,8 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
         """Return where the next micro-batch ends: `start` itself if none is due."""
         known = decode(start)
+        if any(part.wait for part in known.values()):
+            return encode({key: _waited(part) for key, part in known.items()})
         pending = self._pending(known)
         waiting = [self._counter.count(part.snapshot, part.begin, part.end) for part in pending]
         if not self._is_due(sum(waiting), limit):
@@ -227,3 +231,8 @@ def _moved(part: _Pending, end: int) -> Progress:
     far could not be distinguished from loss after the next one.
     """
     return Progress(position_at(part.snapshot, end), part.begin)
+
+
+def _waited(part: Progress) -> Progress:
+    """Return the progress after a micro-batch that reads no record."""
+    return replace(part, start=part.position.offset, wait=max(0, part.wait - 1))
