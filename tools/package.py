@@ -172,6 +172,15 @@ def try_archive(environment: Environment, _: Environment) -> None:
     )
 
 
+def try_otel(environment: Environment, _: Environment) -> None:
+    """Carry a trace in the headers of a record."""
+    environment.python(
+        "from opentelemetry import trace\nfrom opentelemetry.sdk.trace import TracerProvider\n"
+        "from seglog.telemetry import carry\n"
+        "with TracerProvider().get_tracer('here').start_as_current_span('there'):\n    assert carry()"
+    )
+
+
 def try_kafka(environment: Environment, _: Environment) -> None:
     """Start a broker that Kafka's clients can use."""
     environment.python(
@@ -200,6 +209,7 @@ TRIALS: dict[str, Callable[[Environment, Environment], None]] = {
     "java": try_java,
     "jit": try_jit,
     "kafka": try_kafka,
+    "otel": try_otel,
     "spark": try_spark,
     "table": try_table,
     "all": try_all,

@@ -11,6 +11,7 @@ import seglog.aio
 import seglog.replication
 import seglog.serializers
 import seglog.storage
+import seglog.telemetry
 import seglog.types
 
 if TYPE_CHECKING:
@@ -106,6 +107,13 @@ def pages() -> list[Page]:
             "seglog.storage",
             "The contract of a directory of files, and what implements it.",
             _public(seglog.storage),
+        ),
+        Page(
+            "telemetry.md",
+            "seglog.telemetry",
+            "seglog.telemetry",
+            "Traces and metrics with OpenTelemetry.",
+            _public(seglog.telemetry),
         ),
         Page(
             "errors.md",

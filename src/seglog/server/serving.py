@@ -34,6 +34,8 @@ from seglog.topic.broker import Broker
 from seglog.topic.warm import warm_batches
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from seglog.archive.leading import Leading
     from seglog.errors import ArchiveFenced
     from seglog.server.beside import Beside
@@ -53,6 +55,7 @@ def serve(
     beside: Sequence[Beside] = (),
     *,
     stop: threading.Event | None = None,
+    wrap: Callable[[ASGIApp, Services], ASGIApp] | None = None,
 ) -> None:
     """Serve the topics below `root` until SIGTERM, SIGINT or `stop`; return when everything is on disk.
 
@@ -63,6 +66,7 @@ def serve(
         leading: A lease that this process holds; when it is lost, no more changes are accepted.
         beside: Other protocols on the same broker.
         stop: Stops the server when it is set, as SIGTERM does; the only way in a thread other than the main one.
+        wrap: Returns the app that answers in place of the server's own, such as one that traces requests.
 
     Raises:
         LogLocked: If another server (or broker) has the root open.
@@ -87,7 +91,7 @@ def serve(
         for name, error in broker.failed.items():
             say(f"topic {name} cannot be opened: {error}")
         with closing(services):
-            server = _Server(_config(services, settings), services, say, allocator, beside, stop)
+            server = _Server(_config(services, settings, wrap), services, say, allocator, beside, stop)
             services.cleaner.start()
             with allocator.settled(), _short_turns():
                 listener.listen(BACKLOG)  # connections are accepted before the address is announced
@@ -169,13 +173,16 @@ def _address(listener: socket.socket, settings: Settings) -> str:
     return f"{scheme}://{host}:{listener.getsockname()[1]}"
 
 
-def _config(services: Services, settings: Settings) -> uvicorn.Config:
+def _config(
+    services: Services, settings: Settings, wrap: Callable[[ASGIApp, Services], ASGIApp] | None
+) -> uvicorn.Config:
+    app = app_of(services)
     limits = settings.limits
     protocol = bounded(limits, Refusals(services.metrics), services.memory)
     protocol.most_connections = min(limits.connections, _files() // FILES_PER_CONNECTION)
     try:
         config = uvicorn.Config(
-            app_of(services),
+            app if wrap is None else wrap(app, services),
             http=protocol,
             ws="none",
             access_log=False,

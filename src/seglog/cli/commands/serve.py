@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +24,7 @@ from seglog.terminal.units import parse_count, parse_duration, parse_size
 if TYPE_CHECKING:
     from seglog.server.beside import Beside
     from seglog.server.settings import Settings
+    from seglog.telemetry.exporting import Wrap
 
 # option, name in Limits, parser, metavar, help
 _LIMITS: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
@@ -114,8 +115,19 @@ def _serve(args: Args) -> int:
             if settings.archive is None:
                 raise InvalidArgument("--lease needs --archive: the lease is beside the archive")
             leading = resources.enter_context(lead(settings.archive, args.lease, args.holder))
-        patiently(lambda: serving.serve(args.root, settings, say, leading, beside), args.wait)
+        wrap = resources.enter_context(_telemetry()) if args.otel else None
+        patiently(lambda: serving.serve(args.root, settings, say, leading, beside, wrap=wrap), args.wait)
     return 0
+
+
+def _telemetry() -> AbstractContextManager[Wrap]:
+    """Return what reports the server's requests and metrics."""
+    from seglog.telemetry import require_opentelemetry  # needs an extra
+
+    require_opentelemetry()
+    from seglog.telemetry.exporting import exporting  # as above
+
+    return exporting()
 
 
 def _beside(args: Args, settings: Settings) -> list[Beside]:
@@ -239,6 +251,10 @@ COMMANDS = (
                 metavar="N",
                 type=click.INT,
                 help="partitions of a topic that a Kafka client creates by using it, 0: none is created; default 1",
+            ),
+            flag(
+                "--otel",
+                help="send traces and metrics with OpenTelemetry, to OTEL_EXPORTER_OTLP_ENDPOINT; needs seglog[otel]",
             ),
             option("--tls-cert", metavar="FILE", type=File(), help="the certificate chain, PEM"),
             option("--tls-key", metavar="FILE", type=File(), help="its private key, PEM"),
