@@ -243,7 +243,7 @@ class Transactions:
         async def work(journal: Journal) -> None:
             if group not in one.groups:
                 raise WrongState(f"the group {group!r} was not added to the transaction of {one.name!r}")
-            await self._workers.run(partial(journal.stage_offsets, group, offsets))
+            await self._workers.run(partial(self._broker.transactions.stage_offsets, journal, group, offsets))
 
         await self.within(one, epoch, work)
 

@@ -282,18 +282,28 @@ class Groups(Inheritable, Uncopied):
         if durable:
             self._log.sync()
 
-    def commit_decided(self, group: str, offsets: Mapping[Partition, tuple[int, str]]) -> None:
-        """Commit offsets, with metadata, of a decided transaction; nothing refuses them, also if the group has members.
+    def logs_of(self, offsets: Mapping[Partition, int]) -> dict[Partition, tuple[str | None, int]]:
+        """Return of which log each offset is now, and its epoch there, for `commit_decided`. Raises TopicNotFound."""
+        with self._lock:
+            records = [self._offsets.record("", place, offset) for place, offset in offsets.items()]
+        return {one.partition: (one.log, one.epoch) for one in records}
 
-        Topics that were deleted since are left out. Sync the log afterwards.
+    def commit_decided(self, offsets: Iterable[OffsetRecord], at: int) -> None:
+        """Commit offsets of a transaction that was decided then; nothing refuses them, also if a group has members.
+
+        Those of topics that were deleted since, or created again, are left out, and those after a truncation are reset
+        to it. Sync the log afterwards.
         """
         with self._lock:
             entries = []
-            for place, (offset, text) in offsets.items():
+            for one in offsets:
                 with suppress(TopicNotFound, InvalidArgument):
-                    self._partitions(place[0])
-                    entries.append(self._offsets.record(group, place, offset)._replace(metadata=text))
-            self._book.append(entries)
+                    self._partitions(one.partition[0])
+                    still = self._offsets.still(one)
+                    if still is not None:
+                        present = self._offsets.record(one.group, one.partition, still)
+                        entries.append(present._replace(metadata=one.metadata))
+            self._book.append(entries, at)
 
     def committed(self, group: str) -> dict[str, dict[int, int]]:
         """Return topic -> partition -> the next offset to read. Raises GroupNotFound."""

@@ -7,6 +7,8 @@ offset: the next one to read; log and epoch: of that offset in the partition, to
 created again or truncated below it. Records of earlier versions have neither. "metadata", if it is not empty: text of
 the client that committed. A tombstone: deleted.
 
+The header "seglog-decided" of an offset: when the transaction was decided that committed it, decimal.
+
 Both are compact JSON, so that equal keys are equal bytes. A member has "topics", "session_timeout" (seconds), "local"
 and "owns" (topic -> partitions); a move is [topic, partition, heir or null, since]. The log is compacted by key: the
 latest record of a key counts.
@@ -20,8 +22,11 @@ from typing import Any, NamedTuple
 
 from seglog.config import MAX_OFFSET
 from seglog.format.foreign import UNREADABLE
+from seglog.record import Headers
 from seglog.topic.groups.state import Crew, Enrolled, Move
 from seglog.topic.layout.places import Partition
+
+DECIDED = "seglog-decided"
 
 
 class OffsetRecord(NamedTuple):
@@ -79,6 +84,11 @@ def decode(key: bytes | None, value: bytes | None) -> Entry:
     except UNREADABLE as error:
         raise ValueError(f"the key {key!r} or its value is damaged ({type(error).__name__}: {error})") from error
     raise ValueError(f"the key {key!r} is of a kind that this version of seglog does not know")
+
+
+def decided_at(headers: Headers) -> int | None:
+    """Return when the transaction was decided that committed an offset, None if none did."""
+    return next((int(value or b"0") for name, value in headers if name == DECIDED), None)
 
 
 def _json(value: object) -> bytes:

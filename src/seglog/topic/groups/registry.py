@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from seglog.errors import CorruptLog
 from seglog.log.log import Log
-from seglog.topic.groups.records import Entry, GroupRecord, OffsetRecord, decode, encode
+from seglog.topic.groups.records import DECIDED, Entry, GroupRecord, OffsetRecord, decode, encode
 from seglog.topic.groups.state import Crew
 from seglog.topic.layout.places import Partition
 
@@ -46,17 +46,20 @@ class Book:
         elif group in self.crews:
             self.crews[group] = crew  # equal, except for the partition counts of its assignment
 
-    def append(self, entries: Iterable[Entry]) -> None:
-        """Write entries, all or none; they survive kill -9 when this returns."""
+    def append(self, entries: Iterable[Entry], decided: int | None = None) -> None:
+        """Write entries, all or none; they survive kill -9 when this returns. decided: by a transaction, and when."""
         written = list(entries)
         pairs = [encode(entry) for entry in written]
+        headers = () if decided is None else ((DECIDED, b"%d" % decided),)
         if len(pairs) == 1:
-            self._log.append(pairs[0][1], key=pairs[0][0])
+            self._log.append(pairs[0][1], key=pairs[0][0], headers=headers)
         elif pairs:
             import pyarrow as pa  # noqa: PLC0415 - imported with the first commit of several partitions
 
             keys, values = (pa.array(column, pa.binary()) for column in zip(*pairs, strict=True))
-            self._log.append_batch(pa.table({"key": keys, "value": values}))
+            kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+            marks = pa.array([[{"key": name, "value": value} for name, value in headers]] * len(pairs), kind)
+            self._log.append_batch(pa.table({"key": keys, "value": values, "headers": marks}))
         for entry in written:
             self._take(entry)
 

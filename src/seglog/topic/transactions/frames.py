@@ -32,12 +32,13 @@ class Kind(IntEnum):
 
 
 class Frame(NamedTuple):
-    """A frame as it was read. data: of a batch, its Arrow stream; position, length: of that stream in the file."""
+    """A frame as it was read. position, length: in the file, of a batch's Arrow stream; begin, end: of the frame."""
 
     kind: Kind
     values: dict[str, Any]
     position: int
     length: int
+    begin: int
     end: int
 
 
@@ -60,7 +61,7 @@ def decode(head: bytes, payload: bytes, position: int) -> Frame | None:
         text = payload[JSON_LENGTH.size : JSON_LENGTH.size + size]
         start += JSON_LENGTH.size + size
     end = position + HEAD.size + length
-    return Frame(Kind(kind), json.loads(text), start, end - start, end)
+    return Frame(Kind(kind), json.loads(text), start, end - start, position, end)
 
 
 def _check(kind: int, parts: list[Any]) -> int:

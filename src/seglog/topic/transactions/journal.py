@@ -4,16 +4,17 @@
 
 The file is written as the records arrive, and synced once: with the decision, which is the commit. A file without a
 decision changes nothing; who began the transaction may resume it if the system has not been restarted since, as then
-all that was written is there.
+all that was written is there. A file that is damaged where only damage explains it is an error, not an end.
 """
 
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seglog.errors import CorruptLog, FormatVersionError
+from seglog.errors import CorruptLog, FormatVersionError, SeglogError, StorageError
 from seglog.log.boot_id import boot_id
 from seglog.storage import File, Storage, must_sync
 from seglog.topic.layout.places import Partition
@@ -25,10 +26,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SUFFIX = ".txn"
+DECISION_BEGINS = b'{"at":'
+SEARCHED_BYTES = 4 * 1024 * 1024  # of the end of a damaged file, for its decision
 
 
 class Batch(NamedTuple):
-    """A staged batch. topic_id: of the topic; once: its idempotency key; about: what the stager noted with it."""
+    """A staged batch. topic_id: of the topic; once: its idempotency key; about: what the stager noted with it.
+
+    position, length, frame: in the file, of its Arrow stream, and where its frame begins.
+    """
 
     topic: str
     topic_id: str
@@ -38,6 +44,7 @@ class Batch(NamedTuple):
     about: dict[str, Any]
     position: int = 0
     length: int = 0
+    frame: int = 0
 
     @property
     def place(self) -> Partition:
@@ -46,18 +53,23 @@ class Batch(NamedTuple):
 
 
 class Offsets(NamedTuple):
-    """Offsets that a group commits, by partition, with their metadata."""
+    """Offsets that a group commits, by partition, with their metadata. logs: of which log, and its epoch there."""
 
     group: str
     offsets: Mapping[Partition, tuple[int, str]]
+    logs: Mapping[Partition, tuple[str | None, int]]
 
 
 class Decision(NamedTuple):
-    """The commit. starts: where each partition ended then, and its epoch; groups: where the log of groups ended."""
+    """The commit. starts: where each partition ended then, and its epoch; groups: where the log of groups ended.
+
+    term: of the leader that decided it.
+    """
 
     at: int
     starts: Mapping[Partition, tuple[int, int]]
     groups: int
+    term: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -75,8 +87,9 @@ class Journal:
     offsets: list[Offsets] = field(default_factory=list)
     notes: list[dict[str, Any]] = field(default_factory=list)
     decision: Decision | None = None
-    published: int = 0  # batches of this process's publication that are in their logs
+    published: int = 0  # batches that are known to be in their logs
     committed: bool = False  # whether this process has committed the offsets
+    torn: bool = False  # whether the file may go on after `size`
 
     @classmethod
     def create(cls, storage: Storage, about: dict[str, Any]) -> Journal:
@@ -84,18 +97,26 @@ class Journal:
         storage.make([])
         name = secrets.token_hex(8) + SUFFIX
         journal = cls(storage, name, about, storage.create(name), 0)
-        journal._write(Kind.BEGIN, {"format": FORMAT, "boot": boot_id(), "about": about})
+        try:
+            journal._write(Kind.BEGIN, {"format": FORMAT, "boot": boot_id(), "about": about})
+        except SeglogError:
+            with suppress(StorageError):
+                journal.remove()
+            raise
         return journal
 
     @classmethod
     def load(cls, storage: Storage, name: str) -> Journal | None:
         """Read a transaction that an earlier process left; None if it had not even begun.
 
-        Raises FormatVersionError for one of a newer version, StorageError if it cannot be read.
+        Raises FormatVersionError for one of a newer version, StorageError if it cannot be read, CorruptLog if it is
+        damaged and was decided, or may have been.
         """
         file = storage.open(name, writable=True)
         frame = _read(file, 0)
         if frame is None or frame.kind is not Kind.BEGIN:
+            if _is_decided_after(file, 0):
+                raise CorruptLog(f"{file.path} is damaged at its beginning; its transaction was committed")
             return None
         if frame.values["format"] != FORMAT:
             raise FormatVersionError(
@@ -107,28 +128,57 @@ class Journal:
         while (frame := _read(file, journal.size)) is not None:
             journal._take(frame)
             journal.size = frame.end
+        journal._check_end()
         return journal
+
+    def _check_end(self) -> None:
+        """Raise CorruptLog if the file is damaged after its last frame, not cut off by a kill or power loss."""
+        size = self.file.size()
+        self.torn = size > self.size
+        if not self.torn or self.decision is not None:
+            return
+        if _is_decided_after(self.file, self.size):
+            raise CorruptLog(f"{self.file.path} is damaged at byte {self.size}; its transaction was committed")
+        head = self.file.pread(HEAD.size, self.size)
+        if self.resumable and len(head) == HEAD.size and self.size + HEAD.size + HEAD.unpack(head)[0] <= size:
+            raise CorruptLog(f"{self.file.path} is damaged at byte {self.size}; its transaction was open, or committed")
 
     def _take(self, frame: Frame) -> None:
         values = frame.values
         match frame.kind:
             case Kind.BATCH:
-                self.batches.append(Batch(**values, position=frame.position, length=frame.length))
+                batch = Batch(**values)._replace(position=frame.position, length=frame.length, frame=frame.begin)
+                self.batches.append(batch)
             case Kind.OFFSETS:
                 self.offsets.append(_offsets(values))
             case Kind.NOTE:
                 self.notes.append(values)
+                self.published = max(self.published, values.get("appended", 0))
             case Kind.DECISION:
                 starts = {(topic, number): (start, epoch) for topic, number, start, epoch in values["starts"]}
-                self.decision = Decision(values["at"], starts, values["groups"])
+                self.decision = Decision(values["at"], starts, values["groups"], values.get("term", 0))
             case Kind.BEGIN:
                 raise CorruptLog(f"{self.file.path} has a second beginning")
 
     def _write(self, kind: Kind, values: dict[str, Any], data: Any = b"") -> None:
-        """Append a frame; after an error the next one takes its place."""
+        """Append a frame; after an error nothing of it stays, at the latest when the next one is written."""
         parts = encode(kind, values, data)
-        self.file.pwritev(parts, self.size)
+        self._cut()
+        self.torn = True
+        try:
+            self.file.pwritev(parts, self.size)
+        except StorageError:
+            with suppress(StorageError):
+                self._cut()
+            raise
+        self.torn = False
         self.size += sum(memoryview(part).nbytes for part in parts)
+
+    def _cut(self) -> None:
+        """End the file at its last frame: parts of a longer one must not be taken for frames after the next one."""
+        if self.torn:
+            self.file.truncate(self.size)
+            self.torn = False
 
     # --- before the decision --------------------------------------------------------------------------------------
 
@@ -144,20 +194,40 @@ class Journal:
             stream.write_batch(records)
         data = sink.getvalue()
         values = batch._replace(rows=records.num_rows)._asdict()
-        del values["position"], values["length"]
+        del values["position"], values["length"], values["frame"]
+        frame = self.size
         self._write(Kind.BATCH, values, data)
-        self.batches.append(batch._replace(rows=records.num_rows, position=self.size - data.size, length=data.size))
+        place = {"position": self.size - data.size, "length": data.size, "frame": frame}
+        self.batches.append(batch._replace(rows=records.num_rows, **place))
 
-    def stage_offsets(self, group: str, offsets: Mapping[Partition, tuple[int, str]]) -> None:
-        """Stage the commit of a group. Raises StorageError: nothing was staged."""
-        values = {"group": group, "offsets": [[*place, *said] for place, said in offsets.items()]}
+    def stage_offsets(
+        self,
+        group: str,
+        offsets: Mapping[Partition, tuple[int, str]],
+        logs: Mapping[Partition, tuple[str | None, int]] | None = None,
+    ) -> None:
+        """Stage the commit of a group; see `Offsets`. Raises StorageError: nothing was staged."""
+        known = {} if logs is None else dict(logs)
+        values = {
+            "group": group,
+            "offsets": [[*place, *said] for place, said in offsets.items()],
+            "logs": [[*place, *log] for place, log in known.items()],
+        }
         self._write(Kind.OFFSETS, values)
-        self.offsets.append(Offsets(group, dict(offsets)))
+        self.offsets.append(Offsets(group, dict(offsets), known))
 
     @property
     def is_published(self) -> bool:
         """Whether an earlier process, or this one, has published it; its beginner has to note that."""
         return any("published" in one for one in self.notes)
+
+    def note_appended(self) -> None:
+        """Write how many batches are in their logs, which are synced; durable when it returns.
+
+        What retention and compaction remove from there cannot be found any more, and is not to be appended again.
+        """
+        self.note({"appended": self.published})
+        must_sync(self.file.datasync)
 
     def note_published(self) -> None:
         """Write that nothing is left to publish; durable when it returns."""
@@ -175,7 +245,8 @@ class Journal:
         Raises StorageError: it is undecided. LogPoisoned: unknown until the broker is opened again.
         """
         starts = [[*place, *start] for place, start in decision.starts.items()]
-        self._write(Kind.DECISION, {"at": decision.at, "starts": starts, "groups": decision.groups})
+        values = {"at": decision.at, "starts": starts, "groups": decision.groups, "term": decision.term}
+        self._write(Kind.DECISION, values)
         self.sync()
         self.decision = decision
 
@@ -187,14 +258,20 @@ class Journal:
     # --- afterwards -----------------------------------------------------------------------------------------------
 
     def records(self, batch: Batch) -> pa.Table:
-        """Read a staged batch."""
+        """Read a staged batch. Raises CorruptLog if it is damaged."""
         import pyarrow as pa  # noqa: PLC0415 - as above
 
-        with pa.ipc.open_stream(pa.py_buffer(self.file.pread(batch.length, batch.position))) as stream:
+        found = _frame_bytes(self.file, batch.frame)
+        if found is None or decode(*found, batch.frame) is None:
+            raise CorruptLog(f"{self.file.path} is damaged at byte {batch.frame}; its transaction is committed")
+        with pa.ipc.open_stream(pa.py_buffer(memoryview(found[1])[-batch.length :])) as stream:
             return stream.read_all()
 
     def remove(self) -> None:
         """End the transaction: published, or aborted."""
+        if self.decision is not None and not self.is_published:  # in case the name stays, or returns after a power loss
+            with suppress(StorageError):
+                self.note({"published": True})
         self.storage.unlink(self.name)
         self.file.close()
 
@@ -204,15 +281,36 @@ class Journal:
 
 
 def _read(file: File, position: int) -> Frame | None:
+    found = _frame_bytes(file, position)
+    return None if found is None else decode(*found, position)
+
+
+def _frame_bytes(file: File, position: int) -> tuple[bytes, bytes] | None:
+    """Return the head and the payload of a frame, None if the file ends before its end."""
     head = file.pread(HEAD.size, position)
     if len(head) < HEAD.size:
         return None
     length = HEAD.unpack(head)[0]
     if position + HEAD.size + length > file.size():
         return None
-    return decode(head, file.pread(length, position + HEAD.size), position)
+    return head, file.pread(length, position + HEAD.size)
+
+
+def _is_decided_after(file: File, start: int) -> bool:
+    """Whether a decision follows what cannot be read; it is near the end of the file."""
+    size = file.size()
+    first = max(start, size - SEARCHED_BYTES)
+    data = file.pread(size - first, first)
+    at = data.find(DECISION_BEGINS)
+    while at >= 0:
+        begin = at - HEAD.size
+        if begin >= 0 and HEAD.unpack_from(data, begin)[1] == Kind.DECISION and _read(file, first + begin) is not None:
+            return True
+        at = data.find(DECISION_BEGINS, at + 1)
+    return False
 
 
 def _offsets(values: dict[str, Any]) -> Offsets:
     named = {(topic, number): (offset, text) for topic, number, offset, text in values["offsets"]}
-    return Offsets(values["group"], named)
+    logs = {(topic, number): (log, epoch) for topic, number, log, epoch in values.get("logs", ())}
+    return Offsets(values["group"], named, logs)

@@ -2,16 +2,17 @@
 
 Each batch is appended with its idempotency key, so a repetition in the same process stores nothing twice. After a crash
 the keys are looked up in what was appended since the decision, however long that is; and a group's offset is left alone
-if the group has committed for that partition since.
+if the group has committed for that partition since, other than by a transaction that was decided before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from seglog.errors import TopicNotFound
-from seglog.topic.groups.records import OffsetRecord, decode
+from seglog.errors import SeglogError, TopicNotFound
+from seglog.topic.groups.records import OffsetRecord, decided_at, decode
 from seglog.topic.idempotency.marks import Share, read_mark
 from seglog.topic.idempotency.memory import verify
 from seglog.topic.layout.places import Partition
@@ -34,7 +35,12 @@ def decision_of(journal: Journal, open_topic: Callable[[str], Topic], groups: Lo
         if topic is not None:
             log = topic.partition(place[1])
             starts[place] = (log.next_offset, log.epoch)
-    return Decision(at, starts, groups.next_offset)
+    return Decision(at, starts, groups.next_offset, term_of(groups))
+
+
+def term_of(groups: Log) -> int:
+    """Return the term in which a directory of topics is led."""
+    return groups.view().manifest.role.term
 
 
 def publish(
@@ -49,25 +55,45 @@ def publish(
     added by the next call.
     """
     assert journal.decision is not None  # noqa: S101 - the caller has decided it
-    known: dict[Partition, dict[str, Share]] = {}
     written: dict[Partition, Log] = {}
+    before = journal.published
+    try:
+        _append(journal, journal.decision, open_topic, appended, written)
+    except SeglogError:
+        if journal.published > before:
+            with suppress(SeglogError):
+                for log in written.values():
+                    log.sync()
+                journal.note_appended()
+        raise
+    for place, topic_id in {batch.place: batch.topic_id for batch in journal.batches}.items():
+        topic = _same(open_topic, place[0], topic_id)
+        if topic is not None:
+            topic.partition(place[1]).sync()
+    _commit(journal, journal.decision, groups)
+
+
+def _append(
+    journal: Journal,
+    decision: Decision,
+    open_topic: Callable[[str], Topic],
+    appended: Appended,
+    written: dict[Partition, Log],
+) -> None:
+    """Append what is missing, and note its logs in `written`."""
+    known: dict[Partition, dict[str, Share]] = {}
     for batch in journal.batches[journal.published :]:
         topic = _same(open_topic, batch.topic, batch.topic_id)
         if topic is not None:
             log = written[batch.place] = topic.partition(batch.partition)
             if journal.inherited and batch.place not in known:
-                known[batch.place] = _stored(log, journal.decision.starts[batch.place])
+                known[batch.place] = _stored(log, decision.starts[batch.place])
             share = known.get(batch.place, {}).get(batch.once)
             if share is None or not verify(log, share).verified:
                 topic.append_batch(journal.records(batch), partition=batch.partition, once=batch.once)
             log.flush()
             appended(batch.place, batch.rows)
         journal.published += 1
-    for place, topic_id in {batch.place: batch.topic_id for batch in journal.batches}.items():
-        topic = _same(open_topic, place[0], topic_id)
-        if topic is not None:
-            topic.partition(place[1]).sync()
-    _commit(journal, journal.decision, groups)
 
 
 def _same(open_topic: Callable[[str], Topic], name: str, topic_id: str) -> Topic | None:
@@ -95,21 +121,22 @@ def _stored(log: Log, start: tuple[int, int]) -> dict[str, Share]:
 def _commit(journal: Journal, decision: Decision, groups: Groups) -> None:
     if journal.committed or not journal.offsets:
         return
-    since = _committed_since(groups.log, decision.groups) if journal.inherited else frozenset()
-    merged: dict[tuple[str, Partition], tuple[int, str]] = {}
-    for group, offsets in journal.offsets:
-        merged |= {(group, place): said for place, said in offsets.items()}
-    for group in dict.fromkeys(group for group, _ in merged):
-        left = {place: said for (of, place), said in merged.items() if of == group and (of, place) not in since}
-        groups.commit_decided(group, left)
+    since = _committed_since(groups.log, decision)
+    merged: dict[tuple[str, Partition], OffsetRecord] = {}
+    for group, offsets, logs in journal.offsets:
+        for place, (offset, text) in offsets.items():
+            log, epoch = logs.get(place, (None, 0))
+            merged[group, place] = OffsetRecord(group, place, offset, log, epoch, text)
+    groups.commit_decided([entry for key, entry in merged.items() if key not in since], decision.at)
     groups.log.sync()
     journal.committed = True
 
 
-def _committed_since(log: Log, start: int) -> frozenset[tuple[str, Partition]]:
-    entries: Iterable[OffsetRecord] = (
-        entry
-        for record in log.scan(max(min(start, log.next_offset), log.lowest_offset))
-        if isinstance(entry := decode(record.key, record.value), OffsetRecord)
-    )
-    return frozenset((entry.group, entry.partition) for entry in entries)
+def _committed_since(log: Log, decision: Decision) -> frozenset[tuple[str, Partition]]:
+    """Return the groups' partitions whose last commit is not of this transaction or one that was decided before."""
+    later: dict[tuple[str, Partition], bool] = {}
+    for record in log.scan(max(min(decision.groups, log.next_offset), log.lowest_offset)):
+        entry, at = decode(record.key, record.value), decided_at(record.headers)
+        if isinstance(entry, OffsetRecord):
+            later[entry.group, entry.partition] = at is None or at > decision.at
+    return frozenset(key for key, is_later in later.items() if is_later)

@@ -1,18 +1,19 @@
 """The transactions of a broker: begun, decided and published here; those of an earlier process are completed first.
 
 A broker that opens for writing publishes every decided transaction before anybody can append. What it cannot publish
-(a full disk) stays decided: `retry` tries again, and the next opening does.
+(a full disk) stays decided: `publish` tries again, and the next opening does. A damaged file, and one that a former
+leader has decided, is renamed to *.damaged or *.outdated, and is not published.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from seglog.errors import SeglogError
+from seglog.errors import CorruptLog, LogPoisoned, SeglogError
 from seglog.topic.transactions.journal import SUFFIX, Batch, Journal
-from seglog.topic.transactions.publishing import Appended, decision_of, publish
+from seglog.topic.transactions.publishing import Appended, decision_of, publish, term_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
     from seglog.clock import Clock
     from seglog.storage import Storage
     from seglog.topic.groups import Groups
+    from seglog.topic.layout.places import Partition
     from seglog.topic.topic import Topic
 
 DIRECTORY = ".transactions"
+DAMAGED, OUTDATED = ".damaged", ".outdated"
 LONGEST_MARK = 300
 
 
@@ -50,18 +53,37 @@ class Transactions:
     def load(self) -> tuple[str, ...]:
         """Read what an earlier process left, and publish what it had decided; return that as text."""
         found = sorted(name for name in self._storage.names() if name.endswith(SUFFIX))
-        loaded = [(name, Journal.load(self._storage, name)) for name in found]
-        for name, journal in loaded:
+        journals: list[Journal] = []
+        texts: list[str] = []
+        for name in found:
+            try:
+                journal = Journal.load(self._storage, name)
+            except CorruptLog as error:
+                texts.append(self._set_aside(name, DAMAGED, str(error)))
+                continue
             if journal is None:
                 self._storage.unlink(name)
-        journals = [journal for _, journal in loaded if journal is not None]
+            else:
+                journals.append(journal)
         self.left = [journal for journal in journals if journal.decision is None]
         self.published = [journal for journal in journals if journal.is_published]
-        decided = [one for one in journals if one.decision is not None and not one.is_published]
-        return tuple(self._complete(journal) for journal in sorted(decided, key=_decided_at))
+        decided = sorted((one for one in journals if one.decision and not one.is_published), key=_decided_at)
+        self._decided_at = max(map(_decided_at, decided), default=0)
+        return (*texts, *(self._complete(journal) for journal in decided))
+
+    def _set_aside(self, name: str, ending: str, why: str) -> str:
+        """Rename a file that cannot be used, and return that as text."""
+        kept = name.removesuffix(SUFFIX) + ending
+        self._storage.rename(name, kept)
+        return f"{why}. Nothing more of it is published; it was kept as {DIRECTORY}/{kept}"
 
     def _complete(self, journal: Journal) -> str:
         what = f"transaction {journal.name.removesuffix(SUFFIX)}: it was decided, and "
+        assert journal.decision is not None  # noqa: S101 - the caller has selected decided ones
+        if journal.decision.term != (term := term_of(self._groups.log)):
+            journal.close()
+            why = f"{what}another leader was promoted since (term {journal.decision.term}, now {term})"
+            return self._set_aside(journal.name, OUTDATED, why)
         try:
             journal.sync()  # again: the process that died may not have done so
             publish(journal, self._open_topic, self._groups)
@@ -87,6 +109,11 @@ class Transactions:
         self._open_topic(batch.topic).partition(batch.partition)._check_batch(marked)
         journal.stage(batch, records)
 
+    def stage_offsets(self, journal: Journal, group: str, offsets: Mapping[Partition, tuple[int, str]]) -> None:
+        """Stage the commit of a group, for the logs as they are now; see `Journal.stage_offsets`."""
+        logs = self._groups.logs_of({place: offset for place, (offset, _) in offsets.items()})
+        journal.stage_offsets(group, offsets, logs)
+
     @staticmethod
     def _marked(records: pa.RecordBatch) -> pa.Table:
         """Return the records as long as they are once their first one carries the idempotency key."""
@@ -101,7 +128,12 @@ class Transactions:
         with self._guard:
             self._decided_at = max(self._clock(), self._decided_at + 1)
             at = self._decided_at
-        journal.decide(decision_of(journal, self._open_topic, self._groups.log, at))
+        try:
+            journal.decide(decision_of(journal, self._open_topic, self._groups.log, at))
+        except LogPoisoned as error:
+            with self._guard:
+                self.failed[journal.name] = (journal, error)
+            raise
 
     def publish(self, journal: Journal, appended: Appended = lambda _place, _rows: None) -> None:
         """Publish a decided transaction; durable when it returns. The caller removes the journal.
