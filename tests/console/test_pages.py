@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 
 PLACES = ["topics", "topics/orders", "topics/orders/records", "topics/orders/groups", "topics/orders/tail"]
-PLACES += ["topics/orders/append", "topics/orders/settings", "topics/orders/records?by=key&key=k1"]
+PLACES += [
+    "topics/orders/search",
+    "topics/orders/append",
+    "topics/orders/settings",
+    "topics/orders/records?by=key&key=k1",
+]
 PLACES += ["groups", "groups/billing", "copies"]
 
 

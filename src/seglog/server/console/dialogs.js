@@ -9,7 +9,7 @@ import { notify, refresh } from "./store.js";
 import { parseSize, plural } from "./units.js";
 
 /** Show a form; `submit` gets its fields; if it raises, the dialog stays open and shows the error. */
-function show({ title, body, action, kind = "primary", submit, closed = () => {} }) {
+export function show({ title, body, action, kind = "primary", submit, closed = () => {} }) {
   const trouble = h("p", { class: "bad", role: "alert" });
   const done = h("button", { type: "submit", class: kind }, action);
   const dialog = h(

@@ -3,6 +3,7 @@
 import { deleteGroup } from "./dialogs.js";
 import { h } from "./dom.js";
 import { button, empty, figure, lagInWords, moment, refusal, since, sparkline, table, waiting } from "./parts.js";
+import { resetGroup } from "./reset.js";
 import { address } from "./route.js";
 import { lagHistory, refresh, state } from "./store.js";
 import { duration, plural } from "./units.js";
@@ -109,11 +110,18 @@ function oneGroup(name) {
         h(
           "div",
           { class: "actions" },
+          button("Reset offsets", () => resetGroup(group, topicsOf(group))),
           button("Delete", () => deleteGroup(name), { class: "danger" }),
         ),
     ),
     group ? [lagSection(group), memberSection(group)] : problem ? refusal(problem) : waiting(name),
   );
+}
+
+/** The topics in which a group may continue elsewhere: those that it reads first. */
+function topicsOf(group) {
+  const read = Object.keys(group.lag ?? {}).toSorted();
+  return [...read, ...(state.topics ?? []).map(({ name }) => name).filter((name) => !read.includes(name))];
 }
 
 function lagSection(group) {

@@ -5,6 +5,7 @@
 import { lines, path } from "./api.js";
 
 export const PAGE = 50;
+const SPAN = 1000; // records of one call where all of a span are read
 const PAGE_SIZE = 4 * 1024 * 1024;
 const MAX_BYTES = 1024 * 1024;
 const LOOKS_MAX = 80;
@@ -50,12 +51,24 @@ export async function pageBefore(topic, partition, lowest, stop, signal) {
   return page.records.at(-1)?.offset ?? lowest;
 }
 
-/** Read up to PAGE records of start <= offset < stop (null: to the end) in one call: {records, next}. */
-async function read(topic, partition, start, stop, signal) {
-  const query = { start, stop, max_records: PAGE, max_bytes: MAX_BYTES };
+/** Read up to `most` records of start <= offset < stop (null: to the end) in one call: {records, next}. */
+async function read(topic, partition, start, stop, signal, most = PAGE) {
+  const query = { start, stop, max_records: most, max_bytes: MAX_BYTES };
   const answer = await lines(path("topics", topic, "partitions", partition, "records"), query, signal);
   const next = Number(answer.headers.get("Seglog-Next-Offset") ?? start);
   return { records: answer.lines.map((record) => ({ ...record, partition })), next };
+}
+
+/** Read all records of start <= offset < stop, of which there may be none. */
+export async function readSpan(topic, partition, start, stop, signal) {
+  const found = [];
+  for (let at = start; at < stop; ) {
+    const { records, next } = await read(topic, partition, at, stop, signal, SPAN);
+    found.push(...records);
+    if (next <= at) break;
+    at = next;
+  }
+  return found;
 }
 
 /** The records of a page while it is collected, in either direction: both ways the same records fit. */

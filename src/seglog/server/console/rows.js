@@ -81,7 +81,7 @@ function details(topic, record, name, look) {
       h("dt", null, "Partition"),
       h("dd", { class: "number" }, record.partition),
       h("dt", null, "Offset"),
-      h("dd", { class: "number" }, exact(record.offset)),
+      h("dd", null, h("span", { class: "number" }, exact(record.offset)), " ", linkTo(topic, record)),
       h("dt", null, "Timestamp"),
       h("dd", null, moment(record.timestamp), " ", h("span", { class: "soft number" }, `${record.timestamp} µs`)),
       h("dt", null, "Key"),
@@ -106,6 +106,10 @@ function details(topic, record, name, look) {
     valuePane(record, look, change, () => wholeValue(topic, record)),
   );
 }
+
+/** An address of one record, to keep or to send to others. */
+const linkTo = (topic, { partition, offset }) =>
+  h("a", { href: address(["topics", topic, "records"], { partition, at: offset }) }, "link to this record");
 
 const wholeValue = (topic, { partition, offset }) =>
   raw(path("topics", topic, "partitions", partition, "records", offset));

@@ -5,6 +5,7 @@ import { h } from "./dom.js";
 import { lagTable, totalLag } from "./groups.js";
 import { behind, empty, figure, refusal, retention, size, sparkline, waiting } from "./parts.js";
 import * as records from "./records.js";
+import * as search from "./search.js";
 import { address } from "./route.js";
 import * as segments from "./segments.js";
 import * as settings from "./settings.js";
@@ -15,6 +16,7 @@ import { count, plural } from "./units.js";
 const TABS = [
   ["segments", "Segments", segments],
   ["records", "Records", records],
+  ["search", "Search", search],
   ["tail", "Live", tail],
   ["groups", "Groups", { view: groupsView }],
   ["append", "Append", append],
