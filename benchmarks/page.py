@@ -29,6 +29,7 @@ TITLES = {
     "table-choices": "The choices of tables: compression, copy on write",
     "compaction": "Compaction",
     "libraries": "Compared with libraries",
+    "logs": "Compared with logs of other languages",
     "startup": "Start and opening",
     "many-segments": "A log of many segments",
     "http": "HTTP",

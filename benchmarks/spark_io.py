@@ -52,7 +52,7 @@ def session() -> Iterator[SparkSession]:
 
 def _kafka_source() -> dict[str, str]:
     """Return the setting that gives Spark its Kafka source; nothing if it is not available."""
-    found = jars("spark-kafka", "spark.xml", f"-DincludeArtifactIds={','.join(KAFKA_SOURCE)}")
+    found = jars("spark-kafka", "kafka/spark.xml", f"-DincludeArtifactIds={','.join(KAFKA_SOURCE)}")
     return {} if found is None else {"spark.jars": ",".join(map(str, sorted(found.glob("*.jar"))))}
 
 

@@ -1,8 +1,8 @@
 """What seglog is measured against, on the same machine with the same records and the same durability.
 
-Servers keep streams behind a socket (`jetstream`, `redis_streams`, `kafka`), libraries keep files (`libraries`). Each
-is looked for, and made once where it can be; seglog itself depends on none. One that cannot be had is skipped with a
-word.
+Servers keep streams behind a socket (`jetstream`, `redis_streams`, `kafka`), libraries keep files (`libraries`), those
+of other languages in programs of their own (`logs`). Each is looked for, and made once where it can be; seglog itself
+depends on none. One that cannot be had is skipped with a word.
 """
 
 from __future__ import annotations
@@ -84,4 +84,9 @@ def peer_versions() -> dict[str, str]:
     for name in ("kafka", "spark-kafka"):
         for jar in (tools.CACHE / name).glob("kafka-tools-*.jar" if name == "kafka" else "spark-sql-kafka-*.jar"):
             found[name] = re.sub(r".*-(?=\d+\.\d+\.\d+)", "", jar.stem)
+    for jar in (tools.CACHE / "chronicle").glob("chronicle-queue-*.jar"):
+        found["chronicle-queue"] = jar.stem.removeprefix("chronicle-queue-")
+    for folder, asked, name in (("raftwal", "go.mod", "raft-wal"), ("raftengine", "Cargo.toml", "raft-engine")):
+        if stated := re.search(rf'{name}"? ?=? ?"?[=v]+([\d.]+)', (tools.BENCHMARKS / folder / asked).read_text()):
+            found[name] = stated[1]
     return found

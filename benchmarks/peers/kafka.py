@@ -86,7 +86,7 @@ def _started(directory: Path, stack: contextlib.ExitStack) -> Kafka | None:
     if shutil.which("java") is None:
         skip("Kafka", "Java is not installed")
         return None
-    if (found := jars("kafka", "pom.xml")) is None:
+    if (found := jars("kafka", "kafka/pom.xml")) is None:
         return None
     try:
         return stack.enter_context(_broker(directory, found))

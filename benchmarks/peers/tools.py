@@ -68,7 +68,7 @@ def redis_server() -> str | None:
 
 
 def jars(name: str, project: str, *settings: str) -> Path | None:
-    """Return the directory of the jars that a pom of benchmarks/kafka/ asks for, copied there by Maven if need be."""
+    """Return the directory of the jars that a pom below benchmarks/ asks for, copied there by Maven if need be."""
     target = CACHE / name
     if target.is_dir():
         return target
@@ -76,11 +76,22 @@ def jars(name: str, project: str, *settings: str) -> Path | None:
         skip(name, "its jars are not in .bench/ and Maven is not installed")
         return None
     growing = CACHE / f"{name}.growing"
-    command = [maven, "-q", "-B", "-f", str(BENCHMARKS / "kafka" / project), "dependency:copy-dependencies"]
+    command = [maven, "-q", "-B", "-f", str(BENCHMARKS / project), "dependency:copy-dependencies"]
     if _fetch(name, [*command, "-DincludeScope=runtime", f"-DoutputDirectory={growing}", *settings], {}):
         growing.rename(target)  # whole, or not there
         return target
     return None
+
+
+def made(name: str, command: Sequence[str], environment: dict[str, str], directory: Path) -> bool:
+    """Build a program where its sources are; say so, and whether it could be."""
+    print(f"({name}: built, once)", flush=True)
+    try:
+        subprocess.run(command, cwd=directory, env=environment, check=True, timeout=FETCH_SECONDS, capture_output=True)
+    except (OSError, subprocess.SubprocessError):
+        skip(name, f"{Path(command[0]).name} could not build it")
+        return False
+    return True
 
 
 def _fetch(name: str, command: Sequence[str], environment: dict[str, str]) -> bool:
