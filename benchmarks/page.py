@@ -34,6 +34,7 @@ TITLES = {
     "many-segments": "A log of many segments",
     "http": "HTTP",
     "kafka": "Compared with Kafka",
+    "kafka-clients": "Kafka's own programs, against Kafka and against `seglog serve --kafka`",
     "laminarmq": "Compared with laminarmq",
     "spark": "Spark",
     "spark-kafka": "Spark, compared with its Kafka source",

@@ -53,6 +53,8 @@ def speed(seconds: float, work: float, unit: str) -> str:
     """Format the speed of one side; work, unit: as in Figure."""
     if unit in RATES:
         return f"{work / seconds:.2f} {RATES[unit]}"
+    if unit == "MiB":
+        return f"{seconds / work:.0f} MiB"
     if unit == "B":
         return f"{seconds / work:.1f} B"
     each = seconds / work

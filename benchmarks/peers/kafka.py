@@ -106,11 +106,11 @@ def _broker(directory: Path, found: Path) -> Iterator[Kafka]:
     name = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     formatting = [*java, "kafka.tools.StorageTool", "format", "-t", name, "-c", str(settings)]
     subprocess.run(formatting, check=True, capture_output=True)
-    with (
-        server([*java, "kafka.Kafka", str(settings)], port, output=output),
-        _feeder(java, port, directory / "feeder") as feeder,
-    ):
-        yield Kafka(java, f"127.0.0.1:{port}", feeder, output)
+    began = time.perf_counter()
+    with server([*java, "kafka.Kafka", str(settings)], port, output=output) as process:
+        start = time.perf_counter() - began
+        with _feeder(java, port, directory / "feeder") as feeder:
+            yield Kafka(java, f"127.0.0.1:{port}", feeder, output, process.pid, start)
 
 
 @contextlib.contextmanager
@@ -130,11 +130,13 @@ def _feeder(java: list[str], port: int, output: Path) -> Iterator[subprocess.Pop
 
 
 class Kafka:
-    """A broker that runs."""
+    """A broker that runs. java: the command for other programs of Kafka; start: seconds until it listened."""
 
-    def __init__(self, java: list[str], address: str, feeder: subprocess.Popen[str], output: Path) -> None:
-        self.address = address
-        self._java, self._feeder, self._output = java, feeder, output
+    def __init__(
+        self, java: list[str], address: str, feeder: subprocess.Popen[str], output: Path, pid: int, start: float
+    ) -> None:
+        self.address, self.java, self.pid, self.start = address, java, pid, start
+        self._feeder, self._output = feeder, output
         self._seals = 0
 
     def _tell(self, *words: object) -> None:
@@ -159,7 +161,7 @@ class Kafka:
 
     def produce(self, topic: str, payloads: Path, records: int) -> float:
         """Append with Kafka's own perf tool, lines of a file as values; return the seconds of a record, warmed up."""
-        command = [*self._java, "org.apache.kafka.tools.ProducerPerformance", "--topic", topic, "--throughput", "-1"]
+        command = [*self.java, "org.apache.kafka.tools.ProducerPerformance", "--topic", topic, "--throughput", "-1"]
         command += ["--bootstrap-server", self.address, "--num-records", str(2 * records)]
         command += ["--warmup-records", str(records), "--payload-file", str(payloads), "--command-property", *PRODUCER]
         said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
