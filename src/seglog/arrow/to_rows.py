@@ -190,7 +190,8 @@ def timestamps_of(column: pa.ChunkedArray | None, rows: int, now: int) -> Array:
     if not (pa.types.is_int64(kind) or pa.types.is_timestamp(kind)):
         raise InvalidType(f"column 'timestamp' must be int64 (microseconds) or timestamp, not {kind}")
     known = None if column.null_count == 0 else column.is_valid().to_numpy()
-    times: Array = np.array(column.cast(pa.int64()).fill_null(0).to_numpy(), np.int64)
+    numbers = column if pa.types.is_int64(kind) else column.cast(pa.int64())
+    times: Array = np.array((numbers if known is None else numbers.fill_null(0)).to_numpy(), np.int64)
     if pa.types.is_timestamp(kind):
         times = _to_microseconds(times, kind)
     if known is not None:

@@ -52,6 +52,7 @@ from seglog.storage.base import Buffer
 
 INDEX_EVERY_BYTES = 1024 * 1024
 JOIN_BELOW = 64 * 1024
+WRITTEN_AT_ONCE = 1024  # entries; fewer wait in memory until the index is written, like those of single appends
 HASHED_BESIDE = 64 * 1024  # entries; fewer are hashed before another thread has begun
 
 
@@ -383,7 +384,7 @@ class ActiveSegment:
         """Add the entries of a batch, writing them to the index file without a copy, which would be slow."""
         if self._dense is None:
             self.tally.digest = _hashed(self.tally.digest, entries)
-        elif not self._wrote_entries(self._dense, entries, records):
+        elif records < WRITTEN_AT_ONCE or not self._wrote_entries(self._dense, entries, records):
             for part in entries:
                 self._dense.pending.extend(part)
 

@@ -117,6 +117,13 @@ class Encoding:
         self._encoded: list[Any] = []
 
     def __iter__(self) -> Iterator[memoryview]:
+        if len(self._pieces) == 1:
+            try:
+                self._encoded.append(self._encode(0))
+                yield self._block_bytes(0)
+            finally:
+                _Buffers.give_back(self._buffers)
+            return
         pieces, room, ahead = len(self._pieces), len(self._buffers), Ahead()
         try:
             for number in range(room):

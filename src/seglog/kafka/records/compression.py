@@ -13,7 +13,7 @@ STREAMS = {GZIP: "gzip", LZ4: "lz4", ZSTD: "zstd"}
 NAMES = {NONE: "none", SNAPPY: "snappy", **STREAMS}
 XERIAL = b"\x82SNAPPY\x00"
 XERIAL_HEAD_BYTES = 16
-PIECE_BYTES = 1024 * 1024
+PIECE_BYTES, LEAST_PIECE_BYTES, PIECE_GROWTH = 1024 * 1024, 16 * 1024, 4
 
 
 def decompressed(codec: int, data: memoryview, most: int) -> Any:
@@ -40,8 +40,8 @@ def decompressed(codec: int, data: memoryview, most: int) -> Any:
 
 def _stream(name: str, data: memoryview, most: int) -> pa.Buffer:
     stream = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), name)
-    sink = pa.BufferOutputStream()
-    while piece := stream.read(PIECE_BYTES):
+    sink, size = pa.BufferOutputStream(), min(max(PIECE_GROWTH * len(data), LEAST_PIECE_BYTES), PIECE_BYTES)
+    while piece := stream.read(size):  # each allocates as much as it may read
         if sink.tell() + len(piece) > most:
             raise TooLarge(most)
         sink.write(piece)

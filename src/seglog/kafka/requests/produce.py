@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from seglog.topic.topic import Topic
 
 NO_ACK, APPENDED, DURABLE = 0, 1, -1
-SMALL_BYTES = 64 * 1024  # up to this size a single record is appended without a thread
+SMALL_BYTES = 64 * 1024  # up to this size a record or a batch is appended without a thread
+HERE_BYTES = 256 * 1024  # the same, decompressed
 
 
 async def produce(call: Call) -> Values | None:
@@ -116,6 +117,9 @@ async def _store(
     room = partial(claim.wait, decoded_bytes(data, head))
     written: Any = lambda _: [(number, topic.partition(number))]  # noqa: E731 - as `batch` calls it
     try:
+        stored = await _store_here(call, topic, number, data, head, once, durable=durable)
+        if stored is not None:
+            return stored
         offsets: range = await services.appends.batch(topic.name, written, append, durable=durable, first=room)
     except OSError as error:
         if isinstance(error, SeglogError):
@@ -123,6 +127,26 @@ async def _store(
         raise StorageError(error.errno, str(error)) from error
     finally:
         claim.close()
+    services.metrics.appended(topic.name, len(offsets), len(data))
+    return offsets
+
+
+async def _store_here(
+    call: Call, topic: Topic, number: int, data: memoryview, head: Head, once: str | None, *, durable: bool
+) -> range | None:
+    """Append a small batch immediately; None, without having done anything, if that could block or take long."""
+    services, log = call.services, topic.partition(number)
+    if len(data) > SMALL_BYTES or not topic.is_ready(number, HERE_BYTES + decoded_bytes(data, head), once):
+        return None
+    try:
+        records = decoded(data, head, log, HERE_BYTES, services.settings.limits)
+    except TooLarge:  # decompressed
+        return None
+
+    def append() -> range:
+        return topic.append_batch(records, partition=number, once=once)[number]
+
+    offsets: range = await services.appends.batch_here(topic.name, number, log, append, durable=durable)
     services.metrics.appended(topic.name, len(offsets), len(data))
     return offsets
 

@@ -140,6 +140,15 @@ class Appends:
             await asyncio.gather(*(self.synced(topic, number, log) for number, log in written))
         return result
 
+    async def batch_here(self, topic: str, number: int, log: Log, call: Callable[[], Any], *, durable: bool) -> Any:
+        """Run `call`, which appends a few KiB to a partition that is ready for them: a thread would take longer."""
+        result = call()
+        self._appended((topic, number))
+        self.syncing.appended((topic, number), log)
+        if durable:
+            await self.synced(topic, number, log)
+        return result
+
     async def synced(self, topic: str, number: int, log: Log) -> None:
         """Return when the records that were appended to a partition before are durable."""
         await self._syncers.run(log.sync)

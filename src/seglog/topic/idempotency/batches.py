@@ -92,9 +92,11 @@ def marked(share: pa.Table, mark: bytes) -> pa.Table:
 
     Raises InvalidType or InvalidArgument if a log would reject that row.
     """
-    ArrowBatch.prepare(share.slice(0, 1), now=0)
     position = share.schema.get_field_index("headers")
-    if position < 0 or pa.types.is_null(share.schema.field(position).type):
+    if position < 0:
+        return share.append_column("headers", _only_mark(share.num_rows, mark))
+    ArrowBatch.prepare(share.slice(0, 1), now=0)
+    if pa.types.is_null(share.schema.field(position).type):
         column = pa.chunked_array([pa.nulls(share.num_rows, HEADERS_TYPE)])
     else:
         column = share.column(position)
@@ -102,7 +104,15 @@ def marked(share: pa.Table, mark: bytes) -> pa.Table:
         column = column.cast(HEADERS_TYPE)
     first = pa.array([_with_mark(column[0].as_py(), mark, column.type)], column.type)
     headers = pa.chunked_array([first, *column.slice(1).chunks], column.type)
-    return share.append_column("headers", headers) if position < 0 else share.set_column(position, "headers", headers)
+    return share.set_column(position, "headers", headers)
+
+
+def _only_mark(rows: int, mark: bytes) -> pa.Array:
+    """Return headers of which only the first row has any: the mark."""
+    offsets = np.ones(rows + 1, np.int32)
+    offsets[0] = 0
+    pair = pa.array([{"key": HEADER, "value": mark}], HEADERS_TYPE.value_type)
+    return pa.Array.from_buffers(HEADERS_TYPE, rows, [None, pa.py_buffer(offsets)], 0, children=[pair])
 
 
 def _value_type(kind: Any) -> Any:
