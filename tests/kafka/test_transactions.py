@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import io
 import json
@@ -17,8 +18,12 @@ from seglog.kafka.messages.groups import FIND_COORDINATOR, OFFSET_FETCH
 from seglog.kafka.messages.producers import INIT_PRODUCER_ID
 from seglog.kafka.messages.transactions import ADD_OFFSETS_TO_TXN, ADD_PARTITIONS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT
 from seglog.kafka.records.layout import TRANSACTIONAL
+from seglog.storage import MemoryStorage
+from seglog.testing.faulty import Fault, FaultyStorage
 from seglog.testing.kafka import KafkaBroker
+from tests.kafka.clients import Confluent, Sent
 from tests.kafka.conftest import connected, until
+from tests.kafka.test_hostile import Limited
 from tests.kafka.test_record_batches import kio_records
 from tests.kafka.transactional import TRANSACTIONAL as CLIENTS
 from tests.kafka.transactional import TransactionalConfluent
@@ -338,3 +343,49 @@ def test_records_of_a_deleted_topic_are_left_out_of_a_commit(kafka, topic, name)
         http.create_topic(topic, partitions=1)
     assert producer.end() == OK
     assert (stored(kafka, topic), stored(kafka, other)) == ([], [b"kept"])
+
+
+def test_transactions_hold_bounded_bytes(tmp_path, name):
+    kafka = Limited(tmp_path / "root", spool_bytes=400_000)
+    try:
+        one, other, third = (Raw(kafka, f"{name}-{number}") for number in range(3))
+        Confluent(kafka.address).produce(name, [Sent(b"first")])
+        for producer in (one, other, third):
+            assert producer.add(name, 0) == [OK]
+        assert one.send(name, 0, [bytes(150_000)])[0] == OK
+        assert one.send(name, 1, [bytes(60_000)])[0] == 44  # more than half
+        assert other.send(name, 0, [bytes(150_000)])[0] == OK
+        assert third.send(name, 0, [bytes(110_000)])[0] == 7  # another time
+        assert one.end() == OK
+        assert third.send(name, 0, [bytes(110_000)])[0] == OK
+        assert Confluent(kafka.address).consume(name, 2)[1].value == bytes(150_000)
+    finally:
+        kafka.stop()
+
+
+def test_a_full_disk_delays_a_commit_and_loses_nothing(name):
+    storage = FaultyStorage(MemoryStorage())
+    kafka = KafkaBroker(storage)
+    with kafka:
+        kafka.connection = lambda: connected(kafka.address)
+        kafka.broker.create_topic(name)
+        producer = Raw(kafka, name)
+        assert producer.add(name, 0) == [OK]
+        assert producer.send(name, 0, [b"a"]) == (OK, 0)
+        full = Fault(operations=frozenset({"pwrite", "pwritev"}), name=f"{name}/0", error=errno.ENOSPC, forever=True)
+        storage.fault = full
+        assert producer.end() == 51
+        assert producer.end() == 51
+        assert producer.add(name, 0) == [51]
+        assert Raw(kafka, name).error == 51
+        assert list(kafka.broker.unpublished)
+        storage.fault = None
+        until(lambda: producer.end() == OK)
+        assert kafka.broker.unpublished == {}
+        assert [record.value for record in kafka.broker.topic(name).records(0)] == [b"a"]
+
+
+def test_a_server_that_follows_another_refuses_transactions(own_kafka, name):
+    leader = own_kafka()
+    follower = own_kafka("--follow", leader.url)
+    assert Raw(follower, name).error == 44

@@ -105,10 +105,18 @@ class TransactionalAioKafka:
         async def start() -> Any:
             options = {"transactional_id": name, "transaction_timeout_ms": timeout_ms}
             producer = aiokafka.AIOKafkaProducer(bootstrap_servers=address, **options)
-            await producer.start()
+            try:
+                await producer.start()
+            except BaseException:
+                await producer.stop()
+                raise
             return producer
 
-        self.producer = self._call(start())
+        try:
+            self.producer = self._call(start())
+        except BaseException:
+            self._runner.close()
+            raise
         self._sent: list[Any] = []
 
     def _call(self, work: Any) -> Any:

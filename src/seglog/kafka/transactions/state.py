@@ -148,5 +148,5 @@ class Transactional:
 
     def pending(self, group: str, place: Partition) -> bool:
         """Whether the transaction would commit an offset of a group for a partition."""
-        staged = () if self.journal is None else self.journal.offsets
-        return any(one.group == group and place in one.offsets for one in staged)
+        staged = None if self.journal is None else self.journal.offsets.get(group)
+        return staged is not None and place in staged.offsets

@@ -18,12 +18,12 @@ from seglog.kafka.faults import (
     BadTimeout,
     Completing,
     Fenced,
-    LargeTransaction,
     NotOwner,
     Undecided,
     UnknownProducer,
     WrongState,
 )
+from seglog.kafka.transactions.room import check_room
 from seglog.kafka.transactions.state import State, Transactional
 from seglog.kafka.transactions.store import Store
 from seglog.server.runtime.workers import Workers
@@ -57,6 +57,7 @@ class Transactions:
         self._workers = Workers("transaction", THREADS, limits.connections + limits.waiting)
         self._most_of_token = limits.groups
         self._known: dict[str, Transactional] = {}
+        self._active: set[Transactional] = set()  # with a journal
         self._tasks: set[asyncio.Future[Any]] = set()
         self._stopped = False
 
@@ -64,12 +65,15 @@ class Transactions:
 
     async def start(self) -> None:
         """Continue what an earlier process has left. Raises CorruptLog if the ids cannot be read."""
+        if self._services.following is not None:  # it only reads
+            return
         self._known = await self._workers.run(lambda: {one.name: one for one in self._store.load()})
         journals, failed = self._broker.transactions.take_over()
         for journal in failed:
             one = self._known.get(journal.about["id"])
             if one is not None:
                 one.journal, one.state = journal, State.DECIDED
+                self._active.add(one)
                 self._run(self._retry(one))
         for journal in journals:
             await self._workers.run(partial(self._settle, journal))
@@ -79,6 +83,7 @@ class Transactions:
                 one.end(State.ABORTED)
                 await self._workers.run(partial(self._store.write, one))
             elif one.state is State.OPEN:
+                self._active.add(one)
                 self._set_timer(one)
 
     def _settle(self, journal: Journal) -> None:
@@ -138,8 +143,7 @@ class Transactions:
     def _new(self, caller: Caller, name: str) -> Transactional:
         if not any(rights & {"write", "admin"} for rights in caller.rights.values()):
             raise NotOwner(f"the token {caller.name!r} may not write to any topic")
-        if len(self._known) >= MOST_IDS:
-            self._expire()
+        self._expire()
         own = sum(one.owner == caller.name for one in self._known.values())
         if len(self._known) >= MOST_IDS or (own >= self._most_of_token and not caller.may("admin", EVERY)):
             raise Busy(f"there are {len(self._known)} transactional ids, {own} of them of the token {caller.name!r}")
@@ -173,7 +177,7 @@ class Transactions:
 
     def is_pending(self, group: str, place: Partition) -> bool:
         """Whether an open transaction would commit an offset of a group for a partition."""
-        return any(one.journal is not None and one.pending(group, place) for one in self._known.values())
+        return any(one.pending(group, place) for one in self._active)
 
     # --- an open transaction --------------------------------------------------------------------------------------
 
@@ -209,6 +213,7 @@ class Transactions:
             await self._workers.run(journal.remove)
             raise
         one.journal = journal
+        self._active.add(one)
         self._set_timer(one)
 
     async def within(self, one: Transactional, epoch: int, work: Callable[[Journal], Awaitable[Result]]) -> Result:
@@ -224,12 +229,8 @@ class Transactions:
 
     def check_room(self, journal: Journal, more: int) -> None:
         """Raise LargeTransaction if `more` bytes are too many for one, Busy if they are for all that are open."""
-        most = self._services.settings.limits.spool_bytes
-        held = sum(one.journal.size for one in self._known.values() if one.journal is not None)
-        if journal.size + more > most // 2:
-            raise LargeTransaction(f"a transaction has {journal.size} bytes; it may have {most // 2}")
-        if held + more > most:
-            raise Busy(f"all open transactions have {held} bytes; they may have {most}")
+        held = [one.journal for one in self._active if one.journal is not None]
+        check_room(held, journal, more, self._services.settings.limits.spool_bytes)
 
     async def run(self, call: Callable[[], Result], first: Callable[[], Awaitable[object]] | None = None) -> Result:
         """Run a call that writes files on a thread."""
@@ -243,6 +244,7 @@ class Transactions:
         async def work(journal: Journal) -> None:
             if group not in one.groups:
                 raise WrongState(f"the group {group!r} was not added to the transaction of {one.name!r}")
+            self.check_room(journal, sum(len(text) for _, text in offsets.values()))
             await self._workers.run(partial(self._broker.transactions.stage_offsets, journal, group, offsets))
 
         await self.within(one, epoch, work)
@@ -306,6 +308,7 @@ class Transactions:
         except SeglogError:
             one.journal, one.state = journal, State.DECIDED
             raise
+        self._active.discard(one)
         await self._workers.run(journal.remove)
 
     async def _retry(self, one: Transactional) -> None:
@@ -325,6 +328,7 @@ class Transactions:
     async def _abort(self, one: Transactional) -> None:
         journal = _journal(one)
         one.end(State.ABORTED)
+        self._active.discard(one)
         try:
             await self._write(one, durable=False)
         except SeglogError as error:  # a restarted server finds it open, without a journal, and aborts it again

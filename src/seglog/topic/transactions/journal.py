@@ -56,8 +56,8 @@ class Offsets(NamedTuple):
     """Offsets that a group commits, by partition, with their metadata. logs: of which log, and its epoch there."""
 
     group: str
-    offsets: Mapping[Partition, tuple[int, str]]
-    logs: Mapping[Partition, tuple[str | None, int]]
+    offsets: dict[Partition, tuple[int, str]]
+    logs: dict[Partition, tuple[str | None, int]]
 
 
 class Decision(NamedTuple):
@@ -84,7 +84,7 @@ class Journal:
     resumable: bool = True
     inherited: bool = False  # from an earlier process, which may have published a part
     batches: list[Batch] = field(default_factory=list)
-    offsets: list[Offsets] = field(default_factory=list)
+    offsets: dict[str, Offsets] = field(default_factory=dict)  # by group
     notes: list[dict[str, Any]] = field(default_factory=list)
     decision: Decision | None = None
     published: int = 0  # batches that are known to be in their logs
@@ -150,7 +150,7 @@ class Journal:
                 batch = Batch(**values)._replace(position=frame.position, length=frame.length, frame=frame.begin)
                 self.batches.append(batch)
             case Kind.OFFSETS:
-                self.offsets.append(_offsets(values))
+                self._add(_offsets(values))
             case Kind.NOTE:
                 self.notes.append(values)
                 self.published = max(self.published, values.get("appended", 0))
@@ -214,7 +214,13 @@ class Journal:
             "logs": [[*place, *log] for place, log in known.items()],
         }
         self._write(Kind.OFFSETS, values)
-        self.offsets.append(Offsets(group, dict(offsets), known))
+        self._add(Offsets(group, dict(offsets), dict(known)))
+
+    def _add(self, staged: Offsets) -> None:
+        """Keep the latest offset of each partition of a group."""
+        found = self.offsets.setdefault(staged.group, Offsets(staged.group, {}, {}))
+        found.offsets.update(staged.offsets)
+        found.logs.update(staged.logs)
 
     @property
     def is_published(self) -> bool:

@@ -123,7 +123,7 @@ def _commit(journal: Journal, decision: Decision, groups: Groups) -> None:
         return
     since = _committed_since(groups.log, decision)
     merged: dict[tuple[str, Partition], OffsetRecord] = {}
-    for group, offsets, logs in journal.offsets:
+    for group, offsets, logs in journal.offsets.values():
         for place, (offset, text) in offsets.items():
             log, epoch = logs.get(place, (None, 0))
             merged[group, place] = OffsetRecord(group, place, offset, log, epoch, text)

@@ -1,0 +1,38 @@
+"""How much open transactions may hold: bytes of files, and an entry in memory for each batch and offset. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from seglog.errors import Busy
+from seglog.kafka.faults import LargeTransaction
+
+if TYPE_CHECKING:
+    from seglog.topic.transactions.journal import Journal
+
+MOST_PARTS, ALL_PARTS = 100_000, 400_000
+"""Batches and offsets of one transaction, and of all that are open."""
+
+
+def check_room(held: Collection[Journal], journal: Journal, more: int, most: int) -> None:
+    """Raise LargeTransaction if `more` bytes are too many for one transaction, Busy if they are for all.
+
+    Args:
+        held: All open transactions.
+        journal: The one that grows.
+        more: The bytes that are to be staged.
+        most: Bytes that all may have; one may have half of them.
+    """
+    if journal.size + more > most // 2 or _parts(journal) >= MOST_PARTS:
+        raise LargeTransaction(
+            f"a transaction has {journal.size} bytes in {_parts(journal)} batches and offsets; it may have "
+            f"{most // 2} and {MOST_PARTS}"
+        )
+    size, parts = sum(one.size for one in held), sum(map(_parts, held))
+    if size + more > most or parts >= ALL_PARTS:
+        raise Busy(f"open transactions have {size} bytes in {parts} parts; they may have {most} and {ALL_PARTS}")
+
+
+def _parts(journal: Journal) -> int:
+    return len(journal.batches) + sum(len(one.offsets) for one in journal.offsets.values())
