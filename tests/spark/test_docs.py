@@ -11,7 +11,7 @@ import pytest
 
 PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
 BLOCKS = re.findall(r"```(python|sh)\n(.*?)```", PAGE, flags=re.DOTALL)
-JOBS = {"ingest", "snapshot", "export", "replay", "audit", "compact"}
+JOBS = {"ingest", "snapshot", "export", "replay", "audit", "compact", "load"}
 FLIGHTS = "tailnum,carrier\nN1,UA\nN2,AA\nN1,DL\n"
 # A command runs in the program's own session: starting Spark for each would take a minute.
 RUN = """

@@ -3,7 +3,7 @@
     source    the data source that Spark calls; imported in every session, so light
     schema    what Spark sees: names and types of columns
     read/     batch and streaming reads           write/    the sink
-    ingest/ snapshot/ export/ replay/ audit/ compact/       the jobs; jobs/: shared by them
+    ingest/ snapshot/ export/ load/ replay/ audit/ compact/ the jobs; jobs/: shared by them
     session   a local session with good defaults  java      which Java Spark runs on
     option_values   option strings -> values      interpreter   which Python its workers run
     catalog_table   CREATE TABLE                  progress  the lag of a stream

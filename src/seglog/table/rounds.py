@@ -62,6 +62,16 @@ class Options:
             raise InvalidArgument(f"on_truncate is {self.on_truncate!r}; choose 'delete' or 'refuse'")
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a round does for one partition. number: of the partition; view: of its log."""
+
+    number: int
+    log: Log
+    view: View
+    step: Range
+
+
 class Round:
     """One round on a table of every record. keeps: age at which it forgets snapshots, if the options give none."""
 
@@ -79,17 +89,24 @@ class Round:
         held = warehouse.held_by(self.table)
         after: Held = dict(held)
         change = Change()
+        parts = []
         for number, log in logs.items():
             view = log.view()
             step = self.step(log, view, held.get(number))
             if step.cut is not None:
                 self._cut(number, step.cut, change)
-            rows = self.typer.typed(records(view, number, step.start, step.stop))
-            change.added.extend(self.write(counted(rows, change)))
+            parts.append(Part(number, log, view, step))
             after[number] = held_after(held.get(number), Lineage.of(view), step)
+        self.copy(parts, change)
         if after != held:
             warehouse.commit(self.table, after, change.added, change.removed)
         return self.report(change, after)
+
+    def copy(self, parts: list[Part], change: Change) -> None:
+        """Write the records that the table lacks to new files, and add them to the change."""
+        for part in parts:
+            rows = records(part.view, part.number, part.step.start, part.step.stop)
+            change.added.extend(self.write(counted(self.typer.typed(rows), change)))
 
     def step(self, log: Log, view: View, held: Lineage | None) -> Range:
         """Return which offsets of a partition come next."""

@@ -163,13 +163,17 @@ class TableSync:
             if stopped(max(0.0, interval - (time.monotonic() - began))):
                 return
 
+    def round_on(self, table: Table, name: str, options: Options) -> Round:
+        """Return how a round on the table of every record is made."""
+        return Round(table, name, options)
+
     def _tables(self, logs: Logs) -> Iterator[TableReport]:
         name = self._name or logs.name
-        yield self._table(name, logs, Round)
+        yield self._table(name, logs, self.round_on)
         if self._options.latest:
             yield self._table(name + LATEST, logs, LatestRound)
 
-    def _table(self, name: str, logs: Logs, kind: type[Round]) -> TableReport:
+    def _table(self, name: str, logs: Logs, kind: Callable[[Table, str, Options], Round]) -> TableReport:
         with as_ours(name), ExitStack() as resources:
             table = self._warehouse.table_for(name, logs.path)
             self._lock(table, resources)
@@ -184,7 +188,7 @@ class TableSync:
                 report = self._round(one, opened)
             merged = self._merge(one, report)  # a merge that fails keeps no log from deleting what the table has
             self._clean.add(name)
-            warehouse.expire(table, kind.keeps if self._options.snapshots is None else self._options.snapshots)
+            warehouse.expire(table, one.keeps if self._options.snapshots is None else self._options.snapshots)
             return replace(report, merged=merged)
 
     @contextmanager
