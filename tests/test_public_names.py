@@ -171,6 +171,7 @@ def test_the_config_has_these_options() -> None:
         "dedupe_bytes",
         "unkeyed",
         "after",
+        "copies",
     ]
     assert seglog.LogConfig().segment_bytes == 1024**3
     assert seglog.LogConfig().buffer_bytes == 0

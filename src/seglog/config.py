@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from seglog.errors import ConfigError
 
+MOST_COPIES = 100
 MIN_SEGMENT_BYTES = 512
 MAX_STORE_BYTES = 2**32 - 1
 MAX_OFFSET = 2**63 - 1
@@ -137,6 +138,8 @@ class Retention(_Fields):
             "keep" accepts and keeps both.
         after: "table": neither the limits nor a compaction delete a record before the tables of the log have it
             (seglog.table). Without a table nothing is deleted. "none": they wait for no table.
+        copies: Copies that must have a record before an append of a Kafka client with acks=all is answered, 0 to 100:
+            min.insync.replicas less one.
 
     Raises:
         ConfigError: If a value has the wrong type or is out of range.
@@ -152,6 +155,7 @@ class Retention(_Fields):
     dedupe_bytes: int = 128 * 1024 * 1024
     unkeyed: Literal["reject", "keep"] = "reject"
     after: Literal["none", "table"] = "none"
+    copies: int = 0
 
     def __post_init__(self) -> None:
         if self.bytes is not None:
@@ -173,6 +177,7 @@ class Retention(_Fields):
             raise ConfigError(
                 f"retention.min_dirty_ratio is {_shown(self.min_dirty_ratio)}; it must be between 0 and 1"
             )
+        _whole("retention.copies", self.copies, least=0, most=MOST_COPIES)
         _whole("retention.dedupe_bytes", self.dedupe_bytes, least=1024, most=MAX_BYTES)
         most = self.max_compaction_lag_us
         if most is not None and most < self.min_compaction_lag_us:
@@ -188,10 +193,14 @@ class Retention(_Fields):
         return self.compact and self.unkeyed == "reject"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values. `after` only if it is set: earlier versions do not know it, and must not delete then."""
+        """Return plain values. `after` and `copies` only if set: earlier versions do not know them, and must not open
+        a log with them.
+        """
         values = dataclasses.asdict(self)
         if self.after == "none":
             del values["after"]
+        if not self.copies:
+            del values["copies"]
         return values
 
     @property

@@ -40,6 +40,7 @@ BAD_RETENTION: dict[str, list[object]] = {
     "dedupe_bytes": [1023, 0, 1.5, None],
     "unkeyed": ["drop", None, True, []],
     "after": ["archive", None, True, []],
+    "copies": [-1, 101, 1.5, None, True],
 }
 
 

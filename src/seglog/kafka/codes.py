@@ -27,8 +27,10 @@ from seglog.errors import (
 from seglog.kafka.faults import (
     BadTimeout,
     Completing,
+    FewCopies,
     FutureEpoch,
     LargeTransaction,
+    NotCopied,
     NotOwner,
     OldProducerEpoch,
     OutOfOrderSequence,
@@ -48,6 +50,8 @@ REQUEST_TIMED_OUT = 7
 MESSAGE_TOO_LARGE = 10
 COORDINATOR_NOT_AVAILABLE = 15
 INVALID_TOPIC = 17
+NOT_ENOUGH_REPLICAS = 19
+NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
 INVALID_REQUIRED_ACKS = 21
 ILLEGAL_GENERATION = 22
 INCONSISTENT_GROUP_PROTOCOL = 23
@@ -91,6 +95,8 @@ UNSTABLE_OFFSET_COMMIT = 88
 PRODUCER_FENCED = 90
 
 _CODES: tuple[tuple[type[SeglogError], int], ...] = (  # the first one that fits counts
+    (FewCopies, NOT_ENOUGH_REPLICAS),
+    (NotCopied, NOT_ENOUGH_REPLICAS_AFTER_APPEND),
     (StaleEpoch, FENCED_LEADER_EPOCH),
     (FutureEpoch, UNKNOWN_LEADER_EPOCH),
     (OldProducerEpoch, INVALID_PRODUCER_EPOCH),

@@ -47,6 +47,7 @@ SETTINGS: dict[str, Setting] = {
     "max.compaction.lag.ms": Setting(lambda config: _ms(config.retention.max_compaction_lag, MOST_LAG_MS), LONG),
     "min.cleanable.dirty.ratio": Setting(lambda config: str(float(config.retention.min_dirty_ratio)), DOUBLE),
     "min.compaction.lag.ms": Setting(lambda config: _ms(config.retention.min_compaction_lag), LONG),
+    "min.insync.replicas": Setting(lambda config: str(config.retention.copies + 1), INT),
     "retention.bytes": Setting(lambda config: _number(config.retention.bytes), LONG),
     "retention.ms": Setting(lambda config: _ms(config.retention.age), LONG),
     "segment.bytes": Setting(lambda config: str(config.segment_bytes), INT, fixed=True),
@@ -55,11 +56,10 @@ SETTINGS: dict[str, Setting] = {
 CONSTANT: dict[str, tuple[frozenset[str], int]] = {  # which values are accepted: the first is shown
     "compression.type": (frozenset({"producer", "uncompressed"}), STRING),
     "message.timestamp.type": (frozenset({"CreateTime"}), STRING),
-    "min.insync.replicas": (frozenset({"1"}), INT),
     "preallocate": (frozenset({"false"}), BOOLEAN),
     "unclean.leader.election.enable": (frozenset({"false"}), BOOLEAN),
 }
-SHOWN = {"compression.type": "producer", "message.timestamp.type": "CreateTime", "min.insync.replicas": "1"}
+SHOWN = {"compression.type": "producer", "message.timestamp.type": "CreateTime"}
 """The constants that are listed with the settings."""
 
 
@@ -117,6 +117,7 @@ def _config(config: LogConfig, values: Mapping[str, str], *, is_new: bool) -> Lo
         min_compaction_lag=_seconds(values, "min.compaction.lag.ms") or 0.0,
         max_compaction_lag=_seconds(values, "max.compaction.lag.ms", none=MOST_LAG_MS),
         min_dirty_ratio=_ratio(values, "min.cleanable.dirty.ratio"),
+        copies=_whole(values, "min.insync.replicas") - 1,
     )
     if not is_new:
         return replace(config, retention=retention)

@@ -59,3 +59,11 @@ class Undecided(SeglogError):
 
 class LargeTransaction(SeglogError):
     """A transaction with more bytes than one may have."""
+
+
+class FewCopies(SeglogError):
+    """Fewer copies follow a partition than its topic wants records to be in."""
+
+
+class NotCopied(SeglogError):
+    """Records that were appended, and that too few copies have so far."""

@@ -15,6 +15,7 @@ from seglog.kafka.records.decode import head_of
 from seglog.kafka.records.faults import BadBatch, NoKeys, TooLarge
 from seglog.kafka.records.layout import CODEC_BITS, HEAD_BYTES, NO_PRODUCER, TRANSACTIONAL, Head
 from seglog.kafka.requests.call import Call, Values, log_of
+from seglog.kafka.requests.copies import copied
 from seglog.kafka.requests.decoding import decoded, decoded_bytes
 from seglog.kafka.requests.staging import staged
 from seglog.log.appends.group import Draft
@@ -81,6 +82,16 @@ async def _append(call: Call, topic: Topic, number: int, data: memoryview | None
     _check(head, services.settings.limits.batch_records)
     if head.attributes & TRANSACTIONAL:
         return await staged(call, topic, number, data, head)
+    if not durable:
+        return await _append_once(call, topic, number, data, head, durable=False)
+    async with copied(call, topic.partition(number)) as appended:
+        appended.append(await _append_once(call, topic, number, data, head, durable=True))
+    return appended[0]
+
+
+async def _append_once(call: Call, topic: Topic, number: int, data: memoryview, head: Head, *, durable: bool) -> range:
+    """Append a batch, unless it is a repeated one of an idempotent producer; return the offsets of its records."""
+    services = call.services
     if head.producer_id == NO_PRODUCER:
         return await _store(call, topic, number, data, head, durable=durable)
     place = (topic.id, number)

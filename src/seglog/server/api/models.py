@@ -110,6 +110,7 @@ class RetentionModel(Model):
     dedupe_bytes: Annotated[int, Field(ge=1024, le=2**40), WHOLE] = 128 * 1024 * 1024
     unkeyed: Literal["reject", "keep"] = "reject"
     after: Literal["none", "table"] = "none"
+    copies: Annotated[int, Field(ge=0, le=100), WHOLE] = 0
 
     def onto(self, retention: Retention) -> Retention:
         """Return a retention with the named fields changed. Raises ConfigError if they contradict each other."""
