@@ -166,6 +166,7 @@ function sidebar() {
       ),
     ),
     h("nav", { "aria-label": "Copies" }, h("h2", null, h("a", { href: "#/copies" }, "Copies"))),
+    h("nav", { "aria-label": "API" }, h("h2", null, h("a", { href: "/docs" }, "HTTP API"))),
   );
 }
 

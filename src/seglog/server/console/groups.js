@@ -1,11 +1,12 @@
 /* Consumer groups: members, assignment, and the lag of each partition. */
 
+import { chart } from "./chart.js";
 import { deleteGroup } from "./dialogs.js";
 import { h } from "./dom.js";
 import { button, empty, figure, lagInWords, moment, refusal, since, sparkline, table, waiting } from "./parts.js";
 import { resetGroup } from "./reset.js";
 import { address } from "./route.js";
-import { lagHistory, refresh, state } from "./store.js";
+import { groupLags, groupRates, lagHistory, refresh, state } from "./store.js";
 import { duration, plural } from "./units.js";
 
 const GROUPS = [
@@ -114,7 +115,7 @@ function oneGroup(name) {
           button("Delete", () => deleteGroup(name), { class: "danger" }),
         ),
     ),
-    group ? [lagSection(group), memberSection(group)] : problem ? refusal(problem) : waiting(name),
+    group ? [lagSection(group), chartSection(group), memberSection(group)] : problem ? refusal(problem) : waiting(name),
   );
 }
 
@@ -132,6 +133,22 @@ function lagSection(group) {
     Object.keys(group.lag ?? {}).length
       ? lagTable(group.name, group, null)
       : empty("Nothing committed and nothing assigned yet."),
+  );
+}
+
+function chartSection(group) {
+  const topics = Object.keys(group.lag ?? {}).toSorted();
+  const lines = (read) =>
+    topics.map((name, index) => ({ name, tone: `tone-${index % 8}`, points: read(group.name, name) }));
+  return (
+    topics.length > 0 &&
+    h(
+      "section",
+      { class: "charts", "aria-labelledby": "charts" },
+      h("h2", { id: "charts" }, "Over time"),
+      chart("Lag, in records", "", lines(groupLags)),
+      chart("Records read per second", " /s", lines(groupRates)),
+    )
   );
 }
 

@@ -11,6 +11,7 @@ const INTERVAL_MS = 2000;
 const HIDDEN_INTERVAL_MS = 20_000;
 const LONGEST_WAIT_MS = 15_000;
 const HISTORY_MS = 5 * 60_000;
+const LONG_HISTORY_MS = 30 * 60_000; // of what charts show: one series for each topic, two for each group in it
 const HEALTH_ROUNDS = 5;
 const GROUPS_MAX = 40;
 export const PARTITIONS_SHOWN = 16;
@@ -139,6 +140,8 @@ async function group(name) {
   const described = await kept(`group ${name}`, () => ask("GET", path("groups", name)));
   for (const [topic, partitions] of Object.entries(described?.lag ?? {})) {
     for (const [partition, lag] of Object.entries(partitions)) remember(lagName(name, topic, partition), lag);
+    remember(totalName("lag", name, topic), sum(Object.values(partitions)), LONG_HISTORY_MS);
+    remember(totalName("read", name, topic), sum(Object.values(described.committed?.[topic] ?? {})), LONG_HISTORY_MS);
   }
   return described;
 }
@@ -151,7 +154,8 @@ async function askTopic() {
   state.topic = topic;
   remember(
     endName(name),
-    topic.partition_states.reduce((sum, one) => sum + one.next_offset, 0),
+    sum(topic.partition_states.map((one) => one.next_offset)),
+    LONG_HISTORY_MS,
   );
   if (tab && tab !== "segments") return;
   const numbers = partitionsShown(topic, place.query);
@@ -171,12 +175,14 @@ export function partitionsShown(topic, query) {
 }
 
 const lagName = (group, topic, partition) => `lag ${JSON.stringify([group, topic, String(partition)])}`;
+const totalName = (what, group, topic) => `${what} ${JSON.stringify([group, topic])}`;
+const sum = (numbers) => numbers.reduce((one, other) => one + other, 0);
 const endName = (topic) => `end ${topic}`;
 
-function remember(name, value) {
+function remember(name, value, most = HISTORY_MS) {
   const now = Date.now();
   const past = history.get(name) ?? [];
-  const recent = past.filter((point) => point.at > now - HISTORY_MS);
+  const recent = past.filter((point) => point.at > now - most);
   recent.push({ at: now, value });
   history.set(name, recent);
 }
@@ -184,9 +190,16 @@ function remember(name, value) {
 /** The last minutes of a lag: [{at (ms), value}], the newest last. */
 export const lagHistory = (group, topic, partition) => history.get(lagName(group, topic, partition)) ?? [];
 
-/** Records appended to a topic per second, over the last minutes: [{at (ms), value}]. */
-export function appendRates(topic) {
-  const ends = history.get(endName(topic)) ?? [];
+/** The lag of a group in a topic, over the last half hour: [{at (ms), value}]. */
+export const groupLags = (group, topic) => history.get(totalName("lag", group, topic)) ?? [];
+
+/** Records that a group has committed in a topic per second: [{at (ms), value}]. */
+export const groupRates = (group, topic) => rates(history.get(totalName("read", group, topic)) ?? []);
+
+/** Records appended to a topic per second: [{at (ms), value}]. */
+export const appendRates = (topic) => rates(history.get(endName(topic)) ?? []);
+
+function rates(ends) {
   return ends.slice(1).map((point, index) => {
     const before = ends[index];
     return {

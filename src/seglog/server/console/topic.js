@@ -4,6 +4,7 @@ import * as append from "./append.js";
 import { h } from "./dom.js";
 import { lagTable, totalLag } from "./groups.js";
 import { behind, empty, figure, refusal, retention, size, sparkline, waiting } from "./parts.js";
+import * as rates from "./rates.js";
 import * as records from "./records.js";
 import * as search from "./search.js";
 import { address } from "./route.js";
@@ -18,10 +19,13 @@ const TABS = [
   ["records", "Records", records],
   ["search", "Search", search],
   ["tail", "Live", tail],
+  ["rates", "Rates", rates],
   ["groups", "Groups", { view: groupsView }],
   ["append", "Append", append],
   ["settings", "Settings", settings],
 ];
+
+const RATES_SHOWN = 150; // about five minutes
 
 const tabOf = ({ parts }) => TABS.find(([name]) => name === parts[2]) ?? TABS[0];
 
@@ -85,13 +89,13 @@ function facts(topic) {
 }
 
 function rate(topic) {
-  const rates = appendRates(topic.name);
-  const now = rates.at(-1)?.value ?? 0;
+  const points = appendRates(topic.name).slice(-RATES_SHOWN);
+  const now = points.at(-1)?.value ?? 0;
   const words = `${count(Math.round(now))} records/s appended`;
   return h(
     "p",
     { class: "rate" },
-    sparkline(rates, words),
+    sparkline(points, words),
     h("span", { class: "number" }, `${count(Math.round(now))} /s`),
   );
 }
