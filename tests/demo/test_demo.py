@@ -40,12 +40,16 @@ def test_the_demo_checks_its_results_and_writes_a_report(
     assert all(int(first) >= STOP_AFTER and int(second) > 0 for first, second in batches)
     assert len(batches) == 1 + len(before)
     assert re.findall(r"aircraft before, (\d+) differ after", told) == ["0"] * len(batches)
+    answers = re.findall(r"(Spark|DuckDB|Polars): [\d.]+ s, [\d,]+ rows, (\d+) differ", told)
+    assert answers == [("Spark", "0"), ("DuckDB", "0"), ("Polars", "0")] * len(batches)
     for limit in (*before, LIMIT // 10):
         assert re.search(rf"{limit:,} records, .* [KM]iB -> [\d,]+ records", told)
     with Topic.open(tmp_path / "out" / output.TOPIC, mode="r") as topic:
         assert sum(len(topic.partition(number)) for number in range(topic.partitions)) == LIMIT // 10
     assert len(pq.read_table(tmp_path / "out" / output.AIRCRAFT)) > 1000
-    assert "3,000" in (tmp_path / "out" / output.REPORT).read_text(encoding="utf-8")
+    report = (tmp_path / "out" / output.REPORT).read_text(encoding="utf-8")
+    assert "3,000" in report
+    assert "The same answer from Spark, DuckDB and Polars" in report
 
 
 @pytest.mark.spark

@@ -22,6 +22,7 @@ from seglog.demo.report import Run, render, size
 from seglog.demo.stream import Streamed
 from seglog.errors import InvalidArgument
 from seglog.log.info import SegmentInfo
+from seglog.table import TableReport
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -219,6 +220,8 @@ def run(**changes: object) -> Run:
             ("<X>", 7): DelayStatistics(5, 5, -0.4, 0.0),
         },
         streamed=Streamed(3, 9),
+        table=TableReport("flights", 107, 0, 4, 5000, {0: 107}),
+        engines={"Spark": 0.5, "DuckDB": 0.02, "Polars": 0.01},
         carriers={"UA": "United & Sons"},
         before=Holdings([[segment(0), segment(1, sealed=False)], [segment(0)]], 3192),
         after=Holdings([[segment(1, sealed=False)], []], 798),

@@ -4,6 +4,7 @@ a report.
     flights    CSV -> events                  expected   the results from the CSV alone (no seglog)
     ingest     events -> topic                compare    two results row by row
     stream     topic -> table, with Spark     queries    table -> results, with Spark
+    tables     topic -> Iceberg table -> results, with Spark, DuckDB and Polars
     compaction the topic by key, at the end
     report, charts, report.html               the report
     output     which files are replaced       progress   what is shown meanwhile
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from seglog.spark import require_pyspark
 from seglog.spark.java import use_java
+from seglog.table import require_pyiceberg
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +33,7 @@ def run(output: Path, *, limit: int | None = None) -> int:
     InvalidArgument if the directory was not created by the demo, and MissingExtra.
     """
     require_pyspark()
+    require_pyiceberg()
     use_java()  # fail before a minute's work, not after it
     from seglog.demo.story import tell  # noqa: PLC0415 - imports Spark, Arrow and numba
 

@@ -137,7 +137,12 @@ def _text(x: float, y: float, text: str, kind: str) -> str:
 def durations(seconds: Mapping[str, float]) -> str:
     """Return one line per step: its title, a bar to scale and its seconds."""
     longest = max(seconds.values()) or 1.0
-    return shares({title: (taken / longest, f"{taken:.1f} s") for title, taken in seconds.items()})
+    return shares(
+        {
+            title: (taken / longest, f"{taken:.{1 if taken >= 1 else 2 if taken >= 0.1 else 3}f} s")
+            for title, taken in seconds.items()
+        }
+    )
 
 
 def shares(lines: Mapping[str, tuple[float, str]]) -> str:

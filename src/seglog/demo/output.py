@@ -10,8 +10,8 @@ from seglog.errors import InvalidArgument
 MARKER = ".seglog-demo"
 TOPIC, TABLE, CHECKPOINT = "flights", "events.parquet", "checkpoint"
 AIRCRAFT, DELAYS, REPORT = "aircraft.parquet", "delays.parquet", "report.html"
-AIRCRAFT_COMPACTED = "aircraft-compacted.parquet"
-_OWN = (REPORT, DELAYS, AIRCRAFT, AIRCRAFT_COMPACTED, CHECKPOINT, TABLE, TOPIC)
+AIRCRAFT_COMPACTED, WAREHOUSE = "aircraft-compacted.parquet", "warehouse"
+_OWN = (REPORT, DELAYS, AIRCRAFT, AIRCRAFT_COMPACTED, CHECKPOINT, TABLE, WAREHOUSE, TOPIC)
 
 
 def prepare(output: Path) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from seglog.demo.compaction import Holdings
     from seglog.demo.stream import Streamed
     from seglog.log.info import SegmentInfo
+    from seglog.table import TableReport
 
 _LAST_SEEN = 10
 
@@ -25,7 +26,8 @@ class Run(NamedTuple):
     """The content of a report.
 
     places: tail number -> (partition, offset) of its latest record; before, after: what the topic held before and
-    after its compaction; streamed: micro-batches before and after the restart; seconds: step title -> seconds;
+    after its compaction; streamed: micro-batches before and after the restart; table: of the topic; engines: name ->
+    seconds that it took to compute the delays from the table; seconds: step title -> seconds;
     ingest_seconds: of appending alone.
     """
 
@@ -33,6 +35,8 @@ class Run(NamedTuple):
     places: Mapping[str, tuple[int, int]]
     delays: Mapping[tuple[str, int], DelayStatistics]
     streamed: Streamed
+    table: TableReport
+    engines: Mapping[str, float]
     carriers: Mapping[str, str]
     before: Holdings
     after: Holdings
@@ -64,6 +68,11 @@ def render(run: Run) -> str:
         lanes=charts.lanes(blocks),
         smaller=f"{1 - run.after.bytes / run.before.bytes:.1%}",
         shares=_shares(run),
+        engines=charts.durations(run.engines),
+        engine_names=escape(_listed(list(run.engines))),
+        table_size=size(run.table.bytes),
+        table_files=run.table.files,
+        groups=f"{len(run.delays):,}",
         survivors=f"{run.after.records:,}",
         keyless=f"{run.after.records - len(run.states):,}",
         flights=f"{run.before.records:,}",
@@ -75,6 +84,11 @@ def render(run: Run) -> str:
         version=escape(run.version),
         made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
     )
+
+
+def _listed(names: list[str]) -> str:
+    """Return names as a sentence lists them."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def size(count: float) -> str:

@@ -12,17 +12,19 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import seglog
-from seglog.demo import compaction, flights, ingest, output, queries, stream
+from seglog.demo import compaction, flights, ingest, output, queries, stream, tables
 from seglog.demo.compaction import Holdings
 from seglog.demo.compare import compare
 from seglog.demo.expected import AircraftState, DelayStatistics, compute
 from seglog.demo.progress import Steps
 from seglog.demo.report import Run, render, size
 from seglog.demo.stream import Streamed
+from seglog.demo.tables import Answer
 from seglog.spark.session import borrowed_session
+from seglog.table import TableReport
 from seglog.topic import Topic
 
-STEPS = 12
+STEPS = 14
 _APPEND = f"Append them to a topic of {ingest.PARTITIONS} partitions, sync"
 
 
@@ -31,6 +33,14 @@ class Compacted(NamedTuple):
 
     before: Holdings
     after: Holdings
+    lines: list[str]
+
+
+class Tabled(NamedTuple):
+    """table: what was made; answers: of each engine; lines: how they differ, none if all are equal."""
+
+    table: TableReport
+    answers: list[Answer]
     lines: list[str]
 
 
@@ -69,10 +79,13 @@ def tell(directory: Path, *, limit: int | None = None) -> int:
             differences = _check(steps, archive, limit, results)
             if differences:
                 return _fail("The results DIFFER from the CSV", differences)
+            tabled = _tabulate(steps, spark, topic, results, directory / output.WAREHOUSE)
+            if tabled.lines:
+                return _fail("The answers from the table DIFFER", tabled.lines)
             compacted = _compact(steps, spark, topic, results, directory / output.AIRCRAFT_COMPACTED)
             if compacted.lines:
                 return _fail("Compaction has CHANGED the latest state", compacted.lines)
-        _report(steps, compacted, results, flights.carrier_names(source), directory / output.REPORT)
+        _report(steps, compacted, tabled, results, flights.carrier_names(source), directory / output.REPORT)
     steps.say(f"Report: {(directory / output.REPORT).resolve()}")
     return 0
 
@@ -116,6 +129,21 @@ def _check(steps: Steps, archive: Path, limit: int | None, results: Results) -> 
     return [line for check in checks for line in check.lines]
 
 
+def _tabulate(steps: Steps, spark: SparkSession, topic: Topic, results: Results, warehouse: Path) -> Tabled:
+    """Make an Iceberg table of the topic, ask every engine for the delays, and compare their answers."""
+    with steps.step("Make an Iceberg table of the topic, with typed columns"):
+        table = tables.make(topic, warehouse)
+        steps.say(f"{table.records:,} rows, {size(table.bytes)} in {table.files} files, {table.unfit} unfit")
+    lines: list[str] = []
+    with steps.step("Ask the table for the delays, with Spark, DuckDB and Polars"):
+        answers = list(tables.answers(spark, warehouse, topic.name))
+        for engine, seconds, delays in answers:
+            check = compare(engine, results.delays, delays)
+            steps.say(f"{engine}: {seconds:.3f} s, {check.rows:,} rows, {check.differing:,} differ")
+            lines += check.lines
+    return Tabled(table, answers, lines)
+
+
 def _compact(steps: Steps, spark: SparkSession, topic: Topic, results: Results, path: Path) -> Compacted:
     """Compact the topic, query the latest states again, and compare them and their positions with those before."""
     before = compaction.holdings(topic)
@@ -135,13 +163,17 @@ def _compact(steps: Steps, spark: SparkSession, topic: Topic, results: Results, 
     return Compacted(before, after, [line for check in checks for line in check.lines])
 
 
-def _report(steps: Steps, compacted: Compacted, results: Results, carriers: dict[str, str], path: Path) -> None:
+def _report(
+    steps: Steps, compacted: Compacted, tabled: Tabled, results: Results, carriers: dict[str, str], path: Path
+) -> None:
     with steps.step("Write the report"):
         run = Run(
             states=results.states,
             places=results.places,
             delays=results.delays,
             streamed=results.streamed,
+            table=tabled.table,
+            engines={answer.engine: answer.seconds for answer in tabled.answers},
             carriers=carriers,
             before=compacted.before,
             after=compacted.after,
