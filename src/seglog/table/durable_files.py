@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import io
 import os
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.typedef import Properties
 
+from seglog.storage import system_calls
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+SYNC_BYTES = 32 << 20
 NAME = "seglog.table.durable_files.DurableFileIO"
 
 
@@ -41,7 +49,28 @@ class _LocalFile(PyArrowFile):
 
 
 class _SyncedWriter(io.BufferedWriter):
-    """A file whose close makes it durable."""
+    """A file whose close makes it durable. A thread syncs it meanwhile, so that little is left to wait for."""
+
+    def __init__(self, raw: io.FileIO, buffer_size: int) -> None:
+        super().__init__(raw, buffer_size)
+        self._unsynced = 0
+        self._sync: Future[None] | None = None
+        self._thread: ThreadPoolExecutor | None = None
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write bytes."""
+        self._unsynced += (size := super().write(data))
+        if self._unsynced >= SYNC_BYTES and (self._sync is None or self._sync.done()):
+            self._wait()
+            self._thread = self._thread or ThreadPoolExecutor(1, "seglog-table-sync")
+            self._unsynced, self._sync = 0, self._thread.submit(system_calls.sync_data, self.fileno())
+        return size
+
+    def _wait(self) -> None:
+        """Wait for the sync that runs. Raises OSError if it failed: no later one would report that."""
+        running, self._sync = self._sync, None
+        if running is not None:
+            running.result()
 
     def close(self) -> None:
         """Write and sync the file and its directory, then close it."""
@@ -49,11 +78,14 @@ class _SyncedWriter(io.BufferedWriter):
             return
         try:
             self.flush()
-            os.fsync(self.fileno())
+            self._wait()
+            system_calls.sync_descriptor(self.fileno())
             directory = os.open(Path(os.fsdecode(self.name)).parent, os.O_RDONLY)
             try:
-                os.fsync(directory)
+                system_calls.sync_descriptor(directory)
             finally:
                 os.close(directory)
         finally:
+            if self._thread is not None:
+                self._thread.shutdown()  # if the flush has failed, a sync still uses the file
             super().close()
