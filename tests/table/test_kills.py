@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -12,18 +13,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import duckdb
 import pytest
 
 import seglog
 from seglog import LogConfig, Retention
 from seglog.table import sync
 from tests.proofs import tell
-from tests.table.conftest import logged, stored
+from tests.table.conftest import files, logged, stored
 
 PROGRAM = """
 import sys
 from seglog.table import TableSync
-with TableSync(sys.argv[1], sys.argv[2], active=True) as tables:
+with TableSync(sys.argv[1], sys.argv[2], active=True, schema="infer") as tables:
     print("ready", flush=True)
     while True:
         tables.step()
@@ -54,10 +56,17 @@ class Shop:
 
     def append(self) -> None:
         for _ in range(self._chance.randrange(400)):
-            value, key = self._chance.randbytes(40), b"%d" % self._chance.randrange(1000)
+            value, key = self._value(), b"%d" % self._chance.randrange(1000)
             self.expected[tuple(self.topic.append(value, key=key))] = key, value
             self.counts["records"] += 1
         self.topic.sync()
+
+    def _value(self) -> bytes:
+        """Return JSON with a number and, from time to time, a field that is new, or bytes that are no JSON."""
+        if self._chance.random() < 0.1:
+            return b"\0" + self._chance.randbytes(40)
+        new = f"f{len(self.expected) // 2000 % 100}"
+        return json.dumps({"n": self._chance.randrange(1 << 40), new: self._chance.random()}).encode()
 
     def disturb(self) -> None:
         number, what = self._chance.randrange(2), self._chance.random()
@@ -78,6 +87,9 @@ def check(shop: Shop, warehouse: Path) -> None:
     assert len({row[:2] for row in rows}) == len(rows)
     assert {row[:2]: row[3:5] for row in rows} == shop.expected
     assert set(logged(shop.topic)) <= set(rows)
+    query = "SELECT value, n, unfit FROM read_parquet(?, union_by_name = true)"
+    for value, number, unfit in duckdb.execute(query, [files(warehouse, "orders")]).fetchall():
+        assert (number, unfit) == (json.loads(value)["n"], None) if value[:1] == b"{" else unfit is not None
 
 
 @pytest.mark.proof
