@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -77,3 +79,46 @@ def test_a_place_without_a_table_is_an_error(spark: SparkSession, tmp_path: Path
         seglog.spark.table(spark, tmp_path / "warehouse" / "other")
     with pytest.raises(InvalidArgument, match="WAREHOUSE/NAME"):
         seglog.spark.table(spark, "")
+
+
+def test_typed_columns_are_there_for_rows_of_the_table_and_of_the_log(spark: SparkSession, tmp_path: Path) -> None:
+    warehouse = tmp_path / "warehouse"
+    columns = ("offset", "id", "price", "c.t", "day", "value_offset", "unfit")
+    with seglog.open(tmp_path / "log") as log:
+        schema = pa.schema([("id", pa.int32()), ("price", pa.float64())])
+        log.append(b'{"id": 1, "price": 1.5}')
+        log.sync()
+        seglog.table.sync(tmp_path / "log", warehouse, active=True, schema=schema)
+        log.append(b'{"id": 2, "c": {"t": ["a"]}, "offset": 7}')
+        log.sync()
+        parts = [("id", pa.int64()), ("c", pa.struct([("t", pa.list_(pa.string()))])), ("day", pa.date32())]
+        seglog.table.sync(tmp_path / "log", warehouse, active=True, schema=pa.schema([*parts, ("offset", pa.int64())]))
+        for value in (b'{"id": 3, "price": 2, "day": "2026-01-02"}', b"not JSON", b'{"id": "x"}', None):
+            log.append(value)
+        frame = seglog.spark.table(spark, warehouse / "log").orderBy("offset").select(*columns)
+        expected = [
+            (0, 1, 1.5, None, None, None, None),
+            (1, 2, None, ["a"], None, 7, None),
+            (2, 3, 2.0, None, date(2026, 1, 2), None, None),
+            (3, None, None, None, None, None, "it is not a JSON object"),
+            (4, None, None, None, None, None, "id is a text, which does not fit int64"),
+            (5, None, None, None, None, None, None),
+        ]
+        assert [tuple(row) for row in frame.collect()] == expected
+        log.sync()
+        seglog.table.sync(tmp_path / "log", warehouse, active=True)
+        frame = seglog.spark.table(spark, warehouse / "log").orderBy("offset").select(*columns)
+        assert [tuple(row) for row in frame.collect()] == expected
+        assert frame.where("id >= 2").count() == 2
+
+
+def test_the_log_after_a_table_whose_values_a_function_decodes_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "log") as log:
+        log.append(b"1")
+        log.sync()
+        options = {"schema": "infer", "values": lambda value: {"n": int(value)}}
+        seglog.table.sync(tmp_path / "log", tmp_path / "warehouse", active=True, **options)
+        assert seglog.spark.table(spark, tmp_path / "warehouse" / "log").select("n").collect() == [(1,)]
+        log.append(b"2")
+        with pytest.raises(InvalidArgument, match="by a function"):
+            seglog.spark.table(spark, tmp_path / "warehouse" / "log")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -209,3 +210,18 @@ def test_a_snapshot_with_a_tag_of_another_program_does_not_expire(shop: Shop) ->
     table = _table(shop)
     assert {one.snapshot_id for one in table.snapshots()} == {tagged.snapshot_id, table.metadata.current_snapshot_id}
     assert table.scan(snapshot_id=tagged.snapshot_id).to_arrow().num_rows == 5
+
+
+@pytest.mark.parametrize(("value", "codec"), [(bytes(100), "ZSTD"), (None, "UNCOMPRESSED")], ids=["zeros", "random"])
+def test_values_that_do_not_get_smaller_are_not_compressed(shop: Shop, value: bytes | None, codec: str) -> None:
+    for number in range(200):
+        shop.topic.append(secrets.token_bytes(100) if value is None else value, key=b"key-%d" % number)
+    shop.topic.append(None, key=b"k")
+    shop.topic.sync()
+    shop.sync()
+    assert shop.rows() == shop.records()
+    for path in files(shop.warehouse, "orders"):
+        group = pq.ParquetFile(path).metadata.row_group(0)
+        found = {group.column(index).path_in_schema: group.column(index) for index in range(group.num_columns)}
+        assert found["value"].compression == codec
+        assert found["offset"].compression == found["headers.list.element.value"].compression == "ZSTD"

@@ -86,10 +86,12 @@ def table(
         catalog: Properties of a pyiceberg catalog. None: the file catalog.db in the warehouse.
 
     Returns:
-        A frame with the columns offset, partition, timestamp, key, value, headers.
+        A frame with the columns of the table: offset, partition, timestamp, key, value, headers, and typed ones if it
+        has them, also for the records after it.
 
     Raises:
         TopicNotFound: There is no such table.
+        InvalidArgument: Values of a typed table are decoded by a function, and its log has more records.
         CopyDiverged, CopyExpired: The log is no longer the one that the table holds; see `seglog.table.sync`.
         MissingExtra: pyspark or pyiceberg is missing.
     """

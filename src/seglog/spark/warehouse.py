@@ -16,6 +16,7 @@ from seglog.errors import InvalidArgument
 from seglog.log.opening import open_log, storage_at
 from seglog.replication.lineage import Lineage
 from seglog.spark import register
+from seglog.spark.typed_columns import schema_of, with_typed_columns
 from seglog.storage import Storage
 from seglog.table.place import Logs, logs_of, sources_at
 from seglog.table.ranges import Range, next_range
@@ -57,15 +58,16 @@ def read(
     register(spark)
     with opened(location, catalog) as table:
         plan = planned(table, log)
+        schema = schema_of(table)
     files = [file.location for file in plan.files]
-    stored = spark.read.schema(SCHEMA).parquet(*files) if files else spark.createDataFrame([], SCHEMA)
+    stored = spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
     for number, step in plan.steps.items():
         if step.cut is not None:
             stored = stored.where((F.col("partition") != number) | (F.col("offset") < step.cut))
     if all(step.start >= step.stop for step in plan.steps.values()):
         return stored
     below = {"table": os.fspath(location), **({} if catalog is None else {"tableCatalog": json.dumps(catalog)})}
-    return stored.unionByName(_after(spark, plan, below))
+    return stored.unionByName(with_typed_columns(_after(spark, plan, below), table))
 
 
 def planned(table: Table, log: str | os.PathLike[str] | None) -> TablePlan:

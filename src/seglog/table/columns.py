@@ -57,6 +57,20 @@ def _typed_leaves(arrow: pa.Schema) -> list[str]:
     return [path for field in arrow if field.name not in ARROW.names for path in _leaves(field)]
 
 
+def leaf_paths(kind: pa.DataType, path: str) -> Iterator[str]:
+    """Yield the paths of the columns that Parquet stores for a column."""
+    if types.is_struct(kind):
+        for field in kind:
+            yield from leaf_paths(field.type, f"{path}.{field.name}")
+    elif types.is_map(kind):
+        yield from leaf_paths(kind.key_type, f"{path}.key_value.key")
+        yield from leaf_paths(kind.item_type, f"{path}.key_value.value")
+    elif types.is_list(kind):
+        yield from leaf_paths(kind.value_type, f"{path}.list.element")
+    else:
+        yield path
+
+
 def _leaves(field: pa.Field, path: str = "") -> Iterator[str]:
     if types.is_struct(field.type):
         for inner in field.type:

@@ -7,17 +7,20 @@ import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
-from seglog.table.columns import with_dictionary, with_statistics
+from seglog.table.columns import leaf_paths, with_dictionary, with_statistics
 
 FILE_BYTES = 256 << 20
 GROUP_BYTES = 64 << 20
 OWN_NAME = re.compile(r"[0-9a-f]{32}\.parquet")
 COMPRESSION = "zstd"
 LEVEL = 1
+SAMPLE_BYTES = 1 << 20
+LEAST_GAIN = 0.85
 
 
 def write_rows(
@@ -67,6 +70,24 @@ def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(group)
 
 
+def _codecs(first: pa.Table) -> dict[str, str]:
+    """Return the codec of each column. Keys and values that hardly get smaller stay as they are. first: row group."""
+    paths = [path for field in first.schema for path in leaf_paths(field.type, field.name)]
+    plain = [name for name in ("key", "value") if not _shrinks(first.column(name))]
+    return {path: "none" if path in plain else COMPRESSION for path in paths}
+
+
+def _shrinks(column: pa.ChunkedArray) -> bool:
+    """Return whether compression is worth it: what it saves must pay for what each reader spends."""
+    _, ends, data = column.chunk(0).buffers()
+    if data is None:
+        return True
+    first = column.chunk(0).offset
+    start, end = np.frombuffer(ends, np.int32)[[first, first + len(column.chunk(0))]].tolist()
+    sample = data.slice(start, min(end - start, SAMPLE_BYTES))
+    return bool(sample.size == 0 or len(pa.Codec(COMPRESSION, LEVEL).compress(sample)) < LEAST_GAIN * sample.size)
+
+
 def _filters(first: pa.Table) -> dict[str, dict[str, int]] | None:
     """Return the Bloom filters of a file: by key, so that a search for one skips row groups. first: row group."""
     keys = len(first) - first.column("key").null_count
@@ -85,8 +106,8 @@ class _NewFile:
         self._writer = pq.ParquetWriter(
             self._sink,
             schema,
-            compression=COMPRESSION,
-            compression_level=LEVEL,
+            compression=(codecs := _codecs(first)),
+            compression_level={path: LEVEL for path, codec in codecs.items() if codec == COMPRESSION},
             use_dictionary=with_dictionary(schema),
             write_statistics=with_statistics(schema),
             bloom_filter_options=_filters(first),

@@ -54,6 +54,11 @@ def _check(fields: pa.StructType, *, is_json: bool) -> None:
             raise InvalidArgument(f"the schema's {field.name} is {field.type}, which JSON has not; give a function")
 
 
+def is_read_as_json(table: Table) -> bool:
+    """Return whether the values of a typed table are JSON. Else a function decodes them."""
+    return bool(table.properties.get(VALUES_PROPERTY, "json") == "json")
+
+
 class Typer:
     """Types the rows of one table during one round."""
 
