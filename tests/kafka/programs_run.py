@@ -89,6 +89,7 @@ def try_kcat(address: str) -> dict[str, str]:
     uses = {
         "produce": lambda: run([*produce, "-X", "acks=1"], given=lines),
         "idempotent": lambda: run([*produce, "-X", "enable.idempotence=true", "-z", "lz4"], given=lines),
+        "transactional": lambda: _expect(_kcat_transaction(address, f"{topic}-transactions", lines), 1),
         "consume": lambda: _expect(run(["kcat", "-b", address, "-C", "-t", topic, *read])),
         "group": lambda: _expect(run(["kcat", "-b", address, *read[2:], *EARLIEST, "-G", f"g-{topic}", topic])),
     }
@@ -105,6 +106,12 @@ def try_kcat(address: str) -> dict[str, str]:
 EARLIEST = ("-X", "auto.offset.reset=earliest")
 
 
-def _expect(text: str) -> None:
+def _kcat_transaction(address: str, topic: str, lines: str) -> str:
+    """Produce in one transaction, which kcat commits at its end; return the values."""
+    run(["kcat", "-b", address, "-P", "-t", topic, "-K", ":", "-X", f"transactional.id={topic}"], given=lines)
+    return run(["kcat", "-b", address, "-C", "-t", topic, "-o", "beginning", "-e", "-q", "-f", "%s\n"])
+
+
+def _expect(text: str, times: int = 2) -> None:
     values = text.split()
-    assert sorted(values, key=int) == sorted([*map(str, range(COUNT))] * 2, key=int), f"{len(values)} records"
+    assert sorted(values, key=int) == sorted([*map(str, range(COUNT))] * times, key=int), f"{len(values)} records"

@@ -271,6 +271,25 @@ def test_sequences_continue_over_aborted_transactions_and_restarts(tmp_path, nam
         assert [record.value for record in kafka.broker.topic(name).records(0)] == [b"0", b"2"]
 
 
+def test_a_restart_of_the_machine_aborts_what_is_open_and_fences_its_producer(tmp_path, name, monkeypatch):
+    kafka = KafkaBroker(tmp_path / "root")
+    kafka.connection = lambda: connected(kafka.address)
+    with kafka:
+        kafka.broker.create_topic(name)
+        producer, other = Raw(kafka, name), Raw(kafka, f"{name}-2")
+        for one in (producer, other):
+            assert one.add(name, 0) == [OK]
+            assert one.send(name, 0, [b"a"])[0] == OK
+        assert other.end() == OK
+    monkeypatch.setattr("seglog.topic.transactions.journal.boot_id", lambda: "another run of the system")
+    with kafka:
+        assert producer.end() == 90
+        assert producer.send(name, 1, [b"b"])[0] == 47
+        assert other.end() == OK  # repeated
+        assert [record.value for record in kafka.broker.topic(name).records(0)] == [b"a"]
+    assert not [*(tmp_path / "root" / ".transactions").iterdir()]
+
+
 def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(kafka, topic, name):
     producer = Raw(kafka, name, timeout_ms=300)
     assert producer.add(topic, 0) == [OK]
