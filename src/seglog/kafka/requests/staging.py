@@ -71,7 +71,7 @@ async def _stage(call: Call, topic: Topic, journal: Journal, batch: Batch, data:
         call.services.broker.transactions.stage(journal, batch, records)
 
     try:
-        room = partial(claim.wait, decoded_bytes(data, head) + len(data), limits.idle_seconds)
+        room = partial(claim.wait, decoded_bytes(data, head) + len(data))
         await call.parts.transactions.run(stage, room)
     finally:
         claim.close()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from seglog.kafka.faults import Fenced
 from seglog.kafka.producers.sequences import SEQUENCES, Appended, Producer, Range
 from seglog.topic.layout.places import Partition
 
@@ -103,6 +104,18 @@ class Transactional:
     journal: Journal | None = None
     timer: asyncio.TimerHandle | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def about(self) -> dict[str, object]:
+        """What its journal has, to identify whose transaction it is."""
+        return {"id": self.name, "producer": self.producer_id, "epoch": self.epoch}
+
+    def check_epoch(self, epoch: int) -> None:
+        """Raise Fenced unless a request comes from the present producer."""
+        if epoch != self.epoch:
+            raise Fenced(
+                f"the transactional id {self.name!r} has a producer of epoch {self.epoch}; a request has {epoch}"
+            )
 
     def line(self, place: Place, stored: Producer | None) -> Line:
         """Return what was sent to a partition. stored: as the log knows it, for one that is not in memory."""

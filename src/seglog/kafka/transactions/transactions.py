@@ -17,7 +17,6 @@ from seglog.errors import Busy, LogPoisoned, SeglogError, StorageError
 from seglog.kafka.faults import (
     BadTimeout,
     Completing,
-    Fenced,
     NotOwner,
     Undecided,
     UnknownProducer,
@@ -26,6 +25,7 @@ from seglog.kafka.faults import (
 from seglog.kafka.transactions.room import check_room
 from seglog.kafka.transactions.state import State, Transactional
 from seglog.kafka.transactions.store import Store
+from seglog.server.runtime.memory import Claim
 from seglog.server.runtime.workers import Workers
 from seglog.topic.layout.places import Partition
 from seglog.topic.transactions.journal import Journal
@@ -42,6 +42,7 @@ MOST_IDS = 10_000
 EXPIRY_SECONDS = 7 * 24 * 3600.0
 THREADS = 4
 RETRY_SECONDS = 1.0
+COPIES = 2  # of a batch in memory while it is published: as staged and as stored
 EVERY = "*"
 Result = TypeVar("Result")
 
@@ -89,7 +90,7 @@ class Transactions:
     def _settle(self, journal: Journal) -> None:
         """Resume an open transaction, or note the end of one, that an earlier process has left."""
         one = self._known.get(journal.about["id"])
-        is_its = one is not None and one.state is State.OPEN and journal.about == _about(one)
+        is_its = one is not None and one.state is State.OPEN and journal.about == one.about
         if one is not None and is_its and journal.decision is None and journal.resumable:
             one.resume(journal)
             return
@@ -172,7 +173,7 @@ class Transactions:
             self._check_owner(caller, one)
         if one is None or one.producer_id != producer:
             raise UnknownProducer(f"the transactional id {name!r} has no producer {producer}")
-        _check_epoch(one, epoch)
+        one.check_epoch(epoch)
         return one
 
     def is_pending(self, group: str, place: Partition) -> bool:
@@ -188,7 +189,7 @@ class Transactions:
         places, names = set(partitions), set(groups)
 
         async def work() -> None:
-            _check_epoch(one, epoch)
+            one.check_epoch(epoch)
             if one.state is State.DECIDED:
                 raise Completing(f"the last transaction of {one.name!r} is being published")
             if one.state is not State.OPEN:
@@ -204,7 +205,7 @@ class Transactions:
         await self._alone(one, work)
 
     async def _begin(self, one: Transactional) -> None:
-        journal = await self._workers.run(partial(self._broker.transactions.begin, _about(one)))
+        journal = await self._workers.run(partial(self._broker.transactions.begin, one.about))
         before, one.state = one.state, State.OPEN
         try:
             await self._write(one)
@@ -220,7 +221,7 @@ class Transactions:
         """Do something within the open transaction. Raises WrongState if there is none."""
 
         async def checked() -> Result:
-            _check_epoch(one, epoch)
+            one.check_epoch(epoch)
             if one.state is not State.OPEN:
                 raise WrongState(f"the transactional id {one.name!r} has no open transaction")
             return await work(_journal(one))
@@ -259,7 +260,7 @@ class Transactions:
         """
 
         async def work() -> None:
-            _check_epoch(one, epoch)
+            one.check_epoch(epoch)
             if one.state is State.OPEN:
                 await (self._commit(one) if commit else self._abort(one))
             elif one.state is State.DECIDED and commit:
@@ -280,6 +281,7 @@ class Transactions:
         except StorageError as error:
             self._services.space.failed(one.name, error)
             raise Undecided(f"the transaction of {one.name!r} could not be committed: {error}") from error
+        self._services.space.worked(one.name)
         one.state = State.DECIDED
         one.stop_timer()
         try:
@@ -298,7 +300,12 @@ class Transactions:
             topics[place] = topics.get(place, 0) + rows
             loop.call_soon_threadsafe(self._services.waiting.appended, place)
 
-        await self._workers.run(partial(self._broker.transactions.publish, journal, appended))
+        claim = Claim(self._services.memory, "decoding")
+        room = partial(claim.wait, COPIES * max((batch.length for batch in journal.batches), default=0))
+        try:
+            await self._workers.run(partial(self._broker.transactions.publish, journal, appended), room)
+        finally:
+            claim.close()
         for place, rows in topics.items():
             self._services.waiting.appended(place)  # again: the records are durable
             self._services.metrics.appended(place[0], rows, 0)
@@ -381,10 +388,6 @@ class Transactions:
             task.exception()  # retrieve it: the caller may be gone
 
 
-def _about(one: Transactional) -> dict[str, object]:
-    return {"id": one.name, "producer": one.producer_id, "epoch": one.epoch}
-
-
 def _new_id() -> int:
     return secrets.randbits(ID_BITS)
 
@@ -392,8 +395,3 @@ def _new_id() -> int:
 def _journal(one: Transactional) -> Journal:
     assert one.journal is not None  # noqa: S101 - an open or decided transaction has one
     return one.journal
-
-
-def _check_epoch(one: Transactional, epoch: int) -> None:
-    if epoch != one.epoch:
-        raise Fenced(f"the transactional id {one.name!r} has a producer of epoch {one.epoch}; a request has {epoch}")
