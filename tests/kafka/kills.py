@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -174,16 +175,16 @@ class Transactional:
         until(lambda: self.work() or self.outcomes.get(self.number) == "committed")
 
     def check(self, kafka: KafkaServer) -> dict[str, int]:
-        parts = [values(kafka, self.topic, partition) for partition in range(2)]
+        parts = [Counter(values(kafka, self.topic, partition)) for partition in range(2)]
         certain = {outcome: {one for one, said in self.outcomes.items() if said == outcome} for outcome in OUTCOMES}
         seen = set(parts[0]) | set(parts[1])
-        complete = {one for one in seen if all(part.count(one) == ROWS for part in parts)}
+        complete = {one for one in seen if all(part[one] == ROWS for part in parts)}
         with Client(kafka.url) as http:
             offset = http.committed(self.topic)[POSITIONS][0]
         return {
             **{outcome: len(ones) for outcome, ones in certain.items()},
             "lost": len(certain["committed"] - complete),
-            "doubled": sum(part.count(one) > ROWS for part in parts for one in set(part)),
+            "doubled": sum(count > ROWS for part in parts for count in part.values()),
             "aborted but read": len(certain["aborted"] & seen),
             "in part": len(seen - complete),
             "wrong offset": int(offset != max(complete)),
