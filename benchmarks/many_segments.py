@@ -30,7 +30,7 @@ MODES: tuple[tuple[str, Literal["a", "r"]], ...] = (("write", "a"), ("read", "r"
 RESIDENT = """
 import sys, seglog
 with seglog.open(sys.argv[1], mode=sys.argv[2]) as log:
-    assert log.segments and log.read(0)
+    assert log.segments and log.read(log.lowest_offset)
     print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM:")))
 """
 

@@ -32,6 +32,7 @@ TITLES = {
     "logs": "Compared with logs of other languages",
     "startup": "Start and opening",
     "many-segments": "A log of many segments",
+    "growth": "Logs of ten to a hundred thousand segments",
     "http": "HTTP",
     "kafka": "Compared with Kafka",
     "kafka-clients": "Kafka's own programs, against Kafka and against `seglog serve --kafka`",
@@ -39,6 +40,7 @@ TITLES = {
     "spark": "Spark",
     "spark-kafka": "Spark, compared with its Kafka source",
 }
+GROWTH = "growth"
 COLUMNS = ("work", "against", "ours", "theirs", "ratio", "spread", "aim", "met")
 COLUMNS_OF_TEXT = 100
 INTRODUCTION = """
@@ -50,7 +52,7 @@ MET = {None: "", True: "yes", False: "**no**"}
 
 def write(history: Sequence[Run], page: Path = PAGE) -> Path:
     """Write the page and its pictures beside it; return its path. history: at least one run."""
-    from benchmarks.pictures import draw_aims, draw_benchmark  # noqa: PLC0415 - they need matplotlib
+    from benchmarks.pictures import draw_aims, draw_benchmark, draw_growth  # noqa: PLC0415 - they need matplotlib
 
     if not history:
         raise SystemExit("there is no history for the page: run the benchmarks first")
@@ -62,6 +64,8 @@ def write(history: Sequence[Run], page: Path = PAGE) -> Path:
         of_it = [figure for figure in figures if figure.benchmark == benchmark]
         courses = [[(run.is_disturbed, one) for run in runs for one in course([run], it.known_by)] for it in of_it]
         draw_benchmark(of_it, courses, pictures / f"{benchmark}.svg")
+        if benchmark == GROWTH:
+            draw_growth(of_it, pictures / f"{GROWTH}-lines.svg")
     page.write_text("\n".join(_lines(history, figures)) + "\n")
     return page
 
@@ -157,6 +161,9 @@ def _section(benchmark: str, figures: Sequence[Kept]) -> Iterator[str]:
     for figure in figures:
         yield f"| {' | '.join(_cells(figure))} |"
     yield ""
+    if benchmark == GROWTH:
+        yield f"![time of each call by the number of segments]({PICTURES.name}/{GROWTH}-lines.svg)"
+        yield ""
     yield f"![ratios over time]({PICTURES.name}/{benchmark}.svg)"
     yield ""
 

@@ -56,6 +56,27 @@ def draw_benchmark(figures: Sequence[Kept], courses: Sequence[Course], path: Pat
     _save(canvas, path)
 
 
+def draw_growth(figures: Sequence[Kept], path: Path) -> None:
+    """Draw the time of each kind of call by the number of segments, from names "KIND, NUMBER segments"."""
+    lines: dict[str, list[tuple[int, float]]] = {}
+    for figure in figures:
+        kind, _, size = figure.name.rpartition(", ")
+        number = size.removesuffix(" segments").replace(",", "")
+        if not (kind and number.isdigit() and figure.against.endswith(" segments")):
+            continue
+        few = int(figure.against.removesuffix(" segments"))
+        lines.setdefault(kind, [(few, figure.other)]).append((int(number), figure.ours))
+    canvas = Canvas(figsize=(9, 6), layout="constrained")
+    axis = canvas.subplots()
+    for kind, points in lines.items():
+        numbers, seconds = zip(*sorted(points), strict=True)
+        axis.plot(numbers, [1e3 * one for one in seconds], marker="o", markersize=4, linewidth=1.4, label=kind)
+    axis.set(xscale="log", yscale="log", xlabel="segments", ylabel="ms per call")
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=8)
+    _save(canvas, path)
+
+
 def _course(axis: Any, figure: Kept, over: Course) -> None:
     places, ratios = range(len(over)), [one.ratio for _, one in over]
     axis.fill_between(places, [one.low for _, one in over], [one.high for _, one in over], color=PLAIN, alpha=0.15)

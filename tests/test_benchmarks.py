@@ -7,13 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from benchmarks import page
+from benchmarks import growth, page
 from benchmarks.__main__ import BENCHMARKS, tell
 from benchmarks.history import Kept, Run, alike, keep, latest, read_history, regressions, run_of
 from benchmarks.limits import Limit
 from benchmarks.peers import peers, tools
 from benchmarks.peers.kafka import cleanings, kafka
+from benchmarks.pictures import draw_growth
+from benchmarks.scale import QUICK
 from benchmarks.timing import Figure, on_one_core
+
+import seglog
 
 
 def kept(ratio, *, name="scan", aim=0.5, spread=0.1):
@@ -228,6 +232,31 @@ def test_what_kafka_says_of_its_cleaner_is_understood():
     assert (one.records, one.left) == (600_002, 300_001)
     assert one.seconds == pytest.approx(1072.1 / 110.9)
     assert cleanings(said, "another") == []
+
+
+def test_growth_is_drawn_with_a_line_for_each_kind_of_call(tmp_path):
+    sizes = {"a roll": (100, 1000), "an expiry": (100,)}
+    figures = [
+        replace(kept(0.5), name=f"{kind}, {number:,} segments", against="10 segments")
+        for kind, numbers in sizes.items()
+        for number in numbers
+    ]
+    draw_growth([*figures, kept(0.5, name="open 1,000 segments to write")], tmp_path / "lines.svg")
+    drawn = (tmp_path / "lines.svg").read_text()
+    assert "a roll" in drawn
+    assert "an expiry" in drawn
+    assert "to write" not in drawn
+
+
+def test_logs_of_all_sizes_are_made_and_measured(tmp_path):
+    assert growth.sizes(QUICK) == [10, 50, 500]
+    place = growth.log_of(tmp_path / "log", 30)
+    with seglog.open(place) as log:
+        assert len(log.segments) == 30
+        assert [record.offset for record in log.scan()] == list(range(len(log)))
+        for change in (growth._rolls, growth._publishes, growth._expiries):
+            assert change(log) > 0
+        assert {problem.kind for problem in log.verify().problems} == {"index"}, "there are none, and none is needed"
 
 
 # --- timing ---------------------------------------------------------------------------------------------------------

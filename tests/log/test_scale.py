@@ -138,6 +138,36 @@ def test_arrow_reads_a_record_of_a_terabyte_without_reading_the_rest(terabyte: P
     assert figures["memory"] < 4 * MEMORY_MAX, "pyarrow and the compiler are most of it"
 
 
+APPEND = """
+import sys
+import numpy as np, pyarrow as pa, seglog
+
+def anonymous():
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
+
+def table(rows):
+    ends = np.arange(rows + 1, dtype=np.int32) * 100
+    values = pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(ends), pa.py_buffer(bytes(100 * rows))])
+    return pa.table({"value": values})
+
+rows, batches = map(int, sys.argv[2:])
+batch, held = table(rows), []
+with seglog.open(sys.argv[1], seglog.LogConfig(segment_bytes=64 * 2**20)) as log:
+    for _ in range(batches):
+        log.append_batch(batch)
+        held.append(anonymous())
+    assert sum(one.num_rows for one in log.batches()) == rows * batches
+    print(held[0], max(held[1:]), anonymous())
+"""
+
+
+def test_appending_batches_keeps_no_memory(path: Path, script: Any) -> None:
+    first, most, scanned = map(int, script(APPEND, path, 300_000, 8).split())
+    assert most - first < 24 * 2**20, "a fraction of the 8 * 30 MB that were appended"
+    assert scanned - first < 48 * 2**20
+
+
 @pytest.mark.parametrize(("mode", "sweeps"), [("a", ["names", "sizes"]), ("r", ["names"])])
 def test_opening_sweeps_the_directory_once(mode: Any, sweeps: list[str]) -> None:
     faulty = FaultyStorage(seglog.MemoryStorage())

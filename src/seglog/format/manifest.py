@@ -337,16 +337,30 @@ def _home(value: Any) -> tuple[str, int] | None:
     return _of_kind(str, topic), _of_kind(int, number)
 
 
-def _entries(lines: list[bytes], like: Manifest | None) -> tuple[SegmentEntry, ...]:
+def _entries(body: bytes, like: Manifest | None) -> tuple[SegmentEntry, ...]:
     """Decode the segments' lines, reusing entries with equal lines. Errors as in `SegmentEntry.from_values`."""
-    if like is not None and lines == [entry.line for entry in like.segments]:
-        return like.segments
-    known = {} if like is None else {entry.line: entry for entry in like.segments}
+    old = () if like is None else like.segments
+    first, kept = _kept(body, old)
+    left = body[sum(len(entry.line) for entry in kept) :] if kept else body
+    lines = left.splitlines(keepends=True)
+    known = {entry.line: entry for entry in old[first + len(kept) :]}
     fresh = [line for line in lines if line not in known]
     for line, values in zip(fresh, json.loads(b"[%s]" % b",".join(fresh)), strict=True):
         known[line] = entry = SegmentEntry.from_values(values)
         entry.__dict__["line"] = line
-    return tuple([known[line] for line in lines])
+    return kept + tuple([known[line] for line in lines])
+
+
+def _kept(body: bytes, old: tuple[SegmentEntry, ...]) -> tuple[int, tuple[SegmentEntry, ...]]:
+    """Return the sealed entries that `body` begins with, and where they begin in an earlier state; none if it differs.
+
+    That is so after rolls, publishes and expiries. Comparing all lines as one takes a fraction of the time of a
+    dictionary of lines.
+    """
+    line = body[: body.find(b"\n") + 1]
+    first = next((number for number, entry in enumerate(old) if entry.line == line), None)
+    kept = () if first is None else old[first:-1]
+    return (first or 0, kept) if body.startswith(_joined(kept)) else (0, ())
 
 
 def decode(data: bytes, path: str, like: Manifest | None = None) -> Manifest:
@@ -359,7 +373,7 @@ def decode(data: bytes, path: str, like: Manifest | None = None) -> Manifest:
     if body is None:
         raise CorruptLog(f"{path}: the manifest is damaged or cut short")
     try:
-        first, *lines = body.splitlines(keepends=True)
+        first, _, lines = body.partition(b"\n")
         header = json.loads(first)
         if not lines:
             raise ValueError("it names no segment")
