@@ -40,6 +40,7 @@ OWN_RULES = {
     "leave": "read",
     "delete_group": "admin",
     "create_topic": "admin",
+    "access": "token",
     "copies": "token",
     "groups": "token",
     "topics": "token",

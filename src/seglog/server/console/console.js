@@ -6,6 +6,7 @@ import { askForToken } from "./dialogs.js";
 import { h, morph } from "./dom.js";
 import * as groups from "./groups.js";
 import { button, figure } from "./parts.js";
+import * as rights from "./rights.js";
 import { address, current } from "./route.js";
 import { dismiss, lookAt, onChange, refresh, state } from "./store.js";
 import * as topic from "./topic.js";
@@ -23,6 +24,7 @@ let drawn = false;
 function viewOf({ parts }) {
   if (parts[0] === "groups") return groups;
   if (parts[0] === "copies") return copies;
+  if (parts[0] === "access") return rights;
   return parts[0] === "topics" && parts[1] ? topic : topics;
 }
 
@@ -75,6 +77,7 @@ function header() {
         h("span", { class: "host" }, state.connection.up ? location.host : "no answer"),
       ),
       refused && button("Enter token", () => askForToken(refused, moved, { anyway: true })),
+      access.token && h("a", { href: "#/access" }, "Rights"),
       access.token && button("Forget token", forgetToken, { class: "quiet" }),
       scheme(),
     ),
@@ -166,6 +169,7 @@ function sidebar() {
       ),
     ),
     h("nav", { "aria-label": "Copies" }, h("h2", null, h("a", { href: "#/copies" }, "Copies"))),
+    h("nav", { "aria-label": "Access" }, h("h2", null, h("a", { href: "#/access" }, "Access"))),
     h("nav", { "aria-label": "API" }, h("h2", null, h("a", { href: "/docs" }, "HTTP API"))),
   );
 }

@@ -85,6 +85,10 @@ class Access:
         """Whether some token owns a consumer group."""
         return any(caller.owns(group) for caller in (self._callers or {}).values())
 
+    def callers(self) -> list[Caller]:
+        """Return the callers that the token file names, by name."""
+        return sorted((self._callers or {}).values(), key=lambda caller: caller.name)
+
     @property
     def asks(self) -> bool:
         """Whether a token is required."""

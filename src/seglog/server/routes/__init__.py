@@ -3,7 +3,19 @@
 They are matched in this order, so the most frequent ones come first.
 """
 
-from seglog.server.routes import appending, copies, copying, groups, laminarmq, ranges, reading, system, tail, topics
+from seglog.server.routes import (
+    appending,
+    copies,
+    copying,
+    groups,
+    laminarmq,
+    ranges,
+    reading,
+    system,
+    tail,
+    tokens,
+    topics,
+)
 
 OPERATIONS = (
     *appending.OPERATIONS,
@@ -16,4 +28,5 @@ OPERATIONS = (
     *copying.OPERATIONS,
     *copies.OPERATIONS,
     *system.OPERATIONS,
+    *tokens.OPERATIONS,
 )
