@@ -2,8 +2,8 @@
 
 A batch of an idempotent producer is appended with the idempotency key
 `kafka <partition> <producer> <epoch> <sequence>`, which the log stores with the first record (topic/idempotency). So a
-repeated batch is stored once, also after a crash that left only part of it. This module decides only which batch may be
-next.
+repeated batch is stored once, also after a crash that left only part of it. The key of a batch of a transaction ends
+with the transaction's id, so that no other append has it. This module decides only which batch may be next.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from seglog.kafka.records.layout import Head
 from seglog.log.log import Log
 from seglog.topic.idempotency.marks import read_mark
 
-KEY = re.compile(r"kafka [0-9]{1,5} ([0-9]{1,19}) ([0-9]{1,5}) ([0-9]{1,10})")
+KEY = re.compile(r"kafka [0-9]{1,5} ([0-9]{1,19}) ([0-9]{1,5}) ([0-9]{1,10})(?: [0-9a-f]{16})?")
 SEQUENCES = 2**31
 REMEMBERED = 5
 """How many of its last batches a producer may repeat, as with Kafka."""

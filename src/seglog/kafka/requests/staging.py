@@ -54,7 +54,8 @@ async def staged(call: Call, topic: Topic, number: int, data: memoryview, head: 
             transactions.check_room(journal, len(data))
             offset = line.announce(log.next_offset)
             about = {"sequence": head.sequence, "checksum": head.checksum, "offset": offset}
-            batch = Batch(topic.name, topic.id, number, key_of(number, head), head.records, about)
+            once = f"{key_of(number, head)} {journal.id}"
+            batch = Batch(topic.name, topic.id, number, once, head.records, about)
             await _stage(call, topic, journal, batch, data, head)
             line.note(head.producer_epoch, head.sequence, head.records, Appended(offset, head.checksum))
         return range(offset, offset + head.records)

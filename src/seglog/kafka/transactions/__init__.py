@@ -2,6 +2,7 @@
 
     state        one id in memory
     store        all ids on disk
+    room         what open transactions hold, and the most that they may
     transactions begins, stages and ends the transactions of all ids
 
 The records of a transaction are staged in a journal (topic/transactions) and published when it commits.

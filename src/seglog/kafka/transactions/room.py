@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sized
 from typing import TYPE_CHECKING
 
 from seglog.errors import Busy
@@ -12,7 +12,15 @@ if TYPE_CHECKING:
     from seglog.topic.transactions.journal import Journal
 
 MOST_PARTS, ALL_PARTS = 100_000, 400_000
-"""Batches and offsets of one transaction, and of all that are open."""
+"""Batches, offsets and groups of one transaction, and of all that are open."""
+MOST_OPEN = 1000
+"""Transactions at a time: each has an open file."""
+
+
+def check_open(active: Sized) -> None:
+    """Raise Busy if no other transaction may begin."""
+    if len(active) >= MOST_OPEN:
+        raise Busy(f"{MOST_OPEN} transactions are open already")
 
 
 def check_room(held: Collection[Journal], journal: Journal, more: int, most: int) -> None:
@@ -35,4 +43,4 @@ def check_room(held: Collection[Journal], journal: Journal, more: int, most: int
 
 
 def _parts(journal: Journal) -> int:
-    return len(journal.batches) + sum(len(one.offsets) for one in journal.offsets.values())
+    return len(journal.batches) + len(journal.notes) + sum(len(one.offsets) for one in journal.offsets.values())

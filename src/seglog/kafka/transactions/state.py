@@ -85,6 +85,7 @@ class Transactional:
         owner: The name of the token that may use it.
         timeout: Seconds after which an open transaction is aborted.
         used_at: When it was used last, in microseconds.
+        transaction: The name of the journal of the last transaction.
         aborted: The next sequence of partitions whose last batches were aborted, which no log knows.
         partitions, groups: Of the open transaction.
         lock: Held by one request at a time.
@@ -97,6 +98,7 @@ class Transactional:
     timeout: float
     state: State = State.EMPTY
     used_at: int = 0
+    transaction: str = ""
     aborted: dict[Place, int] = field(default_factory=dict)
     lines: dict[Place, Line] = field(default_factory=dict)
     partitions: set[Partition] = field(default_factory=set)

@@ -2,7 +2,7 @@
 
 key    the id
 value  {"owner": "...", "producer": 12, "epoch": 3, "timeout": 60.0, "state": "committed", "at": 17...,
-        "aborted": [[topic id, partition, next sequence], ...]}
+        "transaction": the name of the last one's journal, "aborted": [[topic id, partition, next sequence], ...]}
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ def encode(one: Transactional) -> bytes:
         "timeout": one.timeout,
         "state": one.state.value,
         "at": one.used_at,
+        "transaction": one.transaction,
         "aborted": [[*place, following] for place, following in one.aborted.items()],
     }
     return json.dumps(values, separators=(",", ":")).encode()
@@ -44,6 +45,7 @@ def decode(key: bytes, value: bytes) -> Transactional:
         timeout=float(values["timeout"]),
         state=State(values["state"]),
         used_at=int(values["at"]),
+        transaction=values.get("transaction", ""),
         aborted={(topic, int(number)): int(following) for topic, number, following in values["aborted"]},
     )
 

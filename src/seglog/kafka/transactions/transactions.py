@@ -10,6 +10,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,13 +23,14 @@ from seglog.kafka.faults import (
     UnknownProducer,
     WrongState,
 )
-from seglog.kafka.transactions.room import check_room
+from seglog.kafka.transactions.room import check_open, check_room
 from seglog.kafka.transactions.state import State, Transactional
 from seglog.kafka.transactions.store import Store
 from seglog.server.runtime.memory import Claim
 from seglog.server.runtime.workers import Workers
 from seglog.topic.layout.places import Partition
 from seglog.topic.transactions.journal import Journal
+from seglog.topic.transactions.transactions import DIRECTORY
 
 if TYPE_CHECKING:
     from seglog.server.rights.access import Caller
@@ -65,36 +67,42 @@ class Transactions:
     # --- starting and stopping ------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Continue what an earlier process has left. Raises CorruptLog if the ids cannot be read."""
+        """Continue what an earlier process has left, also with a full disk. Raises CorruptLog for unreadable ids."""
         if self._services.following is not None:  # it only reads
             return
         self._known = await self._workers.run(lambda: {one.name: one for one in self._store.load()})
         journals, failed = self._broker.transactions.take_over()
         for journal in failed:
             one = self._known.get(journal.about["id"])
-            if one is not None:
+            if one is not None and one.transaction == journal.name:
                 one.journal, one.state = journal, State.DECIDED
                 self._active.add(one)
                 self._run(self._retry(one))
         for journal in journals:
-            await self._workers.run(partial(self._settle, journal))
+            await self._attempt(partial(self._settle, journal))
         for one in self._known.values():
             if one.state is State.OPEN and one.journal is None:
                 one.epoch += 1
                 one.end(State.ABORTED)
-                await self._workers.run(partial(self._store.write, one))
+                await self._attempt(partial(self._store.write, one))
             elif one.state is State.OPEN:
                 self._active.add(one)
                 self._set_timer(one)
 
+    async def _attempt(self, call: Callable[[], object]) -> None:
+        try:
+            await self._workers.run(call)
+        except (StorageError, LogPoisoned) as error:
+            LOG.warning("the state of transactions could not be stored: %s", error)
+
     def _settle(self, journal: Journal) -> None:
         """Resume an open transaction, or note the end of one, that an earlier process has left."""
         one = self._known.get(journal.about["id"])
-        is_its = one is not None and one.state is State.OPEN and journal.about == one.about
-        if one is not None and is_its and journal.decision is None and journal.resumable:
+        is_its = one is not None and one.state is State.OPEN and one.transaction == journal.name
+        if one is not None and is_its and (journal.decision is not None or journal.resumable):
             one.resume(journal)
-            return
-        if one is not None and is_its and journal.decision is not None:
+            if journal.decision is None:
+                return
             one.end(State.COMMITTED)
             self._store.write(one)
         journal.remove()
@@ -197,6 +205,7 @@ class Transactions:
             if places <= one.partitions and names <= one.groups:
                 return
             journal = _journal(one)
+            self.check_room(journal, 0)
             note = {"partitions": sorted(places - one.partitions), "groups": sorted(names - one.groups)}
             await self._workers.run(partial(journal.note, note))
             one.partitions |= places
@@ -205,8 +214,10 @@ class Transactions:
         await self._alone(one, work)
 
     async def _begin(self, one: Transactional) -> None:
+        check_open(self._active)
         journal = await self._workers.run(partial(self._broker.transactions.begin, one.about))
         before, one.state = one.state, State.OPEN
+        one.transaction = journal.name
         try:
             await self._write(one)
         except BaseException:
@@ -279,9 +290,9 @@ class Transactions:
             one.stop_timer()
             raise
         except StorageError as error:
-            self._services.space.failed(one.name, error)
+            self._services.space.failed(DIRECTORY, error)
             raise Undecided(f"the transaction of {one.name!r} could not be committed: {error}") from error
-        self._services.space.worked(one.name)
+        self._services.space.worked(DIRECTORY)
         one.state = State.DECIDED
         one.stop_timer()
         try:
@@ -316,21 +327,16 @@ class Transactions:
             one.journal, one.state = journal, State.DECIDED
             raise
         self._active.discard(one)
-        await self._workers.run(journal.remove)
+        await self._attempt(journal.remove)
 
     async def _retry(self, one: Transactional) -> None:
         """Publish a decided transaction as soon as it is possible."""
-        while not self._stopped:
+        while not self._stopped and one.state is State.DECIDED:
             await asyncio.sleep(RETRY_SECONDS)
             async with one.lock:
-                if one.state is not State.DECIDED or one.journal is None or one.journal.decision is None:
-                    return
-                try:
+                with suppress(SeglogError):
                     await self._publish(one)
-                except SeglogError:
-                    continue
-                LOG.warning("the committed transaction of %r is published now", one.name)
-                return
+                    LOG.warning("the committed transaction of %r is published now", one.name)
 
     async def _abort(self, one: Transactional) -> None:
         journal = _journal(one)

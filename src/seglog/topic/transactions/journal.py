@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SUFFIX = ".txn"
+NOTHING: dict[str, Any] = {}  # what a resumed transaction needs of a batch, is not kept in memory by the others
 DECISION_BEGINS = b'{"at":'
 SEARCHED_BYTES = 4 * 1024 * 1024  # of the end of a damaged file, for its decision
 
@@ -143,6 +144,11 @@ class Journal:
         if self.resumable and len(head) == HEAD.size and self.size + HEAD.size + HEAD.unpack(head)[0] <= size:
             raise CorruptLog(f"{self.file.path} is damaged at byte {self.size}; its transaction was open, or committed")
 
+    @property
+    def id(self) -> str:
+        """Its random id, 16 hex digits."""
+        return self.name.removesuffix(SUFFIX)
+
     def _take(self, frame: Frame) -> None:
         values = frame.values
         match frame.kind:
@@ -198,7 +204,7 @@ class Journal:
         frame = self.size
         self._write(Kind.BATCH, values, data)
         place = {"position": self.size - data.size, "length": data.size, "frame": frame}
-        self.batches.append(batch._replace(rows=records.num_rows, **place))
+        self.batches.append(batch._replace(rows=records.num_rows, about=NOTHING, **place))
 
     def stage_offsets(
         self,

@@ -7,11 +7,12 @@ leader has decided, is renamed to *.damaged or *.outdated, and is not published.
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from seglog.errors import CorruptLog, LogPoisoned, SeglogError
+from seglog.errors import CorruptLog, LogPoisoned, SeglogError, StorageError
 from seglog.topic.transactions.journal import SUFFIX, Batch, Journal
 from seglog.topic.transactions.publishing import Appended, decision_of, publish, term_of
 
@@ -142,10 +143,11 @@ class Transactions:
         """
         try:
             publish(journal, self._open_topic, self._groups, appended)
-        except SeglogError as error:
+        except (SeglogError, OSError, MemoryError) as error:
+            known = error if isinstance(error, SeglogError) else StorageError(errno.EIO, str(error), journal.name)
             with self._guard:
-                self.failed[journal.name] = (journal, error)
-            raise
+                self.failed[journal.name] = (journal, known)
+            raise known from error
         with self._guard:
             self.failed.pop(journal.name, None)
 
