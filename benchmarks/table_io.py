@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 import seglog
@@ -118,13 +119,14 @@ class _Case:
         place = self.directory / f"plain-{next(self.numbers)}.parquet"
         with seglog.open(self.log, mode="r") as log:
             rows = [rows_of(batch, 0) for batch in log.batches(values="binary")]
+        codecs = files.codecs_of(pa.Table.from_batches(rows[:1]))
         with (
             stopwatch() as watch,
             pq.ParquetWriter(
                 place,
                 ARROW,
-                compression=files.COMPRESSION,
-                compression_level=files.LEVEL,
+                compression=codecs,
+                compression_level={path: files.LEVEL for path, codec in codecs.items() if codec != "none"},
                 use_dictionary=["partition", "key"],
             ) as writer,
         ):

@@ -70,7 +70,7 @@ def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(group)
 
 
-def _codecs(first: pa.Table) -> dict[str, str]:
+def codecs_of(first: pa.Table) -> dict[str, str]:
     """Return the codec of each column. Keys and values that hardly get smaller stay as they are. first: row group."""
     paths = [path for field in first.schema for path in leaf_paths(field.type, field.name)]
     plain = [name for name in ("key", "value") if not _shrinks(first.column(name))]
@@ -106,7 +106,7 @@ class _NewFile:
         self._writer = pq.ParquetWriter(
             self._sink,
             schema,
-            compression=(codecs := _codecs(first)),
+            compression=(codecs := codecs_of(first)),
             compression_level={path: LEVEL for path, codec in codecs.items() if codec == COMPRESSION},
             use_dictionary=with_dictionary(schema),
             write_statistics=with_statistics(schema),
