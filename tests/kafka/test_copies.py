@@ -64,7 +64,7 @@ def test_what_is_acknowledged_is_in_the_copy(leader, tmp_path):
     with mirroring(leader, tmp_path / "copy") as process:
         until(lambda: producer.send(0, [b"0"]) == (OK, 0))
         for number in range(1, 6):
-            assert producer.send(number, [b"%d" % number]) == (OK, number)
+            until(lambda number=number: producer.send(number, [b"%d" % number]) == (OK, number))
             assert copied(tmp_path / "copy")[-1] == b"%d" % number
         process.send_signal(signal.SIGSTOP)
         assert producer.send(6, [b"6"])[0] == TOO_FEW_AFTER_APPEND

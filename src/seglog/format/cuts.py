@@ -17,7 +17,9 @@ MOST = 64
 """Maximum number of cuts in a manifest. A cut replaces those at or after its offset, so few logs have many."""
 TERM_BITS = 32
 COUNTED_BITS = 16  # cuts of one leader before its epochs may meet those of another leader of the same term
-BACKUP_BITS = 12  # so that a term has room for the epochs of at least 16 backups, each of the one before
+BACKUP_BITS = 12
+CHOSEN = 1 << (TERM_BITS - COUNTED_BITS)  # numbers between the term and the counted bits
+FIRST = CHOSEN - 4 * (1 << BACKUP_BITS)  # of them, with room in the term for at least 4 backups, each of the one before
 
 
 def first_epoch(term: int) -> int:
@@ -26,15 +28,17 @@ def first_epoch(term: int) -> int:
     Epochs must never be given twice. One leader counts them up; a promoted copy, or a log that was restored, begins at
     a number with its term in the high bits, then random bits.
     """
-    return (term << TERM_BITS) | (secrets.randbits(TERM_BITS - COUNTED_BITS) << COUNTED_BITS)
+    return (term << TERM_BITS) | (secrets.randbelow(FIRST) << COUNTED_BITS)
 
 
 def separate_epoch(epoch: int) -> int:
     """Return an epoch for a backup that becomes a log of its own, after its present epoch.
 
-    The original counts on from the present epoch, and another backup of it may become a log, too.
+    The original counts on from the present epoch, and another backup of it may become a log, too. The term stays the
+    same: near its end there are fewer numbers to choose from.
     """
-    return epoch + 1 + ((1 + secrets.randbits(BACKUP_BITS)) << COUNTED_BITS)
+    left = min(1 << BACKUP_BITS, CHOSEN - 1 - (epoch >> COUNTED_BITS) % CHOSEN)
+    return epoch + 1 + ((1 + secrets.randbelow(left) if left else 0) << COUNTED_BITS)
 
 
 @dataclass(frozen=True, slots=True)
