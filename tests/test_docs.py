@@ -71,6 +71,8 @@ def test_every_example_of_the_page_on_python_runs_as_it_stands(tmp_path):
         "604800.0 1000000000",
         "1",
         "1 1400000 2",
+        "[b'999', b'0', b'500']",
+        "b'993'",
         "[b'synced']",
         "1 1",
         "b'not yet'",

@@ -28,7 +28,9 @@ PROGRAMS = {  # tool -> the names that its program may have, the first that is f
     "bash": ("bash",),
     "chromium": ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
     "curl": ("curl",),
+    "kcat": ("kcat",),
     "linker": ("cc", "gcc", "clang", "ld", "ld.lld"),
+    "maven": ("mvn",),
     "openssl": ("openssl",),
     "prlimit": ("prlimit",),
     "strace": ("strace",),
@@ -37,7 +39,7 @@ PROGRAMS = {  # tool -> the names that its program may have, the first that is f
 }
 PACKAGES = {"linker": "binutils", "prlimit": "util-linux", "unshare": "util-linux"}  # not named like the tool
 LINUX_ONLY = {"prlimit", "strace", "unshare"}
-OPTIONAL = {"systemd-analyze"}  # neither installed nor required: part of the system
+OPTIONAL = {"kcat", "maven", "systemd-analyze"}  # neither installed nor required
 MANAGERS = {  # program of the package manager -> its commands; the packages follow the last one
     "apt-get": (
         ("apt-get", "update", "-qq", "-o", "Acquire::http::Timeout=30"),

@@ -18,7 +18,7 @@ from seglog.kafka.transactions import room
 from seglog.storage import LocalStorage
 from seglog.testing.faulty import Fault, FaultyStorage
 from seglog.testing.kafka import KafkaBroker
-from seglog.topic.broker import Broker
+from seglog.topic.broker import Broker, transactions_of
 from tests.kafka.conftest import connected, until
 from tests.kafka.test_record_batches import kio_records
 
@@ -119,8 +119,8 @@ def test_sequences_continue_after_a_commit_that_the_next_process_published(stora
         assert (producer.add(), producer.send(0, b"aborted"), producer.end(commit=False)) == (OK, OK, OK)
         assert (producer.add(), producer.send(1, b"first")) == (OK, OK)
     with Broker(storage) as broker:
-        [[journal], _] = broker.transactions.take_over()
-        broker.transactions.decide(journal)
+        [[journal], _] = transactions_of(broker).take_over()
+        transactions_of(broker).decide(journal)
     with kafka:
         assert producer.end() == OK
         assert (producer.add(), producer.send(2, b"second"), producer.end()) == (OK, OK, OK)

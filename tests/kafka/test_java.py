@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import pytest
 
@@ -11,8 +10,7 @@ from tests.kafka.programs_run import java, try_java, try_kcat
 
 pytestmark = [
     pytest.mark.deep,
-    pytest.mark.needs("java"),
-    pytest.mark.skipif(shutil.which("mvn") is None, reason="Maven is not installed"),
+    pytest.mark.needs("java", "maven"),
 ]
 TOOLS = "org.apache.kafka.tools"
 COUNT = 20_000
@@ -26,7 +24,7 @@ def test_each_feature_of_the_java_clients_works(kafka):
     assert set(try_java(kafka.address, ()).values()) == {"yes"}
 
 
-@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+@pytest.mark.needs("kcat")
 def test_each_feature_of_kcat_works(kafka):
     assert set(try_kcat(kafka.address).values()) == {"has none", "yes"}
 

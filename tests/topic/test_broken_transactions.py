@@ -12,7 +12,7 @@ from seglog.errors import CorruptLog, StorageError
 from seglog.replication.promote import fence, promote
 from seglog.storage import LocalStorage
 from seglog.testing.faulty import Fault, FaultyStorage
-from seglog.topic.broker import Broker
+from seglog.topic.broker import Broker, transactions_of
 from seglog.topic.transactions.frames import Kind, encode
 from seglog.topic.transactions.journal import SUFFIX, Batch, Journal
 
@@ -33,11 +33,11 @@ def root(tmp_path: Path) -> Iterator[Path]:
 
 def stage(broker: Broker, journal: Journal, topic: str, values: Sequence[bytes], once: str = "x") -> None:
     batch = Batch(topic, broker.topic(topic).id, 0, f"{once} {topic}", len(values), {})
-    broker.transactions.stage(journal, batch, pa.record_batch({"value": pa.array(values, pa.binary())}))
+    transactions_of(broker).stage(journal, batch, pa.record_batch({"value": pa.array(values, pa.binary())}))
 
 
 def begun(broker: Broker, values: Sequence[bytes] = (b"new",), topics: str = "ab", once: str = "x") -> Journal:
-    journal = broker.transactions.begin({"id": "x"})
+    journal = transactions_of(broker).begin({"id": "x"})
     for topic in topics:
         stage(broker, journal, topic, values, once)
     return journal
@@ -65,14 +65,14 @@ def flip(path: Path, at: int) -> None:
 def test_a_damaged_journal_is_reported_and_kept_not_dropped(root: Path, at: int) -> None:
     with Broker(root) as broker:
         journal = begun(broker)
-        broker.transactions.decide(journal)
+        transactions_of(broker).decide(journal)
     path = root / ".transactions" / journal.name
     flip(path, at)
     damaged = path.read_bytes()
     with Broker(root) as broker:
         assert (values(broker, "a"), values(broker, "b")) == ([], [])
         assert "is damaged at" in broker.recovered[0]
-        assert broker.transactions.take_over() == ([], [])
+        assert transactions_of(broker).take_over() == ([], [])
         assert f"{journal.name[:16]}.damaged" in broker.recovered[0]
         assert path.with_suffix(".damaged").read_bytes() == damaged
     with Broker(root) as broker:
@@ -84,7 +84,7 @@ def test_an_open_journal_that_is_damaged_is_not_resumed_without_a_part(root: Pat
         journal = begun(broker)
     flip(root / ".transactions" / journal.name, 400)
     with Broker(root) as broker:
-        assert broker.transactions.take_over() == ([], [])
+        assert transactions_of(broker).take_over() == ([], [])
         assert "is damaged at" in broker.recovered[0]
 
 
@@ -92,9 +92,9 @@ def test_records_that_are_damaged_between_staging_and_the_commit_are_not_publish
     with Broker(root) as broker:
         journal = begun(broker)
         flip(root / ".transactions" / journal.name, journal.batches[1].position + journal.batches[1].length // 2)
-        broker.transactions.decide(journal)
+        transactions_of(broker).decide(journal)
         with pytest.raises(CorruptLog, match="is damaged at"):
-            broker.transactions.publish(journal)
+            transactions_of(broker).publish(journal)
         assert values(broker, "b") == []
         assert [*broker.unpublished] == [f".transactions/{journal.name}"]
 
@@ -113,7 +113,7 @@ def test_a_write_that_is_refused_half_way_leaves_nothing_that_a_later_opening_ta
             journal.note({"groups": ["g" * number]})
     with Broker(root) as broker:
         assert broker.recovered == ()
-        [[left], failed] = broker.transactions.take_over()
+        [[left], failed] = transactions_of(broker).take_over()
         assert (len(left.batches), len(left.notes), left.decision, failed) == (1, 20, None, [])
         assert (root / ".transactions" / left.name).stat().st_size == left.size
 
@@ -135,11 +135,11 @@ def test_what_was_published_before_a_long_full_disk_and_deleted_since_is_not_pub
     storage = FaultyStorage(LocalStorage(root))
     with Broker(storage) as broker:
         journal = begun(broker)
-        broker.transactions.decide(journal)
+        transactions_of(broker).decide(journal)
         full = Fault(operations=frozenset({"pwrite", "pwritev"}), name="b/0", error=errno.ENOSPC, forever=True)
         storage.fault = full
         with pytest.raises(StorageError):
-            broker.transactions.publish(journal)
+            transactions_of(broker).publish(journal)
         assert values(broker, "a") == [b"new"]
         storage.fault = None
         broker.topic("a").partition(0).delete_before(5)
@@ -153,15 +153,15 @@ def test_a_journal_whose_name_stayed_is_known_to_be_published(root: Path) -> Non
     storage = FaultyStorage(LocalStorage(root))
     with Broker(storage) as broker:
         journal = begun(broker)
-        broker.transactions.decide(journal)
-        broker.transactions.publish(journal)
+        transactions_of(broker).decide(journal)
+        transactions_of(broker).publish(journal)
         storage.fault = Fault(operations=frozenset({"unlink"}), error=errno.EIO)
         with pytest.raises(StorageError):
             journal.remove()
         broker.topic("a").partition(0).truncate(4)
     with Broker(root) as broker:
         assert (values(broker, "a"), values(broker, "b")) == ([], [b"new"])
-        [[left], _] = broker.transactions.take_over()
+        [[left], _] = transactions_of(broker).take_over()
         assert left.is_published
 
 
@@ -169,7 +169,7 @@ def test_a_transaction_that_a_former_leader_decided_is_not_published_by_a_later_
     with Broker(root) as broker:
         broker.groups.commit(GROUP, {"a": {0: 0}})
         journal = begun(broker)
-        broker.transactions.decide(journal)
+        transactions_of(broker).decide(journal)
     fence(root, 3)
     assert promote(root) == 4
     with Broker(root) as broker:
@@ -184,8 +184,8 @@ def test_a_transaction_that_a_former_leader_decided_is_not_published_by_a_later_
 
 def decided(broker: Broker, number: int, once: str) -> Journal:
     journal = begun(broker, once=once)
-    broker.transactions.stage_offsets(journal, GROUP, {("a", 0): (number, "")})
-    broker.transactions.decide(journal)
+    transactions_of(broker).stage_offsets(journal, GROUP, {("a", 0): (number, "")})
+    transactions_of(broker).decide(journal)
     return journal
 
 
@@ -194,7 +194,7 @@ def test_of_two_transactions_of_a_group_the_one_decided_last_counts_in_any_order
     with Broker(root) as broker:
         journals = [decided(broker, 1, "first"), decided(broker, 3, "second")]
         for one in order:
-            broker.transactions.publish(journals[one])
+            transactions_of(broker).publish(journals[one])
         assert offset(broker) == 3
 
 
@@ -212,29 +212,29 @@ def test_a_repeated_publication_does_not_move_a_group_back(root: Path) -> None:
         journal = decided(broker, 1, "x")
         storage.fault = Fault(operations=frozenset({"pwrite", "pwritev"}), name="b/0", error=errno.ENOSPC)
         with pytest.raises(StorageError):
-            broker.transactions.publish(journal)
+            transactions_of(broker).publish(journal)
         broker.groups.commit(GROUP, {"a": {0: 4}})
-        broker.transactions.publish(journal)
+        transactions_of(broker).publish(journal)
         assert offset(broker) == 4
 
 
 def test_offsets_of_a_topic_that_was_created_again_are_not_committed(root: Path) -> None:
     with Broker(root) as broker:
         journal = begun(broker, topics="b")
-        broker.transactions.stage_offsets(journal, GROUP, {("a", 0): (2, ""), ("b", 0): (3, "text")})
+        transactions_of(broker).stage_offsets(journal, GROUP, {("a", 0): (2, ""), ("b", 0): (3, "text")})
         broker.delete_topic("a")
         broker.create_topic("a").append_batch(pa.table({"value": [b"0", b"1", b"2"]}))
-        broker.transactions.decide(journal)
-        broker.transactions.publish(journal)
+        transactions_of(broker).decide(journal)
+        transactions_of(broker).publish(journal)
         assert (offset(broker), offset(broker, "b")) == (None, 3)
 
 
 def test_offsets_after_a_truncation_are_reset_to_it(root: Path) -> None:
     with Broker(root) as broker:
         journal = begun(broker, topics="b")
-        broker.transactions.stage_offsets(journal, GROUP, {("a", 0): (4, "")})
+        transactions_of(broker).stage_offsets(journal, GROUP, {("a", 0): (4, "")})
         broker.topic("a").partition(0).truncate(2)
         broker.topic("a").append_batch(pa.table({"value": [b"other", b"other", b"other"]}))
-        broker.transactions.decide(journal)
-        broker.transactions.publish(journal)
+        transactions_of(broker).decide(journal)
+        transactions_of(broker).publish(journal)
         assert offset(broker) == 2

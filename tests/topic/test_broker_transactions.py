@@ -19,7 +19,7 @@ from seglog.testing.disk import Disk
 from seglog.testing.disk_storage import DiskStorage
 from seglog.testing.faulty import SYNCING, WRITING, Crashed, Fault, FaultyStorage
 from seglog.testing.power_loss import decoding_once, repeatable
-from seglog.topic.broker import Broker
+from seglog.topic.broker import Broker, transactions_of
 from seglog.topic.transactions.journal import Batch, Journal
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def prepare(storage: Any) -> None:
 
 def stage(broker: Broker) -> Journal:
     """Begin a transaction and stage NEW: two batches for the first partition, one for each of the others."""
-    transactions = broker.transactions
+    transactions = transactions_of(broker)
     journal = transactions.begin({"id": "x"})
     shares = [
         (("a", 0), NEW["a", 0][:6]),
@@ -68,8 +68,8 @@ def stage(broker: Broker) -> Journal:
 
 
 def commit(broker: Broker, journal: Journal) -> None:
-    broker.transactions.decide(journal)
-    broker.transactions.publish(journal)
+    transactions_of(broker).decide(journal)
+    transactions_of(broker).publish(journal)
     journal.remove()
 
 
@@ -85,7 +85,7 @@ def check(storage: Any) -> bool:
         assert found in ((OLD, BEFORE), (BOTH, AFTER)), found
         assert broker.unpublished == {}
         assert all(not [one for one in log.verify().problems if one.kind != "index"] for log in broker.logs().values())
-        settled, _ = broker.transactions.take_over()
+        settled, _ = transactions_of(broker).take_over()
         assert len(settled) <= 1
         assert all(one.is_published == (found == (BOTH, AFTER)) for one in settled)
         for one in settled:
@@ -93,7 +93,7 @@ def check(storage: Any) -> bool:
         broker.topic("b").append(b"and on")
     with Broker(storage, clock=clock) as broker:
         assert contents(broker) == ({**found[0], ("b", 0): [*found[0]["b", 0], b"and on"]}, found[1])
-        assert broker.transactions.take_over() == ([], [])
+        assert transactions_of(broker).take_over() == ([], [])
     return found == (BOTH, AFTER)
 
 
@@ -175,11 +175,11 @@ def test_a_crash_at_any_call_of_completing_it_at_the_next_opening_is_completed_b
     storage = FaultyStorage(LocalStorage(laboratory.template))
     broker = Broker(storage, clock=clock)
     journal = stage(broker)
-    broker.transactions.decide(journal)
+    transactions_of(broker).decide(journal)
     at = 1 if "unlink" in operations else 3
     storage.fault = Fault(operations=operations, at=at)
     with pytest.raises(Crashed):
-        broker.transactions.publish(journal)
+        transactions_of(broker).publish(journal)
         journal.remove()
     storage.crash()
     for run in laboratory.runs(Fault(), opening=True, every=9):
@@ -209,7 +209,7 @@ def test_what_a_medium_refuses_is_undecided_or_published_by_a_repetition(
         elif run.error is not None:
             waited += run.error is not None and [*broker.unpublished] == [f".transactions/{journal.name}"]
             broker.topic("a").append(b"of another", partition=1)
-            broker.transactions.publish(journal)
+            transactions_of(broker).publish(journal)
             journal.remove()
         assert broker.unpublished == {}
         values, offsets = contents(broker)
@@ -225,7 +225,7 @@ def test_a_full_disk_at_the_next_opening_is_reported_and_the_transaction_is_publ
     root = tmp_path / "root"
     prepare(LocalStorage(root))
     with Broker(root, clock=clock) as broker:
-        broker.transactions.decide(stage(broker))
+        transactions_of(broker).decide(stage(broker))
     storage = FaultyStorage(LocalStorage(root))
     storage.fault = Fault(operations=frozenset({"pwrite", "pwritev"}), name="a/0", error=errno.ENOSPC, forever=True)
     with Broker(storage, clock=clock) as broker:
@@ -233,8 +233,8 @@ def test_a_full_disk_at_the_next_opening_is_reported_and_the_transaction_is_publ
         ((name, error),) = broker.unpublished.items()
         assert "No space left" in str(error), name
         storage.fault = None
-        _, [journal] = broker.transactions.take_over()
-        broker.transactions.publish(journal)
+        _, [journal] = transactions_of(broker).take_over()
+        transactions_of(broker).publish(journal)
         assert contents(broker) == (BOTH, AFTER)
         assert broker.unpublished == {}
         journal.remove()
@@ -253,8 +253,8 @@ def test_what_others_have_committed_and_appended_since_the_decision_stays(tmp_pa
     prepare(LocalStorage(root))
     with Broker(root, clock=clock) as broker:
         journal = stage(broker)
-        broker.transactions.decide(journal)
-        broker.transactions.publish(journal)
+        transactions_of(broker).decide(journal)
+        transactions_of(broker).publish(journal)
         broker.topic("b").append(b"later")
         broker.groups.commit("g", {"b": {0: 4}})
     with Broker(root, clock=clock) as broker:
@@ -268,7 +268,7 @@ def test_a_damaged_journal_is_undecided(tmp_path: Path) -> None:
     prepare(LocalStorage(root))
     with Broker(root, clock=clock) as broker:
         journal = stage(broker)
-        broker.transactions.decide(journal)
+        transactions_of(broker).decide(journal)
     path = root / ".transactions" / journal.name
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1

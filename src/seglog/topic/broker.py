@@ -392,12 +392,6 @@ class Broker(Inheritable, Uncopied):
             if self._offsets.path != own.path and is_log(own):  # else it is the empty one of open_to_read
                 self._offsets = self._resources.enter_context(open_to_read(self._storage, self._clock))
 
-    @property
-    def transactions(self) -> Transactions:
-        """The transactions over topics and groups, of a broker that writes."""
-        self._check_writable("transactions")
-        return self._transactions
-
     def _producers_log(self, *, create: bool) -> Log | None:
         """Return the log of who may write transactions, None if it does not exist and is not to be created."""
         with self._guard:
@@ -549,3 +543,13 @@ class Broker(Inheritable, Uncopied):
         self._check_not_inherited("broker")
         if self._mode == "r":
             raise LogReadOnly(errno.EROFS, f'{what} needs a broker opened with mode="a"', str(self.root))
+
+
+def transactions_of(broker: Broker) -> Transactions:
+    """Return the transactions over topics and groups, for the protocols that have them.
+
+    Raises:
+        LogReadOnly: The broker was opened to read.
+    """
+    broker._check_writable("transactions")
+    return broker._transactions

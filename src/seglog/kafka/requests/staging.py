@@ -12,6 +12,7 @@ from seglog.kafka.producers.sequences import Appended, key_of
 from seglog.kafka.records.faults import BadBatch
 from seglog.kafka.requests.decoding import decoded, decoded_bytes
 from seglog.server.runtime.memory import Claim
+from seglog.topic.broker import transactions_of
 from seglog.topic.transactions.journal import Batch
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ async def _stage(call: Call, topic: Topic, journal: Journal, batch: Batch, data:
 
     def stage() -> None:
         records = _stored(decoded(data, head, log, limits.batch_bytes, limits))
-        call.services.broker.transactions.stage(journal, batch, records)
+        transactions_of(call.services.broker).stage(journal, batch, records)
 
     try:
         room = partial(claim.wait, decoded_bytes(data, head) + len(data))

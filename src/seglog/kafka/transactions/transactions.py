@@ -28,6 +28,7 @@ from seglog.kafka.transactions.state import State, Transactional
 from seglog.kafka.transactions.store import Store
 from seglog.server.runtime.memory import Claim
 from seglog.server.runtime.workers import Workers
+from seglog.topic.broker import transactions_of
 from seglog.topic.layout.places import Partition
 from seglog.topic.transactions.journal import Journal
 from seglog.topic.transactions.transactions import DIRECTORY
@@ -71,7 +72,7 @@ class Transactions:
         if self._services.following is not None:  # it only reads
             return
         self._known = await self._workers.run(lambda: {one.name: one for one in self._store.load()})
-        journals, failed = self._broker.transactions.take_over()
+        journals, failed = transactions_of(self._broker).take_over()
         for journal in failed:
             one = self._known.get(journal.about["id"])
             if one is not None and one.transaction == journal.name:
@@ -215,7 +216,7 @@ class Transactions:
 
     async def _begin(self, one: Transactional) -> None:
         check_open(self._active)
-        journal = await self._workers.run(partial(self._broker.transactions.begin, one.about))
+        journal = await self._workers.run(partial(transactions_of(self._broker).begin, one.about))
         before, one.state = one.state, State.OPEN
         one.transaction = journal.name
         try:
@@ -257,7 +258,7 @@ class Transactions:
             if group not in one.groups:
                 raise WrongState(f"the group {group!r} was not added to the transaction of {one.name!r}")
             self.check_room(journal, sum(len(text) for _, text in offsets.values()))
-            await self._workers.run(partial(self._broker.transactions.stage_offsets, journal, group, offsets))
+            await self._workers.run(partial(transactions_of(self._broker).stage_offsets, journal, group, offsets))
 
         await self.within(one, epoch, work)
 
@@ -284,7 +285,7 @@ class Transactions:
     async def _commit(self, one: Transactional) -> None:
         journal = _journal(one)
         try:
-            await self._workers.run(partial(self._broker.transactions.decide, journal))
+            await self._workers.run(partial(transactions_of(self._broker).decide, journal))
         except LogPoisoned:  # it may be on the disk: only the next opening knows
             one.state = State.DECIDED
             one.stop_timer()
@@ -314,7 +315,7 @@ class Transactions:
         claim = Claim(self._services.memory, "decoding")
         room = partial(claim.wait, COPIES * max((batch.length for batch in journal.batches), default=0))
         try:
-            await self._workers.run(partial(self._broker.transactions.publish, journal, appended), room)
+            await self._workers.run(partial(transactions_of(self._broker).publish, journal, appended), room)
         finally:
             claim.close()
         for place, rows in topics.items():
