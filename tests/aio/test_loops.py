@@ -355,11 +355,13 @@ def test_a_topic_answers_every_call(run: Any, tmp_path: Any) -> None:
             assert writer.log is topic.partition(1)
             assert topic.is_ready(0, 10) in (True, False)
             await topic.alter_retention(Retention(age=60))
+            await topic.add_partitions(topic.partitions + 1)
+            assert topic.partition(topic.partitions - 1).next_offset == 0
             assert await topic.published("q") is None
             await topic.check_staged({})
             assert await topic.publish({}, query="q", batch=0) == {}
             await topic.sync()
-            assert (topic.name, topic.partitions, len(topic.id)) == ("orders", 3, 32)
+            assert (topic.name, topic.partitions, len(topic.id)) == ("orders", 4, 32)
             assert pa.table(topic).num_rows == 305
         assert topic.closed
         with pytest.raises(seglog.LogClosed):
@@ -407,7 +409,9 @@ def test_a_broker_and_its_consumer_answer_every_call(run: Any, place: Any) -> No
             await broker.alter_retention("orders", Retention(age=60))
             assert set(await broker.logs()) == {".groups", "orders/0", "orders/1"}
             assert await broker.free_bytes() > 0
-            assert (broker.failed, broker.poisoned, broker.recovered) == ({}, {}, ())
+            await broker.add_partitions("orders", 3)
+            assert "orders/2" in await broker.logs()
+            assert (broker.failed, broker.poisoned, broker.unpublished, broker.recovered) == ({}, {}, {}, ())
             await broker.sync()
             await broker.delete_topic("orders")
             with pytest.raises(seglog.SeglogError):

@@ -8,6 +8,7 @@ import seglog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -37,6 +38,17 @@ def test_the_totals_are_json_for_programs(cli: Callable[..., Any], log: Any) -> 
     segments = cli("info", log, "--json", "--segments").json["segments"]
     assert len(segments) == told["segments"]
     assert segments[0]["base_offset"] == 0
+
+
+def test_the_segments_of_a_topics_partitions_are_json_too(cli: Callable[..., Any], tmp_path: Path) -> None:
+    with seglog.Topic.create(tmp_path / "orders", partitions=2, config=seglog.LogConfig(segment_bytes=512)) as topic:
+        for number in range(40):
+            topic.append(bytes(100), key=b"%d" % number)
+    told = cli("info", tmp_path / "orders", "--json").json["partitions"]
+    listed = cli("info", tmp_path / "orders", "--json", "--segments").json["partitions"]
+    assert min(one["segments"] for one in told) > 1
+    assert [len(one["segments"]) for one in listed] == [one["segments"] for one in told]
+    assert listed[0]["segments"][0]["base_offset"] == 0
 
 
 def test_the_segments_are_drawn_one_a_line(cli: Callable[..., Any], log: Any, monkeypatch: pytest.MonkeyPatch) -> None:

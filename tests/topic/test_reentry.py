@@ -22,7 +22,7 @@ MODULES = (
     "topic/opening.py",
     "topic/topic.py",
     "appending.py",
-    "memory.py",
+    "topic/idempotency/memory.py",
     "groups.py",
     "groups/offsets.py",
     "consumer.py",

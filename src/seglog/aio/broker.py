@@ -99,6 +99,10 @@ class AsyncBroker(Uncopied):
         """Create a topic durably and return it; as Broker.create_topic."""
         return self._awaited(await self._run(self.broker.create_topic, name, partitions=partitions, config=config))
 
+    async def add_partitions(self, name: str, partitions: int) -> None:
+        """Raise the number of a topic's partitions, durably; as Broker.add_partitions."""
+        await self._run(self.broker.add_partitions, name, partitions)
+
     async def alter_retention(self, name: str, retention: Retention) -> None:
         """Change the retention of every partition of a topic permanently; as Broker.alter_retention."""
         await self._run(self.broker.alter_retention, name, retention)
@@ -182,6 +186,11 @@ class AsyncBroker(Uncopied):
     def poisoned(self) -> dict[str, LogPoisoned]:
         """The logs that reject writes until they are opened again, by the names of `logs`, with the error."""
         return self.broker.poisoned
+
+    @property
+    def unpublished(self) -> dict[str, SeglogError]:
+        """The committed transactions whose records cannot be appended, by their files, with the error."""
+        return self.broker.unpublished
 
     async def sync(self) -> None:
         """Make everything that was appended and committed so far durable."""

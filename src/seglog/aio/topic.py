@@ -267,6 +267,10 @@ class AsyncTopic(Uncopied):
         """Return the number of the last batch published for a query; as Topic.published."""
         return await running_loop().run_in_thread(partial(self.topic.published, query))
 
+    async def add_partitions(self, partitions: int) -> None:
+        """Raise the number of partitions, durably; as Topic.add_partitions."""
+        await self._run(self.topic.add_partitions, partitions)
+
     async def alter_retention(self, retention: Retention) -> None:
         """Change the retention of every partition permanently; as Topic.alter_retention."""
         await self._run(self.topic.alter_retention, retention)

@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -120,8 +120,8 @@ def _refuse_existing(final: Path, path: str, force: bool) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Convert dataclasses at any depth to plain values for JSON."""
-    if isinstance(value, (list, tuple)):
+    """Convert dataclasses and sequences at any depth to plain values for JSON."""
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
         return [plain(one) for one in value]
     if isinstance(value, dict):
         return {name: plain(one) for name, one in value.items()}

@@ -16,6 +16,7 @@ from seglog.kafka.producers.registry import Producers
 from seglog.kafka.requests.call import Parts, Sender
 from seglog.kafka.requests.catalog import CATALOG
 from seglog.kafka.settings import KafkaSettings
+from seglog.kafka.transactions.transactions import Transactions
 from seglog.kafka.wire.buffers import Reader, Writer
 from seglog.kafka.wire.schema import Api, Array, Bool, Data, Field, Form, Kind, Number, Struct, Text
 from seglog.server.app import services_of
@@ -39,6 +40,9 @@ def seeds() -> Iterator[bytes]:
             yield bytes([number, version, *([version] * 40)])
 
 
+MEMBERS_BYTES = 1_000_000
+
+
 @cache
 def _server() -> tuple[asyncio.AbstractEventLoop, Parts]:
     logger = logging.getLogger("seglog.kafka")  # only this one: `make test` runs the target among other tests
@@ -49,7 +53,9 @@ def _server() -> tuple[asyncio.AbstractEventLoop, Parts]:
 
     async def start() -> Parts:
         services = services_of(Broker(MemoryStorage()), Settings(limits=limits))
-        return Parts(services, KafkaSettings(), Coordinator(services.broker.groups), Producers(services.scans))
+        coordinator, transactions = Coordinator(services.broker.groups, MEMBERS_BYTES), Transactions(services)
+        await transactions.start()
+        return Parts(services, KafkaSettings(), coordinator, Producers(services.scans), transactions)
 
     return loop, loop.run_until_complete(start())
 
