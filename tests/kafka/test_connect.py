@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from contextlib import contextmanager
 
@@ -15,8 +14,7 @@ from tests.waiting import until
 
 pytestmark = [
     pytest.mark.deep,
-    pytest.mark.needs("java"),
-    pytest.mark.skipif(shutil.which("mvn") is None, reason="Maven is not installed"),
+    pytest.mark.needs("java", "maven"),
 ]
 SECONDS = 180
 WORKER = """\
