@@ -42,8 +42,8 @@ KILL_SECONDS = 2.0, 5.0
 class Load(threading.Thread):
     """Work that is repeated until it is to stop; an error of the work itself ends it."""
 
-    def __init__(self, work: Callable[[], object]) -> None:
-        super().__init__(daemon=True)
+    def __init__(self, name: str, work: Callable[[], object]) -> None:
+        super().__init__(name=name, daemon=True)
         self._work = work
         self.ending = threading.Event()
         self.error: BaseException | None = None
@@ -58,7 +58,7 @@ class Load(threading.Thread):
     def stop(self) -> None:
         self.ending.set()
         self.join(120)
-        assert not self.is_alive(), "a client hangs"
+        assert not self.is_alive(), f"{self.name} hangs"
         if self.error is not None:
             raise self.error
 
@@ -218,7 +218,7 @@ def run(root: Path, seconds: float, seed: int) -> dict[str, dict[str, int]]:
     kafka, chance = KafkaServer(root), random.Random(seed)
     try:
         loads = [kind(client, kafka.address) for client in CLIENTS for kind in (Idempotent, Transactional)]
-        threads = [Load(load.work) for load in loads]
+        threads = [Load(load.topic, load.work) for load in loads]
         for thread in threads:
             thread.start()
         kills, ends = 0, time.monotonic() + seconds
@@ -227,6 +227,8 @@ def run(root: Path, seconds: float, seed: int) -> dict[str, dict[str, int]]:
             kafka.kill()
             kafka.start()
             kills += 1
+        for thread in threads:
+            thread.ending.set()
         for thread in threads:
             thread.stop()
         for load in loads:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import queue
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import aiokafka
@@ -11,6 +13,31 @@ import confluent_kafka
 
 import kafka as kafka_python
 from tests.kafka.clients import SECONDS, AioKafka, Confluent, KafkaPython
+
+
+def _in_time(call: Callable[[], object]) -> None:
+    """Make a call that takes a limit of time, and raise TimeoutError if it takes longer than that.
+
+    librdkafka 2.16 waits forever if the broker was killed during its AddOffsetsToTxn: it repeats this request, gets the
+    answer, and sends nothing more.
+    """
+    done: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001 - it is raised by the caller
+            done.put(error)
+        else:
+            done.put(None)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        error = done.get(timeout=SECONDS + 5)
+    except queue.Empty:
+        raise TimeoutError("the client does not return") from None
+    if error is not None:
+        raise error
 
 
 class TransactionalConfluent:
@@ -41,8 +68,11 @@ class TransactionalConfluent:
     def send_offsets(self, group: str, topic: str, partition: int, offset: int) -> None:
         consumer = confluent_kafka.Consumer({"bootstrap.servers": self.address, "group.id": group, "log_level": 0})
         named = [confluent_kafka.TopicPartition(topic, partition, offset)]
-        self.producer.send_offsets_to_transaction(named, consumer.consumer_group_metadata(), SECONDS)
-        consumer.close()
+        group_now = consumer.consumer_group_metadata()
+        try:
+            _in_time(lambda: self.producer.send_offsets_to_transaction(named, group_now, SECONDS))
+        finally:
+            consumer.close()
 
     def end(self, *, commit: bool) -> None:
         if commit:
