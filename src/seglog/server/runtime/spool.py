@@ -226,14 +226,6 @@ class _Intake:
         self._memory = 0
 
     def close(self) -> None:
-        """Release everything; the file on a thread, because the system frees its pages one by one."""
         self._spool.memory.change(BODIES, -self._memory)
-        if self.body.in_memory:
-            self.body.close()
-        else:
-            asyncio.get_running_loop().run_in_executor(None, self.body.close).add_done_callback(self._closed)
-
-    def _closed(self, closing: asyncio.Future[None]) -> None:
         self._spool.disk -= self._disk
-        if not closing.cancelled():
-            closing.exception()  # the file is deleted: what could not be written is not needed
+        self.body.close()
