@@ -93,11 +93,12 @@ def serve(
         with closing(services):
             server = _Server(_config(services, settings, wrap), services, say, allocator, beside, stop)
             services.cleaner.start()
-            with allocator.settled(), _short_turns():
-                listener.listen(BACKLOG)  # connections are accepted before the address is announced
-                for one in beside:
-                    say(one.listen())
-                say(f"listening on {_address(listener, settings)}")
+            allocator.settle()
+            listener.listen(BACKLOG)  # connections are accepted before the address is announced
+            for one in beside:
+                say(one.listen())
+            say(f"listening on {_address(listener, settings)}")
+            with _short_turns():
                 server.run(sockets=[listener])
     finally:
         for one in beside:
