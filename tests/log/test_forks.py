@@ -85,9 +85,9 @@ print(in_a_child(follow))
 
 WITHIN_A_BATCH = """
 import pyarrow
-from seglog.segment import active
+from seglog.segment.stats import Tally
 from seglog.storage.local_file import LocalFile
-pwritev, hashed, children = LocalFile.pwritev, active._hashed, []
+pwritev, hashed, children = LocalFile.pwritev, Tally.digest_with, []
 begun, forked = threading.Event(), threading.Event()
 def hash_across_the_fork(*arguments):
     begun.set()
@@ -101,7 +101,7 @@ def fork_within(file, parts, position):
         forked.set()
     pwritev(file, parts, position)
 writer = seglog.open(path)
-LocalFile.pwritev, active._hashed = fork_within, hash_across_the_fork
+LocalFile.pwritev, Tally.digest_with = fork_within, hash_across_the_fork
 writer.append_batch(pyarrow.table({"value": pyarrow.nulls(2_000_000)}))
 if not children[0]:
     os._exit(7)

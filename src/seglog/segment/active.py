@@ -19,8 +19,6 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from xxhash import xxh64
-
 from seglog.config import MAX_OFFSET, MAX_STORE_BYTES
 from seglog.errors import LogPoisoned, StorageError
 from seglog.format import filename
@@ -54,13 +52,6 @@ INDEX_EVERY_BYTES = 1024 * 1024
 JOIN_BELOW = 64 * 1024
 WRITTEN_AT_ONCE = 1024  # entries; fewer wait in memory until the index is written, like those of single appends
 HASHED_BESIDE = 64 * 1024  # entries; fewer are hashed before another thread has begun
-
-
-def _hashed(digest: xxh64, entries: list[memoryview]) -> xxh64:
-    digest = digest.copy()
-    for part in entries:
-        digest.update(part)
-    return digest
 
 
 def create_segment(storage: Storage, entry: SegmentEntry, log_id: int, *, span: int = 0) -> File:
@@ -383,7 +374,7 @@ class ActiveSegment:
     def _admit_entries(self, entries: list[memoryview], records: int) -> None:
         """Add the entries of a batch, writing them to the index file without a copy, which would be slow."""
         if self._dense is None:
-            self.tally.digest = _hashed(self.tally.digest, entries)
+            self.tally.digest = self.tally.digest_with(entries)
         elif records < WRITTEN_AT_ONCE or not self._wrote_entries(self._dense, entries, records):
             for part in entries:
                 self._dense.pending.extend(part)
@@ -395,7 +386,7 @@ class ActiveSegment:
         hashing = Ahead()
         try:
             self._flush_entries()
-            hashing.launch(partial(_hashed, self.tally.digest, entries), here=records < HASHED_BESIDE)
+            hashing.launch(partial(self.tally.digest_with, entries), here=records < HASHED_BESIDE)
             self._files.index.pwritev(entries, entry_position(dense.flushed))
             digest = hashing.take()
         except StorageError:

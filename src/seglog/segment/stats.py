@@ -83,6 +83,13 @@ class Tally:
             self.min_timestamp = timestamp
         return self.marks.add(timestamp, relative, position)
 
+    def digest_with(self, entries: list[memoryview]) -> xxh64:
+        """Return what `digest` will be after these entries."""
+        digest = self.digest.copy()
+        for part in entries:
+            digest.update(part)
+        return digest
+
     def pass_damage(self) -> None:
         """Add a record that cannot be read. Its timestamp is unknown, so from now on the limits are the widest
         possible.
