@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,11 +10,10 @@ import pytest
 
 import seglog
 import seglog.aio
+from tests.aio.stories import DEADLINE_SECONDS, Held
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
-
-DEADLINE_SECONDS = 30
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
@@ -38,35 +36,19 @@ async def several(*pieces: bytes) -> AsyncIterator[bytes]:
         yield piece
 
 
-class Slow:
-    """Holds up the writing thread of a log at its next append, until let go."""
-
-    def __init__(self, log: Any) -> None:
-        self.entered, self.go_on = threading.Event(), threading.Event()
-        self._inner = log.log
-        self._append_each = self._inner.append_each
-        self._inner.append_each = self._hold_up
-
-    def _hold_up(self, drafts: Any) -> Any:
-        self._inner.append_each = self._append_each
-        self.entered.set()
-        assert self.go_on.wait(DEADLINE_SECONDS)
-        return self._append_each(drafts)
-
-
 def test_a_cancelled_append_disturbs_no_other(place: Any) -> None:
     async def story() -> None:
         async with await seglog.aio.open(place) as log:
-            slow = Slow(log)
+            held = Held(log)
             first = asyncio.create_task(log.append(b"under way"))
-            await asyncio.to_thread(slow.entered.wait)
+            await asyncio.to_thread(held.entered.wait)
             waiting = asyncio.create_task(log.append(b"not begun"))
             third = asyncio.create_task(log.append(b"third"))
             await asyncio.sleep(0)
             first.cancel()
             waiting.cancel()
             await asyncio.sleep(0)
-            slow.go_on.set()
+            held.go_on.set()
             assert await third == 1
             assert first.cancelled()
             assert waiting.cancelled()
@@ -78,16 +60,16 @@ def test_a_cancelled_append_disturbs_no_other(place: Any) -> None:
 def test_closing_writes_what_tasks_wait_for(place: Any) -> None:
     async def story() -> None:
         log = await seglog.aio.open(place)
-        slow = Slow(log)
+        held = Held(log)
         first = asyncio.create_task(log.append(b"0"))
-        await asyncio.to_thread(slow.entered.wait)
+        await asyncio.to_thread(held.entered.wait)
         rest = [asyncio.create_task(log.append(b"%d" % number)) for number in range(1, 20)]
         await asyncio.sleep(0)
         closing = asyncio.create_task(log.close())
         await asyncio.sleep(0)
         with pytest.raises(seglog.LogClosed):
             await log.append(b"too late")
-        slow.go_on.set()
+        held.go_on.set()
         await closing
         assert await asyncio.gather(first, *rest) == list(range(20))
         async with await seglog.aio.open(place) as again:
@@ -138,15 +120,15 @@ def test_opening_fails_as_the_log_does(place: Any) -> None:
 def test_a_cancelled_close_closes_all_the_same_and_the_next_one_waits_for_it(place: Any) -> None:
     async def story() -> None:
         log = await seglog.aio.open(place)
-        slow = Slow(log)
+        held = Held(log)
         append = asyncio.create_task(log.append(b"v"))
-        await asyncio.to_thread(slow.entered.wait)
+        await asyncio.to_thread(held.entered.wait)
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(log.close(), 0.01)
         second = asyncio.create_task(log.close())
         await asyncio.sleep(0)
         assert not second.done()
-        slow.go_on.set()
+        held.go_on.set()
         await second
         assert await append == 0
         async with await seglog.aio.open(place) as again:
@@ -166,15 +148,15 @@ async def cancel_all() -> None:
 def test_a_program_that_cancels_all_its_tasks_can_close_the_log(place: Any) -> None:
     async def story() -> None:
         log = await seglog.aio.open(place)
-        slow = Slow(log)
+        held = Held(log)
         appends = [asyncio.create_task(log.append(b"%d" % number)) for number in range(3)]
-        await asyncio.to_thread(slow.entered.wait)
+        await asyncio.to_thread(held.entered.wait)
         closing = asyncio.create_task(log.close())
         await asyncio.sleep(0)
         await cancel_all()
         assert closing.cancelled()
         assert all(append.cancelled() for append in appends)
-        slow.go_on.set()
+        held.go_on.set()
         await log.close()
         await log.close()
         async with await seglog.aio.open(place) as again:
@@ -186,12 +168,12 @@ def test_a_program_that_cancels_all_its_tasks_can_close_the_log(place: Any) -> N
 def test_an_append_returns_whatever_other_tasks_are_cancelled(place: Any) -> None:
     async def story() -> None:
         async with await seglog.aio.open(place) as log:
-            slow = Slow(log)
+            held = Held(log)
             append = asyncio.create_task(log.append(b"v"))
-            await asyncio.to_thread(slow.entered.wait)
+            await asyncio.to_thread(held.entered.wait)
             for task in asyncio.all_tasks() - {asyncio.current_task(), append}:
                 task.cancel()
-            slow.go_on.set()
+            held.go_on.set()
             assert await append == 0
 
     run_alone(story())
@@ -202,7 +184,7 @@ def test_a_log_left_open_by_one_event_loop_can_be_used_and_closed_in_another(pla
 
     async def leave() -> None:
         logs.append(await seglog.aio.open(place))
-        logs.append(Slow(logs[0]))
+        logs.append(Held(logs[0]))
         tasks.extend(asyncio.create_task(logs[0].append(b"%d" % number)) for number in range(2))
         await asyncio.to_thread(logs[1].entered.wait)
 
