@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 MODULES = (
     "topic/broker.py",
+    "topic/open_topics.py",
     "topic/opening.py",
+    "topic/reading.py",
     "topic/topic.py",
     "appending.py",
     "topic/idempotency/memory.py",

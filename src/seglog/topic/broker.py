@@ -10,6 +10,8 @@
 The topics and the log make everything durable; one rename makes a deletion atomic (`deletion`). The broker knows
 nothing of record bytes, of assignment, and of callers over a network.
 
+`OpenTopics` holds the topics that are open.
+
 Locks, in the order in which they are taken: `_structure` (creating, altering, deleting), the groups' own, `_guard`
 (which topics are open). Groups ask for partitions while they hold theirs, so `_guard` never calls them.
 """
@@ -21,7 +23,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Self, TypeVar
@@ -45,12 +47,13 @@ from seglog.log.log import Log
 from seglog.log.opening import check_expose, check_leads, storage_at
 from seglog.record import checked_text
 from seglog.serializers import Deserialize, Serialize, serializers_of
-from seglog.storage import Storage, Subdirectory
+from seglog.storage import Storage
 from seglog.topic.groups import Groups
 from seglog.topic.layout import creation, deletion, description
 from seglog.topic.layout.names import checked_name, is_name, refuse_reserved
 from seglog.topic.layout.places import is_log
 from seglog.topic.layout.root import OFFSETS, PRODUCERS, lock_to_write, open_to_read, open_to_write, refuse_other
+from seglog.topic.open_topics import OpenTopics
 from seglog.topic.topic import Topic
 from seglog.topic.transactions.transactions import DIRECTORY, Transactions
 from seglog.uncopied import Uncopied
@@ -114,17 +117,12 @@ class Broker(Inheritable, Uncopied):
         self.root = Path(self._storage.path)
         self.recovered: tuple[str, ...] = ()
         self._mode: Literal["a", "r"] = mode
-        self._expose: Expose = expose
         self._wait = wait
-        self._archive = None if archive is None else checked_text(archive, "archive").rstrip("/")
+        archive = None if archive is None else checked_text(archive, "archive").rstrip("/")
         self._clock = clock
         self._enter_child()
         self._watch_forks()
-        self._open: dict[str, Topic] = {}
-        self._failed: dict[str, SeglogError] = {}
-        self._going: str | None = None  # the topic being deleted, whose directory may have moved away already
         self._prepare: Callable[[Topic], object] | None = None
-        self._coming: str | None = None  # the topic being created, which may exist already but is not usable yet
         self._closed = False
         self._closing = False  # `close` was called during a call, which closes the broker at its end
         self._lock: TreeLock | None = None  # of a writing broker
@@ -133,9 +131,10 @@ class Broker(Inheritable, Uncopied):
         check_expose(expose, mode)
         with ExitStack() as resources:
             self._offsets = resources.enter_context(self._open_offsets(resources))
+            self._topics = OpenTopics(self._storage, self._lock, mode, expose, clock, archive)
             resources.callback(self._close_topics)
             self._groups = self._load_groups()
-            self._transactions = Transactions(self._at(DIRECTORY), self.topic, self._groups, clock)
+            self._transactions = Transactions(self._topics.at(DIRECTORY), self.topic, self._groups, clock)
             if mode == "a":
                 deletion.clear(self._storage)
                 cleared = creation.clear_leftovers(self._storage, self._lock)
@@ -160,7 +159,7 @@ class Broker(Inheritable, Uncopied):
     def topics(self) -> list[str]:
         """Return the names of all topics, sorted."""
         self._check_open()
-        return [name for name in description.below(self._storage) if is_name(name) and name != self._coming]
+        return [name for name in description.below(self._storage) if is_name(name) and name != self._topics.coming]
 
     @_closes
     def topic(
@@ -185,17 +184,13 @@ class Broker(Inheritable, Uncopied):
         checked_name(name, "topic")
         with self._guard:
             self._check_open()
-            known = self._open.get(name)
-            if known is None or known.closed or not self._is_present(name, known):
-                if name == self._coming:
-                    raise TopicNotFound(name)
-                known = self._open_topic(name)
+            known = self._topics.get(name)
             return known if serializers is None else known.with_serializers(**serializers._asdict())
 
     def if_open(self, name: str) -> Topic | None:
         """Return a topic that is already open, else None; never waits. Only for a writing broker."""
-        topic = self._open.get(checked_text(name, "name"))
-        return None if topic is None or topic.closed or self._mode == "r" else topic
+        name = checked_text(name, "name")
+        return None if self._mode == "r" else self._topics.if_open(name)
 
     @_closes
     def create_topic(self, name: str, *, partitions: int = 1, config: LogConfig | None = None) -> Topic:
@@ -215,23 +210,23 @@ class Broker(Inheritable, Uncopied):
         with self._structure:
             self._check_writable("create_topic")
             check_leads(self._offsets.view().manifest.role, self._offsets.path)
-            if description.is_topic(self._at(name)):
+            if description.is_topic(self._topics.at(name)):
                 raise TopicExists(name)
             self._forget_offsets(name)  # of a deleted topic, if its deletion failed half-way
-            self._coming = name
+            self._topics.coming = name
             try:
                 created = Topic.create(
-                    self._at(name),
+                    self._topics.at(name),
                     partitions=partitions,
                     config=config,
                     clock=self._clock,
-                    archive=self._archive_of(name),
+                    archive=self._topics.archive_of(name),
                 )
                 self._prepare_or_remove(created)
                 with self._guard:
-                    self._open[name] = created
+                    self._topics.add(name, created)
             finally:
-                self._coming = None
+                self._topics.coming = None
             return created
 
     def _prepare_or_remove(self, created: Topic) -> None:
@@ -305,67 +300,18 @@ class Broker(Inheritable, Uncopied):
         topic = None
         try:
             with self._guard:
-                if not description.is_topic(self._at(name)):
+                if not description.is_topic(self._topics.at(name)):
                     raise TopicNotFound(name)
-                self._sync_before_the_end(name)
-                self._going = name
+                self._topics.prepare_to_go(name)
                 try:
                     return deletion.take_away(self._storage, name)
                 finally:
-                    if not description.is_topic(self._at(name)):
-                        topic = self._open.pop(name, None)
-                        self._failed.pop(name, None)
+                    if not description.is_topic(self._topics.at(name)):
+                        topic = self._topics.forget(name)
         finally:
             if topic is not None:
                 with suppress(SeglogError):  # it syncs data that is no longer needed
                     topic.close()
-
-    def _sync_before_the_end(self, name: str) -> None:
-        """Sync a topic about to be deleted and keep its files open, so that readers can finish.
-
-        Once the directory has moved, the partitions stop permanently, and reads of them end at their durable offsets.
-        """
-        topic = self._open.get(name)
-        if topic is not None and not topic.closed:
-            with suppress(SeglogError):
-                topic.sync()
-            topic._keep_files()
-
-    def _at(self, name: str) -> Subdirectory:
-        """Return the directory of a topic."""
-        return Subdirectory(self._storage, name, locked=self._lock)
-
-    def _archive_of(self, name: str) -> str | None:
-        return None if self._archive is None else f"{self._archive}/{name}"
-
-    def _open_topic(self, name: str) -> Topic:
-        if not description.is_topic(self._at(name)):
-            raise TopicNotFound(name)
-        stale = self._open.pop(name, None)
-        if stale is not None:
-            stale.close()
-        try:
-            self._open[name] = Topic.open(
-                self._at(name),
-                mode=self._mode,
-                expose=self._expose,
-                clock=self._clock,
-                archive=self._archive_of(name),
-            )
-        except SeglogError as error:
-            self._failed[name] = error
-            raise
-        self._failed.pop(name, None)
-        return self._open[name]
-
-    def _is_present(self, name: str, topic: Topic) -> bool:
-        """Whether an open topic is still the one on disk; beside a writer it may have been replaced."""
-        if self._mode == "a":
-            return True
-        if not description.is_topic(self._at(name)):
-            return False
-        known = description.read(self._at(name))
-        return (known.id, known.partitions) == (topic.id, topic.partitions)
 
     # --- groups -------------------------------------------------------------------------------------------------
 
@@ -388,7 +334,7 @@ class Broker(Inheritable, Uncopied):
     def _look_for_offsets(self) -> None:
         """Open the log of groups if it did not exist when this broker was opened to read."""
         with self._guard:
-            own = self._at(OFFSETS)
+            own = self._topics.at(OFFSETS)
             if self._offsets.path != own.path and is_log(own):  # else it is the empty one of open_to_read
                 self._offsets = self._resources.enter_context(open_to_read(self._storage, self._clock))
 
@@ -396,7 +342,7 @@ class Broker(Inheritable, Uncopied):
         """Return the log of who may write transactions, None if it does not exist and is not to be created."""
         with self._guard:
             self._check_writable("transactions")
-            if self._producers is None and (create or is_log(self._at(PRODUCERS))):
+            if self._producers is None and (create or is_log(self._topics.at(PRODUCERS))):
                 assert self._lock is not None  # noqa: S101 - a writing broker holds it
                 log = open_to_write(self._storage, self._clock, self._lock, PRODUCERS)
                 self._producers = self._resources.enter_context(log)
@@ -476,13 +422,13 @@ class Broker(Inheritable, Uncopied):
     @property
     def failed(self) -> dict[str, SeglogError]:
         """The topics that could not be opened at the last try, with the error."""
-        return dict(self._failed)
+        return dict(self._topics.failed)
 
     @property
     def poisoned(self) -> dict[str, LogPoisoned]:
         """The logs that reject writes until they are opened again, by the names of `logs`, with the error."""
         found = {name: log.failure for name, log in self._own_logs().items()}
-        for name, topic in [*self._open.items()]:
+        for name, topic in self._topics.items():
             found |= {f"{name}/{number}": topic.partition(number).failure for number in range(topic.partitions)}
         return {name: failure for name, failure in found.items() if failure is not None}
 
@@ -496,7 +442,7 @@ class Broker(Inheritable, Uncopied):
         """Make everything that was appended and committed so far durable."""
         with self._guard:
             self._check_open()
-            topics = [topic for topic in self._open.values() if not topic.closed]
+            topics = [topic for _, topic in self._topics.items() if not topic.closed]
         for topic in topics:
             topic.sync()
         self._offsets.sync()
@@ -512,16 +458,8 @@ class Broker(Inheritable, Uncopied):
             self._resources.close()
 
     def _close_topics(self) -> None:
-        with self._guard, ExitStack() as closing:
-            for name, topic in self._open.items():
-                closing.callback(self._close_topic, name, topic)
-            self._open.clear()
-
-    def _close_topic(self, name: str, topic: Topic) -> None:
-        """Close a topic. One that is gone, because its deletion was interrupted, has nothing left to sync."""
-        gone = name == self._going and not description.is_topic(self._at(name))
-        with suppress(SeglogError) if gone else nullcontext():
-            topic.close()
+        with self._guard:
+            self._topics.close()
 
     def __enter__(self) -> Self:
         return self

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
@@ -24,8 +23,8 @@ from seglog.log.locks.wait import patiently
 from seglog.log.log import Log
 from seglog.log.opening import with_archive
 from seglog.log.staging import StagedSegment
-from seglog.record import Header, Record, checked_all, checked_kind, checked_offset
-from seglog.serializers import Deserialize, Serialize, Serializers, serializers_of
+from seglog.record import Header, checked_kind
+from seglog.serializers import Deserialize, Serialize, serializers_of
 from seglog.storage import Storage
 from seglog.topic.appending import Appending
 from seglog.topic.idempotency.marks import checked_once
@@ -33,9 +32,8 @@ from seglog.topic.idempotency.memory import WINDOW, OnceWindow
 from seglog.topic.layout.creation import check_partitions
 from seglog.topic.opening import Mode, Parts, add_parts, create_parts, open_parts
 from seglog.topic.partition_writer import PartitionWriter
-from seglog.topic.partitioner import partition_of
 from seglog.topic.publishing import Publishing
-from seglog.uncopied import Uncopied
+from seglog.topic.reading import ReadableTopic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +41,7 @@ if TYPE_CHECKING:
 _NEEDS_PARTITION = "expected_offset needs partition: each partition has its own offsets"
 
 
-class Topic(Uncopied):
+class Topic(ReadableTopic):
     """A named set of logs, from `Topic.create`, `Topic.open` or a `Broker`. A context manager, thread-safe.
 
     Kafka's default partitioner maps a key to a partition, so records of one key stay in one partition and keep their
@@ -65,17 +63,12 @@ class Topic(Uncopied):
         once_window: OnceWindow = WINDOW,
     ) -> None:
         """unfinished: whether a `publish` may have been interrupted after its commit."""
-        self.path = parts.path
-        self._parts = parts
+        super().__init__(parts)
         self._clock = clock
-        self._ended = threading.Event()
-        self._description = parts.description
-        self._logs = parts.logs
         self._resources = parts.resources
         self._appending = Appending(parts.logs, once_window)
         self._publishing = Publishing(parts.storage, parts.logs, clock, waiting=unfinished)
         self._writers: dict[int, PartitionWriter] = {}
-        self._serializers: Serializers | None = None
 
     @classmethod
     def create(
@@ -210,34 +203,7 @@ class Topic(Uncopied):
         twin._serializers = serializers_of(key_serializer, value_serializer, key_deserializer, value_deserializer)
         return twin
 
-    # --- facts --------------------------------------------------------------------------------------------------
-
-    @property
-    def closed(self) -> bool:
-        """Whether the topic is closed."""
-        return self._ended.is_set()
-
-    @property
-    def name(self) -> str:
-        """The topic's name."""
-        return self._description.name
-
-    @property
-    def id(self) -> str:
-        """The topic's identity: 32 hex digits, random, set at its creation."""
-        return self._description.id
-
-    @property
-    def partitions(self) -> int:
-        """The number of partitions."""
-        return len(self._logs)
-
-    def partition(self, number: int) -> Log:
-        """Return the log of a partition. Raises InvalidArgument unless 0 <= number < partitions."""
-        number = checked_offset(number, "partition")
-        if not 0 <= number < self.partitions:
-            raise InvalidArgument(f"topic {self.name!r} has partitions 0 to {self.partitions - 1}, not {number}")
-        return self._logs[number]
+    # --- writing ------------------------------------------------------------------------------------------------
 
     def writer(self, number: int) -> PartitionWriter:
         """Return the appends of a partition, for callers that keep it.
@@ -261,8 +227,6 @@ class Topic(Uncopied):
         if self._serializers is not None:
             key = self._serializers.serialized_key(self.name, key)
         return self._appending.route(key, once)
-
-    # --- writing ------------------------------------------------------------------------------------------------
 
     def is_ready(self, partition: int, length: int, once: str | None = None) -> bool:
         """Whether an `append` of `length` bytes would not block, for callers that must not wait.
@@ -393,73 +357,6 @@ class Topic(Uncopied):
         if partition is not None:
             self.partition(partition)
         return self._appending.append_batch(data, partition=partition, once=once)
-
-    # --- reading ------------------------------------------------------------------------------------------------
-
-    def read(self, partition: int, offset: int) -> Record:
-        """Return one record of a partition, deserialized.
-
-        Raises:
-            OffsetOutOfRange, OffsetCompacted, CorruptRecord, NotDurableYet: as Log.read.
-            SerializationError: a deserializer refused the record.
-        """
-        record = self.partition(partition).read(offset)
-        return self._deserialized(record, partition)
-
-    def read_many(self, partition: int, offsets: Iterable[int], *, skip_compacted: bool = False) -> list[Record]:
-        """Return the records of a partition at these offsets, in this order, deserialized; see Log.read_many.
-
-        Raises:
-            OffsetOutOfRange, OffsetCompacted, CorruptRecord, NotDurableYet: as Log.read_many.
-            SerializationError: a deserializer refused a record.
-        """
-        records = self.partition(partition).read_many(offsets, skip_compacted=skip_compacted)
-        return [self._deserialized(record, partition) for record in records] if self._serializers else records
-
-    def read_keys(self, keys: Iterable[bytes]) -> dict[bytes, Record]:
-        """Return the newest record of each key from the partition that the key belongs to; see Log.read_keys.
-
-        For records that were appended by key, not to a partition of the caller's choice. Neither keys nor values are
-        (de)serialized: keys are looked up and returned as they are stored.
-
-        Raises:
-            InvalidType, CorruptRecord, MissingExtra: as Log.read_keys.
-        """
-        wanted = checked_all(keys, bytes, "keys")
-        by_partition: dict[int, list[bytes]] = {}
-        for key in wanted:
-            by_partition.setdefault(partition_of(key, self.partitions), []).append(key)
-        found: dict[bytes, Record] = {}
-        for number, group in by_partition.items():
-            found |= self.partition(number).read_keys(group)
-        return {key: found[key] for key in wanted if key in found}
-
-    def records(self, partition: int, start: int | None = None, stop: int | None = None) -> Iterator[Record]:
-        """Iterate over a range of a partition, deserialized; by default over everything present now.
-
-        Raises:
-            OffsetOutOfRange, CorruptRecord, NotDurableYet: as Log.scan.
-            SerializationError: a deserializer refused a record, whose `offset` it has; continue after it to skip it.
-        """
-        records = self.partition(partition).scan(start, stop)
-        if self._serializers is None:
-            return records
-        return (self._deserialized(record, partition) for record in records)
-
-    def _deserialized(self, record: Record, partition: int) -> Record:
-        if self._serializers is None:
-            return record
-        return self._serializers.deserialized(record, self.name, partition)
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
-        """Export all records as an Arrow stream, partition by partition, with a column `partition`.
-
-        Keys and values are plain binary, the other columns as `Log.batches`.
-        """
-        from seglog.topic.arrow_stream import stream  # noqa: PLC0415 - imports pyarrow when used
-
-        logs = [self.partition(number) for number in range(self.partitions)]
-        return stream((log.batches(values="binary") for log in logs), requested_schema)
 
     def publish(
         self, staged: Mapping[int, Sequence[StagedSegment]], *, query: str, batch: int
