@@ -1,8 +1,8 @@
 """Write a log: every change, delegated to the parts that make it. Safe for threads.
 
 The parts share one `WriterState`: its mutex, the segments, and whether writing has ended. `Syncer` makes records
-durable, `Compactor` compacts by key, `OpenFiles` holds the descriptors. A single append is made here, because it must
-be fast.
+durable, `Compactor` compacts by key, `Publisher` adds staged segments, `OpenFiles` holds the descriptors. A single
+append is made here, because it must be fast.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from seglog.compaction.plan import CompactionPlan
 from seglog.compaction.schedule import Standing
 from seglog.config import MAX_OFFSET, Retention
 from seglog.errors import (
-    InvalidArgument,
     InvalidType,
     LogPoisoned,
     OffsetConflict,
@@ -31,20 +30,15 @@ from seglog.log.appends.group import Appended, Draft, Group, Wanted, checked_row
 from seglog.log.appends.stream import Stream, append_stream, checked_stream
 from seglog.log.compaction import Compactor
 from seglog.log.copies import Copies, checked_copies
+from seglog.log.fencing import fence
 from seglog.log.info import CompactionReport, SegmentInfo
 from seglog.log.live_segments import LiveSegments
 from seglog.log.log import Log
 from seglog.log.mirroring import Mirroring, checked_timeout
 from seglog.log.open_files import OpenFiles
 from seglog.log.pins import Pin
-from seglog.log.staging import (
-    StagedSegment,
-    after_batch,
-    check_staged,
-    checked_batch,
-    checked_name,
-    refuse_rebuilt,
-)
+from seglog.log.publishing import Publisher
+from seglog.log.staging import StagedSegment, checked_batch, checked_name
 from seglog.log.syncer import Syncer
 from seglog.log.view import View, Views
 from seglog.log.writer_state import OPEN, Phase, WriterState, change
@@ -60,16 +54,13 @@ from seglog.record import (
 )
 from seglog.segment.recovery_report import RecoveryReport
 from seglog.segment.write_buffer import Row
-from seglog.storage import Lock, Storage, must_sync
+from seglog.storage import Lock, Storage
 
 if TYPE_CHECKING:
     from seglog.arrow.to_rows import ArrowBatch
     from seglog.compaction.rewrite import Outcome
     from seglog.log.repair.repair import RepairReport
     from seglog.log.repair.verify import Progress
-
-
-MAX_TERM = 2**20  # epochs have it in their high bits, and stay below 2**53
 
 
 class LogWriter(Log):
@@ -83,6 +74,7 @@ class LogWriter(Log):
         self._syncer = Syncer(self._state, live.config)
         self._files = OpenFiles(self._state)
         self._compactor = Compactor(self._state, storage, clock)
+        self._publisher = Publisher(self._state, storage)
         self._mirroring = Mirroring(self._state, Copies(storage))
         self._flush_records = live.config.flush_records
         self._segment_bytes = live.segment_bytes
@@ -368,35 +360,11 @@ class LogWriter(Log):
     def publish(self, staged: Sequence[StagedSegment], *, query: str, batch: int) -> range | None:
         """Add staged segments to the log atomically; see Log.publish."""
         staged = checked_all(staged, StagedSegment, "staged")
-        return self._publish(staged, checked_name(query, "query"), checked_batch(batch))
-
-    @change
-    def _publish(self, staged: Sequence[StagedSegment], query: str, batch: int) -> range | None:
-        live = self._state.live
-        published = live.catalog.current.published
-        if published.get(query, -1) >= batch:
-            must_sync(self._storage.sync_directory)  # the process that published it may have died just before its sync
-            return None
-        self._check_admits(staged)
-        return live.publish(staged, after_batch(published, query, batch))
+        return self._publisher.publish(staged, checked_name(query, "query"), checked_batch(batch))
 
     def check_staged(self, staged: Sequence[StagedSegment]) -> None:
         """Check that segments can be published; see Log.check_staged."""
-        self._check_staged(checked_all(staged, StagedSegment, "staged"))
-
-    @change
-    def _check_staged(self, staged: Sequence[StagedSegment]) -> None:
-        self._check_admits(staged)
-        for one in staged:
-            check_staged(self._storage, one)
-
-    def _check_admits(self, staged: Sequence[StagedSegment]) -> None:
-        """Raise if the log, whatever the state of the stages, accepts no batch or not as many records."""
-        live = self._state.live
-        refuse_rebuilt(live.catalog.current, self.path)
-        end = live.active.next_offset + sum(one.records for one in staged)
-        if end > MAX_OFFSET:
-            live.refuse_offset(end - 1)
+        self._publisher.check(checked_all(staged, StagedSegment, "staged"))
 
     def truncate(self, offset: int) -> None:
         """Remove the records from `offset` on; see Log.truncate."""
@@ -488,22 +456,7 @@ class LogWriter(Log):
     @change
     def fence(self, term: int) -> None:
         """Accept no more changes, durably; see Log.fence."""
-        state, live = self._state, self._state.live
-        role, term = live.catalog.current.role, checked_offset(term, "term")
-        if term > MAX_TERM:
-            raise InvalidArgument(f"a term must be at most {MAX_TERM}, not {term}")
-        if term <= role.term:
-            raise InvalidArgument(f"{self.path} has term {role.term}; only a higher term fences it, not {term}")
-        live.note_epoch()
-        live.active.write_buffer()
-        live.active.datasync()  # what was appended before stays
-        live.active.mark_durable(live.active.next_offset)
-        state.durability.advance(live.active.next_offset)
-        live.catalog.install(
-            live.catalog.following(live.catalog.current.segments, role=replace(role, fenced=max(term, role.fenced)))
-        )
-        live._show()  # so that views have the role
-        state.phase = Phase.FENCED
+        fence(self._state, checked_offset(term, "term"))
 
     def _keep_files(self) -> None:
         """Keep all files open from now on; see Log._keep_files."""
