@@ -148,8 +148,8 @@ class RecordTooLarge(SeglogError, ValueError):
 class KeyRequired(SeglogError, ValueError):
     """The log is compacted by key and rejects records without a key; nothing was written."""
 
-    def __init__(self, *, row: int | None = None) -> None:
-        where = "the record" if row is None else f"row {row} of the batch"
+    def __init__(self, *, row: int | None = None, what: str = "the record") -> None:
+        where = what if row is None else f"row {row} of the batch"
         super().__init__(
             f'{where} has no key, and this log is compacted by key (retention.compact); give it one (b"" is a key)'
         )

@@ -9,6 +9,7 @@ import json
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from kio.records.schema import NewRecordBatch
 from kio.records.writers import write_batch
 
@@ -362,6 +363,33 @@ def test_records_of_a_deleted_topic_are_left_out_of_a_commit(kafka, topic, name)
         http.create_topic(topic, partitions=1)
     assert producer.end() == OK
     assert (stored(kafka, topic), stored(kafka, other)) == ([], [b"kept"])
+
+
+def test_a_commit_without_keys_to_a_topic_that_is_compacted_by_key_since_can_be_aborted(kafka, topic, name):
+    admin = AdminClient({"bootstrap.servers": kafka.address})
+
+    def clean_up_by(policy):
+        entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result()
+
+    def send(value):
+        producer.begin()
+        producer.send(topic, value, 0)
+        producer.send(topic, value, 1)
+        producer.flush()
+
+    with TransactionalConfluent(kafka.address, f"x-{name}") as producer:
+        send(b"refused")
+        clean_up_by("compact")
+        with pytest.raises(confluent_kafka.KafkaException) as caught:
+            producer.end(commit=True)
+        assert (caught.value.args[0].code(), caught.value.args[0].txn_requires_abort()) == (87, True)
+        producer.end(commit=False)
+        clean_up_by("delete")
+        send(b"kept")
+        producer.end(commit=True)
+    assert stored(kafka, topic) == stored(kafka, topic, 1) == [b"kept"]
 
 
 def test_transactions_hold_bounded_bytes(tmp_path, name):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from seglog.errors import CorruptLog, StorageError
+import seglog
+from seglog.errors import CorruptLog, KeyRequired, StorageError
 from seglog.replication.promote import fence, promote
 from seglog.storage import LocalStorage
 from seglog.testing.faulty import Fault, FaultyStorage
@@ -177,6 +178,49 @@ def test_a_transaction_that_a_former_leader_decided_is_not_published_by_a_later_
         assert "another leader was promoted since (term 0, now 4)" in broker.recovered[0]
         assert broker.unpublished == {}
     assert [one.name for one in (root / ".transactions").iterdir()] == [f"{journal.name[:16]}.outdated"]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_records_without_keys_are_not_committed_to_a_topic_that_is_compacted_by_key_since(
+    root: Path, restarted: bool
+) -> None:
+    with Broker(root) as broker:
+        journal = begun(broker)
+        if not restarted:
+            refused_without_keys(broker, journal)
+            journal.remove()
+    if restarted:
+        with Broker(root) as broker:
+            [[journal], _] = transactions_of(broker).take_over()
+            refused_without_keys(broker, journal)
+            broker.topic("b").alter_retention(seglog.Retention(compact=False))
+            transactions_of(broker).decide(journal)
+            transactions_of(broker).publish(journal)
+            assert (values(broker, "a"), values(broker, "b")) == ([b"new"], [b"new"])
+            journal.remove()
+    with Broker(root) as broker:
+        assert (broker.recovered, transactions_of(broker).take_over()) == ((), ([], []))
+
+
+def refused_without_keys(broker: Broker, journal: Journal) -> None:
+    """Switch topic b to compaction by key; nothing is published, also not to topic a, and nothing waits for it."""
+    broker.topic("b").alter_retention(seglog.Retention(compact=True))
+    with pytest.raises(KeyRequired, match="partition 0 of 'b' has no key"):
+        transactions_of(broker).decide(journal)
+    assert (journal.decision, values(broker, "a"), values(broker, "b")) == (None, [], [])
+    assert broker.unpublished == {}
+
+
+def test_records_with_keys_are_committed_to_a_topic_that_is_compacted_by_key_since(root: Path) -> None:
+    with Broker(root) as broker:
+        journal = transactions_of(broker).begin({"id": "x"})
+        batch = Batch("a", broker.topic("a").id, 0, "x a", 1, {})
+        records = pa.record_batch({"key": pa.array([b"k"]), "value": pa.array([b"new"])})
+        transactions_of(broker).stage(journal, batch, records)
+        broker.topic("a").alter_retention(seglog.Retention(compact=True))
+        transactions_of(broker).decide(journal)
+        transactions_of(broker).publish(journal)
+        assert values(broker, "a") == [b"new"]
 
 
 # --- offsets ----------------------------------------------------------------------------------------------------------

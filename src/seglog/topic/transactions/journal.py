@@ -34,6 +34,7 @@ SEARCHED_BYTES = 4 * 1024 * 1024  # of the end of a damaged file, for its decisi
 class Batch(NamedTuple):
     """A staged batch. topic_id: of the topic; once: its idempotency key; about: what the stager noted with it.
 
+    keyless: whether a record has no key, which the topic refuses if it is compacted by key until the commit.
     position, length, frame: in the file, of its Arrow stream, and where its frame begins.
     """
 
@@ -43,6 +44,7 @@ class Batch(NamedTuple):
     once: str
     rows: int
     about: dict[str, Any]
+    keyless: bool = False
     position: int = 0
     length: int = 0
     frame: int = 0
@@ -189,7 +191,7 @@ class Journal:
     # --- before the decision --------------------------------------------------------------------------------------
 
     def stage(self, batch: Batch, records: pa.RecordBatch) -> None:
-        """Stage records for a partition. batch: `rows` and the place in the file are set here.
+        """Stage records for a partition. batch: `rows`, `keyless` and the place in the file are set here.
 
         Raises StorageError: nothing was staged.
         """
@@ -199,12 +201,13 @@ class Journal:
         with pa.ipc.new_stream(sink, records.schema) as stream:
             stream.write_batch(records)
         data = sink.getvalue()
-        values = batch._replace(rows=records.num_rows)._asdict()
+        batch = batch._replace(rows=records.num_rows, keyless=_is_keyless(records))
+        values = batch._asdict()
         del values["position"], values["length"], values["frame"]
         frame = self.size
         self._write(Kind.BATCH, values, data)
         place = {"position": self.size - data.size, "length": data.size, "frame": frame}
-        self.batches.append(batch._replace(rows=records.num_rows, about=NOTHING, **place))
+        self.batches.append(batch._replace(about=NOTHING, **place))
 
     def stage_offsets(
         self,
@@ -320,6 +323,10 @@ def _is_decided_after(file: File, start: int) -> bool:
             return True
         at = data.find(DECISION_BEGINS, at + 1)
     return False
+
+
+def _is_keyless(records: pa.RecordBatch) -> bool:
+    return "key" not in records.schema.names or records.column("key").null_count > 0
 
 
 def _offsets(values: dict[str, Any]) -> Offsets:

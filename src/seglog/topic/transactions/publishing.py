@@ -7,11 +7,11 @@ if the group has committed for that partition since, other than by a transaction
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from seglog.errors import SeglogError, TopicNotFound
+from seglog.errors import KeyRequired, SeglogError, TopicNotFound
 from seglog.topic.groups.records import OffsetRecord, decided_at, decode
 from seglog.topic.idempotency.marks import Share, read_mark
 from seglog.topic.idempotency.memory import verify
@@ -28,13 +28,16 @@ Appended = Callable[[Partition, int], object]
 
 
 def decision_of(journal: Journal, open_topic: Callable[[str], Topic], groups: Log, at: int) -> Decision:
-    """Return the decision to commit now."""
+    """Return the decision to commit now.
+
+    Raises KeyRequired if a topic was switched to compaction by key since records without a key were staged for it.
+    """
     starts = {}
-    for place, topic_id in {batch.place: batch.topic_id for batch in journal.batches}.items():
-        topic = _same(open_topic, place[0], topic_id)
-        if topic is not None:
-            log = topic.partition(place[1])
-            starts[place] = (log.next_offset, log.epoch)
+    keyless = {batch.place for batch in journal.batches if batch.keyless}
+    for place, log in _logs(journal, open_topic):
+        if place in keyless and log.config.retention.needs_keys:
+            raise KeyRequired(what=f"a record that was staged for partition {place[1]} of {place[0]!r}")
+        starts[place] = (log.next_offset, log.epoch)
     return Decision(at, starts, groups.next_offset, term_of(groups))
 
 
@@ -66,10 +69,8 @@ def publish(
                     log.sync()
                 journal.note_appended()
         raise
-    for place, topic_id in {batch.place: batch.topic_id for batch in journal.batches}.items():
-        topic = _same(open_topic, place[0], topic_id)
-        if topic is not None:
-            topic.partition(place[1]).sync()
+    for _, log in _logs(journal, open_topic):
+        log.sync()
     _commit(journal, journal.decision, groups)
 
 
@@ -94,6 +95,14 @@ def _append(
             log.flush()
             appended(batch.place, batch.rows)
         journal.published += 1
+
+
+def _logs(journal: Journal, open_topic: Callable[[str], Topic]) -> Iterator[tuple[Partition, Log]]:
+    """Yield the partitions that have staged records, without those of topics that were deleted since."""
+    for place, topic_id in {batch.place: batch.topic_id for batch in journal.batches}.items():
+        topic = _same(open_topic, place[0], topic_id)
+        if topic is not None:
+            yield place, topic.partition(place[1])
 
 
 def _same(open_topic: Callable[[str], Topic], name: str, topic_id: str) -> Topic | None:

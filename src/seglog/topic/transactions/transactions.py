@@ -125,7 +125,7 @@ class Transactions:
         return marked(pa.Table.from_batches([records]), b" " * LONGEST_MARK)
 
     def decide(self, journal: Journal) -> None:
-        """Commit a transaction; see `Journal.decide`."""
+        """Commit a transaction; see `Journal.decide`. Raises KeyRequired, as `decision_of`: it is undecided."""
         with self._guard:
             self._decided_at = max(self._clock(), self._decided_at + 1)
             at = self._decided_at
