@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,8 +15,14 @@ from seglog.kafka.records.layout import Head
 from seglog.log.log import Log
 from seglog.server.runtime.workers import Workers
 
+ID_BITS = 62
 MOST_PARTITIONS = 10_000
 Place = tuple[str, int]  # a topic's id, and the number of the partition
+
+
+def new_producer() -> int:
+    """Return the id of a new producer: random, so none is given twice, also after a restart, and none is stored."""
+    return secrets.randbits(ID_BITS)
 
 
 @dataclass(slots=True)

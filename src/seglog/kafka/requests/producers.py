@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import secrets
-
 from seglog.errors import Busy, SeglogError
 from seglog.kafka import codes
+from seglog.kafka.producers.registry import new_producer
 from seglog.kafka.requests.call import Call, Values
 
-ID_BITS = 62
 LONGEST_ID = 1000
 
 
 async def init_producer_id(call: Call) -> Values:
-    """Return a producer id and its epoch.
-
-    Without a transactional id it is random, so none is given twice, also after a restart, and nothing is stored for it.
-    """
+    """Return a producer id and its epoch; a new producer, for which nothing is stored, without a transactional id."""
     name = call.values["transactional_id"]
     if name is None:
-        return {"producer_id": secrets.randbits(ID_BITS), "producer_epoch": 0}
+        return {"producer_id": new_producer(), "producer_epoch": 0}
     if not 0 < len(name) <= LONGEST_ID:
         return _refused(codes.INVALID_REQUEST)
     try:

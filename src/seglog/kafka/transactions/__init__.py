@@ -2,6 +2,7 @@
 
     state        one id in memory
     store        all ids on disk
+    ids          all ids in memory: who may use which, and which are forgotten
     room         what open transactions hold, and the most that they may
     transactions begins, stages and ends the transactions of all ids
 

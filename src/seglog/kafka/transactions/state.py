@@ -8,15 +8,13 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from seglog.kafka.faults import Fenced
+from seglog.kafka.producers.registry import Place
 from seglog.kafka.producers.sequences import SEQUENCES, Appended, Producer, Range
 from seglog.topic.layout.places import Partition
 
 if TYPE_CHECKING:
     from seglog.kafka.records.layout import Head
     from seglog.topic.transactions.journal import Journal
-
-Place = tuple[str, int]
-"""A topic's id, and the number of the partition."""
 
 
 class State(Enum):

@@ -8,21 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from seglog.errors import Busy, LogPoisoned, SeglogError, StorageError
-from seglog.kafka.faults import (
-    BadTimeout,
-    Completing,
-    NotOwner,
-    Undecided,
-    UnknownProducer,
-    WrongState,
-)
+from seglog.errors import LogPoisoned, SeglogError, StorageError
+from seglog.kafka.faults import BadTimeout, Completing, Undecided, WrongState
+from seglog.kafka.producers.registry import new_producer
+from seglog.kafka.transactions.ids import Ids
 from seglog.kafka.transactions.room import check_open, check_room
 from seglog.kafka.transactions.state import State, Transactional
 from seglog.kafka.transactions.store import Store
@@ -38,15 +32,11 @@ if TYPE_CHECKING:
     from seglog.server.services import Services
 
 LOG = logging.getLogger("seglog.kafka")
-ID_BITS = 62
 LAST_EPOCH = 2**15 - 2
 MOST_TIMEOUT_MS = 15 * 60 * 1000
-MOST_IDS = 10_000
-EXPIRY_SECONDS = 7 * 24 * 3600.0
 THREADS = 4
 RETRY_SECONDS = 1.0
 COPIES = 2  # of a batch in memory while it is published: as staged and as stored
-EVERY = "*"
 Result = TypeVar("Result")
 
 
@@ -59,8 +49,7 @@ class Transactions:
         self._store = Store(lambda create: services.broker._producers_log(create=create))
         limits = services.settings.limits
         self._workers = Workers("transaction", THREADS, limits.connections + limits.waiting)
-        self._most_of_token = limits.groups
-        self._known: dict[str, Transactional] = {}
+        self._ids = Ids(self._broker._clock, limits.groups, self._forget)
         self._active: set[Transactional] = set()  # with a journal
         self._tasks: set[asyncio.Future[Any]] = set()
         self._stopped = False
@@ -71,17 +60,17 @@ class Transactions:
         """Continue what an earlier process has left, also with a full disk. Raises CorruptLog for unreadable ids."""
         if self._services.following is not None:  # it only reads
             return
-        self._known = await self._workers.run(lambda: {one.name: one for one in self._store.load()})
+        self._ids.load(await self._workers.run(lambda: [*self._store.load()]))
         journals, failed = transactions_of(self._broker).take_over()
         for journal in failed:
-            one = self._known.get(journal.about["id"])
+            one = self._ids.get(journal.about["id"])
             if one is not None and one.transaction == journal.name:
                 one.journal, one.state = journal, State.DECIDED
                 self._active.add(one)
                 self._run(self._retry(one))
         for journal in journals:
             await self._attempt(partial(self._settle, journal))
-        for one in self._known.values():
+        for one in self._ids:
             if one.state is State.OPEN and one.journal is None:
                 one.epoch += 1
                 one.end(State.ABORTED)
@@ -98,7 +87,7 @@ class Transactions:
 
     def _settle(self, journal: Journal) -> None:
         """Resume an open transaction, or note the end of one, that an earlier process has left."""
-        one = self._known.get(journal.about["id"])
+        one = self._ids.get(journal.about["id"])
         is_its = one is not None and one.state is State.OPEN and one.transaction == journal.name
         if one is not None and is_its and (journal.decision is not None or journal.resumable):
             one.resume(journal)
@@ -111,12 +100,12 @@ class Transactions:
     async def stop(self) -> None:
         """Finish what runs; open transactions are left to the next process."""
         self._stopped = True
-        for one in self._known.values():
+        for one in self._ids:
             one.stop_timer()
         while self._tasks:
             await asyncio.wait(self._tasks)
         self._workers.close()
-        for one in self._known.values():
+        for one in self._ids:
             if one.journal is not None:
                 one.journal.close()
 
@@ -129,10 +118,7 @@ class Transactions:
         """
         if not 0 < timeout_ms <= MOST_TIMEOUT_MS:
             raise BadTimeout(f"transaction.timeout.ms is {timeout_ms}; it must be 1 to {MOST_TIMEOUT_MS}")
-        one = self._known.get(name)
-        if one is None:
-            one = self._known[name] = self._new(caller, name)
-        self._check_owner(caller, one)
+        one = self._ids.claim(caller, name)
 
         async def work() -> tuple[int, int]:
             if one.state is State.DECIDED:
@@ -140,7 +126,7 @@ class Transactions:
             if one.state is State.OPEN:
                 await self._abort(one)
             fresh = one.epoch >= LAST_EPOCH
-            one.producer_id, one.epoch = (_new_id(), 0) if fresh else (one.producer_id, one.epoch + 1)
+            one.producer_id, one.epoch = (new_producer(), 0) if fresh else (one.producer_id, one.epoch + 1)
             if fresh:
                 one.lines.clear()
             one.aborted.clear()
@@ -150,40 +136,9 @@ class Transactions:
 
         return await self._alone(one, work)
 
-    def _new(self, caller: Caller, name: str) -> Transactional:
-        if not any(rights & {"write", "admin"} for rights in caller.rights.values()):
-            raise NotOwner(f"the token {caller.name!r} may not write to any topic")
-        self._expire()
-        own = sum(one.owner == caller.name for one in self._known.values())
-        if len(self._known) >= MOST_IDS or (own >= self._most_of_token and not caller.may("admin", EVERY)):
-            raise Busy(f"there are {len(self._known)} transactional ids, {own} of them of the token {caller.name!r}")
-        return Transactional(name, caller.name, _new_id(), -1, 0.0, used_at=self._broker._clock())
-
-    def _expire(self) -> None:
-        """Forget the ids that have not been used for long."""
-        before = self._broker._clock() - int(EXPIRY_SECONDS * 1_000_000)
-        for one in [*self._known.values()]:
-            if one.used_at < before and one.state not in (State.OPEN, State.DECIDED) and not one.lock.locked():
-                del self._known[one.name]
-                self._run(self._workers.run(partial(self._store.forget, one.name)))
-
-    @staticmethod
-    def _check_owner(caller: Caller, one: Transactional) -> None:
-        if one.owner != caller.name and not caller.may("admin", EVERY):
-            raise NotOwner(f"the token {caller.name!r} may not use the transactional id {one.name!r}")
-
     def find(self, caller: Caller, name: str | None, producer: int, epoch: int) -> Transactional:
-        """Return a transactional id for a request of its present producer.
-
-        Raises UnknownProducer, NotOwner, or Fenced for an earlier producer.
-        """
-        one = None if name is None else self._known.get(name)
-        if one is not None:
-            self._check_owner(caller, one)
-        if one is None or one.producer_id != producer:
-            raise UnknownProducer(f"the transactional id {name!r} has no producer {producer}")
-        one.check_epoch(epoch)
-        return one
+        """Return a transactional id for a request of its present producer; see `Ids.find`."""
+        return self._ids.find(caller, name, producer, epoch)
 
     def is_pending(self, group: str, place: Partition) -> bool:
         """Whether an open transaction would commit an offset of a group for a partition."""
@@ -382,6 +337,9 @@ class Transactions:
         self._keep(task)
         return await asyncio.shield(task)
 
+    def _forget(self, name: str) -> None:
+        self._run(self._workers.run(partial(self._store.forget, name)))
+
     def _run(self, work: Awaitable[object]) -> None:
         self._keep(asyncio.ensure_future(work))
 
@@ -393,10 +351,6 @@ class Transactions:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # retrieve it: the caller may be gone
-
-
-def _new_id() -> int:
-    return secrets.randbits(ID_BITS)
 
 
 def _journal(one: Transactional) -> Journal:

@@ -1,0 +1,87 @@
+"""The transactional ids in memory: found or made for a request, if its token may use them, and forgotten. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from seglog.errors import Busy
+from seglog.kafka.faults import NotOwner, UnknownProducer
+from seglog.kafka.producers.registry import new_producer
+from seglog.kafka.transactions.state import State, Transactional
+
+if TYPE_CHECKING:
+    from seglog.clock import Clock
+    from seglog.server.rights.access import Caller
+
+MOST_IDS = 10_000
+EXPIRY_SECONDS = 7 * 24 * 3600.0
+EVERY = "*"
+
+
+class Ids:
+    """All ids of a broker."""
+
+    def __init__(self, clock: Clock, most_of_token: int, forgotten: Callable[[str], object]) -> None:
+        """most_of_token: ids that a token may have, unless it is an admin's. forgotten: called for an expired id."""
+        self._clock = clock
+        self._most_of_token = most_of_token
+        self._forgotten = forgotten
+        self._known: dict[str, Transactional] = {}
+
+    def load(self, stored: Iterable[Transactional]) -> None:
+        """Take what an earlier process has left."""
+        self._known = {one.name: one for one in stored}
+
+    def __iter__(self) -> Iterator[Transactional]:
+        return iter(self._known.values())
+
+    def get(self, name: str) -> Transactional | None:
+        """Return an id, None if it is not known."""
+        return self._known.get(name)
+
+    def claim(self, caller: Caller, name: str) -> Transactional:
+        """Return an id, which the caller's token owns from now on if it is new. Raises NotOwner, and Busy for one more.
+
+        A new one has no epoch yet (-1).
+        """
+        one = self._known.get(name)
+        if one is None:
+            one = self._known[name] = self._new(caller, name)
+        _check_owner(caller, one)
+        return one
+
+    def _new(self, caller: Caller, name: str) -> Transactional:
+        if not any(rights & {"write", "admin"} for rights in caller.rights.values()):
+            raise NotOwner(f"the token {caller.name!r} may not write to any topic")
+        self._expire()
+        own = sum(one.owner == caller.name for one in self)
+        if len(self._known) >= MOST_IDS or (own >= self._most_of_token and not caller.may("admin", EVERY)):
+            raise Busy(f"there are {len(self._known)} transactional ids, {own} of them of the token {caller.name!r}")
+        return Transactional(name, caller.name, new_producer(), -1, 0.0, used_at=self._clock())
+
+    def _expire(self) -> None:
+        """Forget the ids that have not been used for long."""
+        before = self._clock() - int(EXPIRY_SECONDS * 1_000_000)
+        for one in [*self]:
+            if one.used_at < before and one.state not in (State.OPEN, State.DECIDED) and not one.lock.locked():
+                del self._known[one.name]
+                self._forgotten(one.name)
+
+    def find(self, caller: Caller, name: str | None, producer: int, epoch: int) -> Transactional:
+        """Return an id for a request of its present producer.
+
+        Raises UnknownProducer, NotOwner, or Fenced for an earlier producer.
+        """
+        one = None if name is None else self._known.get(name)
+        if one is not None:
+            _check_owner(caller, one)
+        if one is None or one.producer_id != producer:
+            raise UnknownProducer(f"the transactional id {name!r} has no producer {producer}")
+        one.check_epoch(epoch)
+        return one
+
+
+def _check_owner(caller: Caller, one: Transactional) -> None:
+    if one.owner != caller.name and not caller.may("admin", EVERY):
+        raise NotOwner(f"the token {caller.name!r} may not use the transactional id {one.name!r}")
