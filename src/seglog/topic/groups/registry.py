@@ -57,9 +57,11 @@ class Book:
             import pyarrow as pa  # noqa: PLC0415 - imported with the first commit of several partitions
 
             keys, values = (pa.array(column, pa.binary()) for column in zip(*pairs, strict=True))
-            kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-            marks = pa.array([[{"key": name, "value": value} for name, value in headers]] * len(pairs), kind)
-            self._log.append_batch(pa.table({"key": keys, "value": values, "headers": marks}))
+            table = pa.table({"key": keys, "value": values})
+            if headers:
+                kind = pa.map_(pa.string(), pa.binary())
+                table = table.append_column("headers", pa.array([headers] * len(pairs), kind))
+            self._log.append_batch(table)
         for entry in written:
             self._take(entry)
 
