@@ -99,6 +99,15 @@ class Call:
         found = broker.if_open(name)
         return found if found is not None else await self.services.reads.run(partial(broker.topic, name))
 
+    async def each_partition(self, answer: Answer, topic: str = "name") -> Values:
+        """Return the response of a request that names partitions of topics. topic: what it calls a topic's name."""
+        return {
+            "topics": [
+                {topic: one[topic], "partitions": [await answer(self, one[topic], each) for each in one["partitions"]]}
+                for one in self.values["topics"]
+            ]
+        }
+
 
 def log_of(topic: Topic, partition: int) -> Log:
     """Return the log of a partition. Raises NoSuchPartition."""
@@ -107,5 +116,7 @@ def log_of(topic: Topic, partition: int) -> Log:
     return topic.partition(partition)
 
 
+Answer = Callable[[Call, str, Values], Awaitable[Values]]
+"""Returns what the response has for a partition. str: its topic; Values: what the request has for it."""
 Handler = Callable[[Call], Awaitable[Values | None]]
 """Returns the values of the response; None: there is none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from seglog.errors import GroupConflict, SeglogError
@@ -14,7 +15,6 @@ from seglog.topic.layout.places import Partition
 MOST_METADATA = 4096
 METADATA_TOO_LARGE = 12
 NO_OFFSET = -1
-EMPTY = {"committed_offset": NO_OFFSET, "metadata": ""}
 
 
 async def offset_commit(call: Call) -> Values:
@@ -22,7 +22,12 @@ async def offset_commit(call: Call) -> Values:
     values = call.values
     places = [(topic["name"], one) for topic in values["topics"] for one in topic["partitions"]]
     code = await admitted(call, values["group_id"]) or _may_commit(call)
-    found = {} if code else await _commit(call, places)
+    found = await _commit(call, places) if not code else {(name, one["partition_index"]): code for name, one in places}
+    return commit_answer(call, found)
+
+
+def commit_answer(call: Call, found: Mapping[Partition, int]) -> Values:
+    """Return the response to a commit of offsets, with what was found for each partition, as a code."""
     return {
         "topics": [
             {
@@ -30,12 +35,12 @@ async def offset_commit(call: Call) -> Values:
                 "partitions": [
                     {
                         "partition_index": one["partition_index"],
-                        "error_code": code or found[topic["name"], one["partition_index"]],
+                        "error_code": found[topic["name"], one["partition_index"]],
                     }
                     for one in topic["partitions"]
                 ],
             }
-            for topic in values["topics"]
+            for topic in call.values["topics"]
         ]
     }
 
@@ -103,7 +108,8 @@ async def offset_fetch(call: Call) -> Values:
         record = found.get((topic, number)) if call.caller.may("read", topic) else None
         refused = code or (codes.NONE if call.caller.may("read", topic) else codes.TOPIC_AUTHORIZATION_FAILED)
         if stable and not refused and call.parts.transactions.is_pending(name, (topic, number)):
-            return {**EMPTY, "partition_index": number, "error_code": codes.UNSTABLE_OFFSET_COMMIT}
+            unstable = {"partition_index": number, "error_code": codes.UNSTABLE_OFFSET_COMMIT}
+            return {**unstable, "committed_offset": NO_OFFSET, "metadata": ""}
         known = record is not None and record.offset is not None
         epoch = None if record is None or record.log is None else record.epoch
         return {

@@ -51,9 +51,7 @@ def check_epoch(log: Log, known: int) -> None:
 
 async def offset_for_leader_epoch(call: Call) -> Values:
     """Return where the records of an epoch end: a client has read others from there on."""
-    wanted = call.values["topics"]
-    ends = [[await _end_of(call, one["topic"], each) for each in one["partitions"]] for one in wanted]
-    return {"topics": [{"topic": one["topic"], "partitions": found} for one, found in zip(wanted, ends, strict=True)]}
+    return await call.each_partition(_end_of, "topic")
 
 
 async def _end_of(call: Call, topic: str, wanted: Values) -> Values:

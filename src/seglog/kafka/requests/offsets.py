@@ -19,12 +19,7 @@ MOST_MS = (2**63 - 1) // 1000
 
 async def list_offsets(call: Call) -> Values:
     """Return one offset for each partition."""
-    return {
-        "topics": [
-            {"name": one["name"], "partitions": [await _listed(call, one["name"], each) for each in one["partitions"]]}
-            for one in call.values["topics"]
-        ]
-    }
+    return await call.each_partition(_listed)
 
 
 async def _listed(call: Call, topic: str, wanted: Values) -> Values:

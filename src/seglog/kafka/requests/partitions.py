@@ -52,12 +52,7 @@ def _check(call: Call, topic: Topic, wanted: Values) -> None:
 
 async def delete_records(call: Call) -> Values:
     """Delete the records before an offset, or all."""
-    return {
-        "topics": [
-            {"name": one["name"], "partitions": [await _delete(call, one["name"], each) for each in one["partitions"]]}
-            for one in call.values["topics"]
-        ]
-    }
+    return await call.each_partition(_delete)
 
 
 async def _delete(call: Call, name: str, wanted: Values) -> Values:

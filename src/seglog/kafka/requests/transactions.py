@@ -8,7 +8,7 @@ from seglog.errors import SeglogError
 from seglog.kafka import codes
 from seglog.kafka.faults import Fenced
 from seglog.kafka.requests.call import Call, Values
-from seglog.kafka.requests.commits import invalid_commit
+from seglog.kafka.requests.commits import commit_answer, invalid_commit
 from seglog.kafka.requests.groups import admitted
 
 if TYPE_CHECKING:
@@ -98,21 +98,7 @@ async def txn_offset_commit(call: Call) -> Values:
         found = dict.fromkeys(found, codes.INVALID_PRODUCER_EPOCH)
     except SeglogError as error:
         found = {place: code or codes.code_of(error) for place, code in found.items()}
-    return {
-        "topics": [
-            {
-                "name": topic["name"],
-                "partitions": [
-                    {
-                        "partition_index": one["partition_index"],
-                        "error_code": found[topic["name"], one["partition_index"]],
-                    }
-                    for one in topic["partitions"]
-                ],
-            }
-            for topic in values["topics"]
-        ]
-    }
+    return commit_answer(call, found)
 
 
 def _member_refusal(call: Call) -> int:
