@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pytest
 
+from seglog.client import Client
 from seglog.kafka.wire.buffers import Reader, Writer
 from tests import waiting
 from tests.conftest import Served
@@ -121,6 +122,14 @@ def own_kafka(tmp_path: Path) -> Iterator[Callable[..., KafkaServer]]:
 def name() -> str:
     """A new name for a topic or a group."""
     return f"t-{uuid4().hex}"
+
+
+@pytest.fixture
+def topic(kafka: KafkaServer, name: str) -> str:
+    """A new topic with two partitions."""
+    with Client(kafka.url) as http:
+        http.create_topic(name, partitions=2)
+    return name
 
 
 until = partial(waiting.until, seconds=20.0)

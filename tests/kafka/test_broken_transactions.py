@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import errno
-import io
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from kio.records.schema import NewRecordBatch
-from kio.records.writers import write_batch
 
-from seglog.kafka.messages.core import PRODUCE
-from seglog.kafka.messages.producers import INIT_PRODUCER_ID
-from seglog.kafka.messages.transactions import ADD_OFFSETS_TO_TXN, ADD_PARTITIONS_TO_TXN, END_TXN
 from seglog.kafka.records.layout import TRANSACTIONAL
 from seglog.kafka.transactions import room
 from seglog.storage import LocalStorage
 from seglog.testing.faulty import Fault, FaultyStorage
 from seglog.testing.kafka import KafkaBroker
 from seglog.topic.broker import Broker, transactions_of
-from tests.kafka.conftest import connected, until
-from tests.kafka.test_record_batches import kio_records
+from tests.kafka.conftest import until
+from tests.kafka.producers import RawTransactional
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,40 +22,17 @@ if TYPE_CHECKING:
 OK, TIMED_OUT, POLICY_VIOLATION, CONCURRENT, FENCED = 0, 7, 44, 51, 90
 
 
-class Producer:
+class Producer(RawTransactional):
     """A transactional producer of a topic with one partition; all return error codes."""
 
     def __init__(self, kafka: KafkaBroker, name: str = "x") -> None:
-        self.kafka, self.name = kafka, name
-        found = self.ask(INIT_PRODUCER_ID, 1, transactional_id=name, transaction_timeout_ms=60_000)
-        self.error, self.id, self.epoch = found["error_code"], found["producer_id"], found["producer_epoch"]
-
-    def ask(self, api: Any, version: int, **values: Any) -> dict[str, Any]:
-        with connected(self.kafka.address) as raw:
-            return raw.ask(api, version, values)
-
-    def who(self) -> dict[str, Any]:
-        return {"transactional_id": self.name, "producer_id": self.id, "producer_epoch": self.epoch}
+        super().__init__(kafka, name)
 
     def add(self, topic: str = "paid") -> int:
-        topics = [{"name": topic, "partitions": [0]}]
-        found = self.ask(ADD_PARTITIONS_TO_TXN, 2, **self.who(), topics=topics)["results_by_topic"]
-        return found[0]["results_by_partition"][0]["partition_error_code"]
-
-    def add_group(self, group: str) -> int:
-        return self.ask(ADD_OFFSETS_TO_TXN, 2, **self.who(), group_id=group)["error_code"]
+        return super().add(topic, 0)[0]
 
     def send(self, sequence: int, value: bytes, attributes: int = TRANSACTIONAL) -> int:
-        target = io.BytesIO()
-        records = kio_records([(1000, None, value, ())])
-        head = {"producer_epoch": self.epoch, "partition_leader_epoch": 0, "base_sequence": sequence}
-        write_batch(target, NewRecordBatch(producer_id=self.id, records=records, attributes=attributes, **head))
-        data = [{"name": "paid", "partition_data": [{"index": 0, "records": target.getvalue()}]}]
-        found = self.ask(PRODUCE, 8, transactional_id=self.name, acks=-1, timeout_ms=1000, topic_data=data)
-        return found["responses"][0]["partition_responses"][0]["error_code"]
-
-    def end(self, *, commit: bool = True) -> int:
-        return self.ask(END_TXN, 2, **self.who(), committed=commit)["error_code"]
+        return super().send("paid", sequence, [value], attributes=attributes)[0]
 
 
 def stored(kafka: KafkaBroker) -> list[bytes | None]:

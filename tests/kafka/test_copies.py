@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 import seglog
 from tests.kafka.clients import Confluent, Sent
 from tests.kafka.conftest import until
-from tests.kafka.test_idempotence import RawProducer, stored
+from tests.kafka.producers import RawProducer, stored
 
 OK, TOO_FEW, TOO_FEW_AFTER_APPEND = 0, 19, 20
 CONFIG = "min.insync.replicas"

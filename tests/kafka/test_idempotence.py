@@ -2,62 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import threading
 
 import confluent_kafka
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kio.records.schema import NewRecordBatch
-from kio.records.writers import write_batch
 
 from seglog.client import Client
 from seglog.kafka.faults import OldProducerEpoch, OutOfOrderSequence
-from seglog.kafka.messages.core import PRODUCE
-from seglog.kafka.messages.producers import INIT_PRODUCER_ID
 from seglog.kafka.producers.sequences import SEQUENCES, Appended, Producer, Range
 from seglog.testing.kafka import KafkaBroker
 from seglog.topic.idempotency.memory import WINDOW
 from tests.kafka.clients import CLIENTS, Confluent, Sent
-from tests.kafka.conftest import connected
-from tests.kafka.test_record_batches import kio_records
+from tests.kafka.producers import RawProducer, stored
 
 OK, OUT_OF_ORDER, OLD_EPOCH = 0, 45, 47
-
-
-class RawProducer:
-    """A producer that sends any sequence."""
-
-    def __init__(self, kafka, topic):
-        self.kafka, self.topic = kafka, topic
-        with kafka.connection() as raw:
-            found = raw.ask(INIT_PRODUCER_ID, 0, {"transactional_id": None, "transaction_timeout_ms": 1000})
-        self.id = found["producer_id"]
-
-    def send(self, sequence, values, *, epoch=0, partition=0, producer=None):
-        """Send a batch; return (error code, offset)."""
-        target = io.BytesIO()
-        records = kio_records([(1000, None, value, ()) for value in values])
-        head = {"producer_epoch": epoch, "partition_leader_epoch": 0, "base_sequence": sequence, "attributes": 0}
-        write_batch(target, NewRecordBatch(producer_id=producer or self.id, records=records, **head))
-        part = {"index": partition, "records": target.getvalue()}
-        request = {"acks": -1, "timeout_ms": 1000, "topic_data": [{"name": self.topic, "partition_data": [part]}]}
-        with self.kafka.connection() as raw:
-            found = raw.ask(PRODUCE, 8, request)["responses"][0]["partition_responses"][0]
-        return found["error_code"], found["base_offset"]
-
-
-def stored(kafka, topic, partition=0):
-    with Client(kafka.url) as http:
-        return [record.value for record in http.topic(topic).records(partition)]
-
-
-@pytest.fixture
-def topic(kafka, name):
-    with Client(kafka.url) as http:
-        http.create_topic(name, partitions=2)
-    return name
 
 
 def test_a_repeated_batch_is_stored_once_and_gets_its_offset_again(kafka, topic):
@@ -74,7 +34,6 @@ def test_a_repeated_batch_is_stored_once_and_gets_its_offset_again(kafka, topic)
 def test_a_repeated_batch_is_stored_once_although_its_key_is_forgotten(tmp_path):
     with KafkaBroker(tmp_path / "root") as kafka:
         topic = kafka.broker.create_topic("orders")
-        kafka.connection = lambda: connected(kafka.address)
         producer = RawProducer(kafka, "orders")
         assert producer.send(0, [b"a", b"b"]) == (OK, 0)
         for number in range(WINDOW.keys):

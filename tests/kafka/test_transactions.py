@@ -4,92 +4,28 @@ from __future__ import annotations
 
 import errno
 import gc
-import io
 import json
 
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from kio.records.schema import NewRecordBatch
-from kio.records.writers import write_batch
 
 from seglog.client import Client
-from seglog.kafka.messages.core import PRODUCE
 from seglog.kafka.messages.groups import FIND_COORDINATOR, OFFSET_FETCH
-from seglog.kafka.messages.producers import INIT_PRODUCER_ID
-from seglog.kafka.messages.transactions import ADD_OFFSETS_TO_TXN, ADD_PARTITIONS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT
-from seglog.kafka.records.layout import TRANSACTIONAL
 from seglog.storage import MemoryStorage
 from seglog.testing.faulty import Fault, FaultyStorage
 from seglog.testing.kafka import KafkaBroker
 from tests.kafka.clients import Confluent, Sent
-from tests.kafka.conftest import connected, until
+from tests.kafka.conftest import until
+from tests.kafka.producers import RawTransactional, stored
 from tests.kafka.test_hostile import Limited
-from tests.kafka.test_record_batches import kio_records
 from tests.kafka.transactional import TRANSACTIONAL as CLIENTS
 from tests.kafka.transactional import TransactionalConfluent
 
 OK = 0
 
 
-def stored(kafka, topic, partition=0):
-    with Client(kafka.url) as http:
-        return [record.value for record in http.topic(topic).records(partition)]
-
-
-@pytest.fixture
-def topic(kafka, name):
-    with Client(kafka.url) as http:
-        http.create_topic(name, partitions=2)
-    return name
-
-
-class Raw:
-    """A transactional producer that sends any request, and returns its error code."""
-
-    def __init__(self, kafka, name, timeout_ms=60_000, version=2):
-        self.kafka, self.name, self.version = kafka, name, version
-        found = self.ask(INIT_PRODUCER_ID, 1, transactional_id=name, transaction_timeout_ms=timeout_ms)
-        self.error, self.id, self.epoch = found["error_code"], found["producer_id"], found["producer_epoch"]
-
-    def ask(self, api, version, **values):
-        with self.kafka.connection() as raw:
-            return raw.ask(api, version, values)
-
-    def who(self):
-        return {"transactional_id": self.name, "producer_id": self.id, "producer_epoch": self.epoch}
-
-    def add(self, topic, *partitions):
-        topics = [{"name": topic, "partitions": list(partitions)}]
-        found = self.ask(ADD_PARTITIONS_TO_TXN, self.version, **self.who(), topics=topics)["results_by_topic"]
-        return [one["partition_error_code"] for one in found[0]["results_by_partition"]]
-
-    def add_group(self, group):
-        return self.ask(ADD_OFFSETS_TO_TXN, self.version, **self.who(), group_id=group)["error_code"]
-
-    def commit_offset(self, group, topic, offset):
-        part = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "m"}
-        topics = [{"name": topic, "partitions": [part]}]
-        found = self.ask(TXN_OFFSET_COMMIT, 2, **self.who(), group_id=group, topics=topics)["topics"]
-        return found[0]["partitions"][0]["error_code"]
-
-    def send(self, topic, sequence, values, partition=0):
-        """Send a batch; return (error code, offset)."""
-        target = io.BytesIO()
-        records = kio_records([(1000, None, value, ()) for value in values])
-        head = {"producer_epoch": self.epoch, "partition_leader_epoch": 0, "base_sequence": sequence}
-        write_batch(target, NewRecordBatch(producer_id=self.id, records=records, attributes=TRANSACTIONAL, **head))
-        part = {"index": partition, "records": target.getvalue()}
-        data = [{"name": topic, "partition_data": [part]}]
-        found = self.ask(PRODUCE, 8, transactional_id=self.name, acks=-1, timeout_ms=1000, topic_data=data)
-        answer = found["responses"][0]["partition_responses"][0]
-        return answer["error_code"], answer["base_offset"]
-
-    def end(self, *, commit=True):
-        return self.ask(END_TXN, self.version, **self.who(), committed=commit)["error_code"]
-
-
-def committed_offset(kafka, group, topic, *, stable=False):
+def committed_offset(kafka, group, topic):
     with kafka.connection() as raw:
         topics = [{"name": topic, "partition_indexes": [0]}]
         found = raw.ask(OFFSET_FETCH, 5, {"group_id": group, "topics": topics})
@@ -197,7 +133,7 @@ def test_the_coordinator_of_transactions_is_this_broker(kafka):
 
 
 def test_an_earlier_epoch_is_fenced_by_the_code_that_the_version_has(kafka, topic, name):
-    zombie, heir = Raw(kafka, name), Raw(kafka, name)
+    zombie, heir = RawTransactional(kafka, name), RawTransactional(kafka, name)
     assert (heir.id, heir.epoch) == (zombie.id, zombie.epoch + 1)
     assert (zombie.add(topic, 0, 1), zombie.add_group("g"), zombie.end()) == ([90, 90], 90, 90)
     zombie.version = 1
@@ -207,7 +143,7 @@ def test_an_earlier_epoch_is_fenced_by_the_code_that_the_version_has(kafka, topi
 
 
 def test_requests_that_the_state_does_not_allow_are_refused(kafka, topic, name):
-    producer = Raw(kafka, name)
+    producer = RawTransactional(kafka, name)
     assert producer.end() == 48
     assert producer.send(topic, 0, [b"a"])[0] == 48  # nothing was added
     assert producer.add(topic, 0) == [OK]
@@ -216,16 +152,16 @@ def test_requests_that_the_state_does_not_allow_are_refused(kafka, topic, name):
     assert producer.add(topic, 0, 7) == [55, 3]
     assert producer.end(commit=False) == producer.end(commit=False) == OK  # a repetition is no error
     assert producer.end() == 48
-    stranger = Raw(kafka, f"{name}-other")
+    stranger = RawTransactional(kafka, f"{name}-other")
     stranger.name = name
     assert (stranger.add(topic, 0), stranger.end(), stranger.send(topic, 0, [b"x"])[0]) == ([49], 49, 49)
-    assert Raw(kafka, f"{name}-slow", timeout_ms=3_600_000).error == 50
-    assert Raw(kafka, "").error == 42
+    assert RawTransactional(kafka, f"{name}-slow", timeout_ms=3_600_000).error == 50
+    assert RawTransactional(kafka, "").error == 42
     assert stored(kafka, topic) == []
 
 
 def test_a_repeated_batch_is_staged_once_and_a_gap_is_refused(kafka, topic, name):
-    producer = Raw(kafka, name)
+    producer = RawTransactional(kafka, name)
     producer.add(topic, 0)
     assert producer.send(topic, 0, [b"a", b"b"]) == (OK, 0)
     assert producer.send(topic, 2, [b"c"]) == (OK, 2)
@@ -236,7 +172,7 @@ def test_a_repeated_batch_is_staged_once_and_a_gap_is_refused(kafka, topic, name
 
 
 def test_announced_offsets_rise_and_are_right_if_no_other_program_appends(kafka, topic, name):
-    producer = Raw(kafka, name)
+    producer = RawTransactional(kafka, name)
     for number in range(3):
         producer.add(topic, 0)
         assert producer.send(topic, 2 * number, [b"a"]) == (OK, 2 * number)
@@ -253,10 +189,9 @@ def test_announced_offsets_rise_and_are_right_if_no_other_program_appends(kafka,
 
 def test_sequences_continue_over_aborted_transactions_and_restarts(tmp_path, name):
     kafka = KafkaBroker(tmp_path / "root")
-    kafka.connection = lambda: connected(kafka.address)
     with kafka:
         kafka.broker.create_topic(name)
-        producer = Raw(kafka, name)
+        producer = RawTransactional(kafka, name)
     for number, commit in enumerate((True, False, True, False, False)):
         with kafka:
             assert producer.add(name, 0) == [OK]
@@ -274,10 +209,9 @@ def test_sequences_continue_over_aborted_transactions_and_restarts(tmp_path, nam
 
 def test_a_restart_of_the_machine_aborts_what_is_open_and_fences_its_producer(tmp_path, name, monkeypatch):
     kafka = KafkaBroker(tmp_path / "root")
-    kafka.connection = lambda: connected(kafka.address)
     with kafka:
         kafka.broker.create_topic(name)
-        producer, other = Raw(kafka, name), Raw(kafka, f"{name}-2")
+        producer, other = RawTransactional(kafka, name), RawTransactional(kafka, f"{name}-2")
         for one in (producer, other):
             assert one.add(name, 0) == [OK]
             assert one.send(name, 0, [b"a"])[0] == OK
@@ -292,18 +226,18 @@ def test_a_restart_of_the_machine_aborts_what_is_open_and_fences_its_producer(tm
 
 
 def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(kafka, topic, name):
-    producer = Raw(kafka, name, timeout_ms=300)
+    producer = RawTransactional(kafka, name, timeout_ms=300)
     assert producer.add(topic, 0) == [OK]
     assert producer.send(topic, 0, [b"a"]) == (OK, 0)
     until(lambda: producer.add(topic, 0) == [90])
     assert producer.end() == 90
     assert producer.send(topic, 1, [b"b"])[0] == 47
-    assert Raw(kafka, name).epoch == producer.epoch + 2
+    assert RawTransactional(kafka, name).epoch == producer.epoch + 2
     assert stored(kafka, topic) == []
 
 
 def test_a_consumer_that_asks_for_stable_offsets_waits_for_those_of_an_open_transaction(kafka, topic, name):
-    producer, group = Raw(kafka, name), f"g-{name}"
+    producer, group = RawTransactional(kafka, name), f"g-{name}"
     given = {"bootstrap.servers": kafka.address, "group.id": group, "log_level": 0}
     consumer = confluent_kafka.Consumer(given)
     place = confluent_kafka.TopicPartition(topic, 0)
@@ -354,7 +288,7 @@ def test_records_of_a_deleted_topic_are_left_out_of_a_commit(kafka, topic, name)
     other = f"{name}-2"
     with Client(kafka.url) as http:
         http.create_topic(other, partitions=1)
-        producer = Raw(kafka, name)
+        producer = RawTransactional(kafka, name)
         producer.add(topic, 0)
         producer.add(other, 0)
         assert producer.send(topic, 0, [b"lost with its topic"]) == (OK, 0)
@@ -395,7 +329,7 @@ def test_a_commit_without_keys_to_a_topic_that_is_compacted_by_key_since_can_be_
 def test_transactions_hold_bounded_bytes(tmp_path, name):
     kafka = Limited(tmp_path / "root", spool_bytes=400_000)
     try:
-        one, other, third = (Raw(kafka, f"{name}-{number}") for number in range(3))
+        one, other, third = (RawTransactional(kafka, f"{name}-{number}") for number in range(3))
         Confluent(kafka.address).produce(name, [Sent(b"first")])
         for producer in (one, other, third):
             assert producer.add(name, 0) == [OK]
@@ -414,9 +348,8 @@ def test_a_full_disk_delays_a_commit_and_loses_nothing(name):
     storage = FaultyStorage(MemoryStorage())
     kafka = KafkaBroker(storage)
     with kafka:
-        kafka.connection = lambda: connected(kafka.address)
         kafka.broker.create_topic(name)
-        producer = Raw(kafka, name)
+        producer = RawTransactional(kafka, name)
         assert producer.add(name, 0) == [OK]
         assert producer.send(name, 0, [b"a"]) == (OK, 0)
         full = Fault(operations=frozenset({"pwrite", "pwritev"}), name=f"{name}/0", error=errno.ENOSPC, forever=True)
@@ -424,7 +357,7 @@ def test_a_full_disk_delays_a_commit_and_loses_nothing(name):
         assert producer.end() == 51
         assert producer.end() == 51
         assert producer.add(name, 0) == [51]
-        assert Raw(kafka, name).error == 51
+        assert RawTransactional(kafka, name).error == 51
         assert list(kafka.broker.unpublished)
         storage.fault = None
         until(lambda: producer.end() == OK)
@@ -435,4 +368,4 @@ def test_a_full_disk_delays_a_commit_and_loses_nothing(name):
 def test_a_server_that_follows_another_refuses_transactions(own_kafka, name):
     leader = own_kafka()
     follower = own_kafka("--follow", leader.url)
-    assert Raw(follower, name).error == 44
+    assert RawTransactional(follower, name).error == 44
