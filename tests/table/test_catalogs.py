@@ -60,6 +60,20 @@ def work(shop: Shop, place: str, catalog: Properties) -> None:
     assert rows(catalog) == shop.records()
 
 
+def be_second(shop: Shop, catalog: RestCatalog, properties: Properties) -> None:
+    """Make a round that the catalog refuses: another program commits its round first."""
+
+    def other() -> None:
+        catalog.before_commit = lambda: None
+        with pytest.MonkeyPatch.context() as patch:  # as in another process: without the lock of this one
+            patch.setattr("seglog.table.synchronize.TableSync._lock", lambda *_: None)
+            sync(shop.place, shop.warehouse, active=True, catalog=properties)
+
+    catalog.before_commit = other
+    with pytest.raises(LogLocked, match="try again"):
+        sync(shop.place, shop.warehouse, active=True, catalog=properties)
+
+
 def test_a_table_is_committed_through_a_rest_catalog(shop: Shop, rest: tuple[RestCatalog, Properties]) -> None:
     _, properties = rest
     work(shop, str(shop.warehouse), properties)
@@ -74,16 +88,7 @@ def test_of_two_commits_at_once_the_catalog_refuses_the_second(
     shop.append(10)
     sync(shop.place, shop.warehouse, active=True, catalog=properties)
     shop.append(10)
-
-    def other() -> None:
-        catalog.before_commit = lambda: None
-        with pytest.MonkeyPatch.context() as patch:  # as in another process: without the lock of this one
-            patch.setattr("seglog.table.synchronize.TableSync._lock", lambda *_: None)
-            sync(shop.place, shop.warehouse, active=True, catalog=properties)
-
-    catalog.before_commit = other
-    with pytest.raises(LogLocked, match="try again"):
-        sync(shop.place, shop.warehouse, active=True, catalog=properties)
+    be_second(shop, catalog, properties)
     assert rows(properties) == shop.records()
     assert sync(shop.place, shop.warehouse, active=True, catalog=properties)[0].records == 0
 
@@ -157,15 +162,6 @@ def test_columns_that_are_added_while_another_program_commits_do_not_hide_its_ro
     for number in range(4):
         shop.topic.append(b'{"new": 1}', key=b"%d" % number)
     shop.topic.sync()
-
-    def other() -> None:
-        catalog.before_commit = lambda: None
-        with pytest.MonkeyPatch.context() as patch:  # as in another process: without the lock of this one
-            patch.setattr("seglog.table.synchronize.TableSync._lock", lambda *_: None)
-            sync(shop.place, shop.warehouse, active=True, catalog=properties)
-
-    catalog.before_commit = other
-    with pytest.raises(LogLocked, match="try again"):
-        sync(shop.place, shop.warehouse, active=True, catalog=properties)
+    be_second(shop, catalog, properties)
     sync(shop.place, shop.warehouse, active=True, catalog=properties)
     assert rows(properties) == shop.records()
