@@ -15,7 +15,7 @@ from seglog.errors import InvalidArgument
 from seglog.table.schema import ARROW, UNFIT, arrow_field
 from seglog.table.values.fields import field_of
 
-_FIXED: dict[iceberg.IcebergType, pa.DataType] = {
+FIXED: dict[iceberg.IcebergType, pa.DataType] = {
     iceberg.BooleanType(): pa.bool_(),
     iceberg.IntegerType(): pa.int32(),
     iceberg.LongType(): pa.int64(),
@@ -27,7 +27,8 @@ _FIXED: dict[iceberg.IcebergType, pa.DataType] = {
     iceberg.StringType(): pa.string(),
     iceberg.BinaryType(): pa.binary(),
 }
-_ARROW = {kind: one for one, kind in _FIXED.items()}
+"""Iceberg's types without parameters, as Arrow's."""
+_ARROW = {kind: one for one, kind in FIXED.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +105,11 @@ def _arrow_type(kind: iceberg.IcebergType, where: str) -> pa.DataType:
         return pa.map_(_arrow_of(kind.key_field, f"{where}.key"), _arrow_of(kind.value_field, f"{where}.value"))
     if isinstance(kind, iceberg.DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
-    if kind not in _FIXED:
+    if kind not in FIXED:
         raise InvalidArgument(
             f"the table's column {where} is of the type {kind}, which seglog does not write: delete it"
         )
-    return _FIXED[kind]
+    return FIXED[kind]
 
 
 def _without_ids(kind: pa.DataType) -> pa.DataType:

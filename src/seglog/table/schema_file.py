@@ -12,19 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seglog.errors import InvalidArgument
+from seglog.table.columns import FIXED
 
-_NAMED = {
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us"),
-    "timestamptz": pa.timestamp("us", "UTC"),
-    "string": pa.string(),
-    "binary": pa.binary(),
-}
+_NAMED = {str(kind): arrow for kind, arrow in FIXED.items()}
 _DECIMAL = re.compile(r"decimal\((\d{1,2}), ?(\d{1,2})\)")
 
 
