@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 
 from seglog.errors import InvalidArgument
 from seglog.table.schema import ARROW, UNFIT, arrow_field
-from seglog.table.values.fields import field_of
+from seglog.table.values.fields import field_of, with_leaves
 
 FIXED: dict[iceberg.IcebergType, pa.DataType] = {
     iceberg.BooleanType(): pa.bool_(),
@@ -88,7 +88,7 @@ def columns_of(schema: Schema) -> Columns:
     if missing:
         raise InvalidArgument(f"the table has no column {missing[0]}: another program has deleted or renamed it")
     typed = [field for field in arrow if field.name not in (*ARROW.names, UNFIT)]
-    plain = [pa.field(field_of(field.name), _without_ids(field.type)) for field in typed]
+    plain = [pa.field(field_of(field.name), with_leaves(field.type, lambda kind: kind)) for field in typed]  # no ids
     return Columns(arrow, pa.struct(plain), UNFIT in arrow.names)
 
 
@@ -112,14 +112,6 @@ def _arrow_type(kind: iceberg.IcebergType, where: str) -> pa.DataType:
     return FIXED[kind]
 
 
-def _without_ids(kind: pa.DataType) -> pa.DataType:
-    if types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _without_ids(field.type)) for field in kind])
-    if types.is_map(kind):
-        return pa.map_(_without_ids(kind.key_type), _without_ids(kind.item_type))
-    return pa.list_(_without_ids(kind.value_type)) if types.is_list(kind) else kind
-
-
 _USUAL = {
     pa.int8(): pa.int32(),
     pa.int16(): pa.int32(),
@@ -135,11 +127,11 @@ _USUAL = {
 
 def usual_type(kind: pa.DataType) -> pa.DataType:
     """Return the type that a table has for one of Arrow's: without metadata, nullable, times in microseconds."""
-    if types.is_struct(kind):
-        return pa.struct([pa.field(field.name, usual_type(field.type)) for field in kind])
-    if types.is_map(kind):
-        return pa.map_(usual_type(kind.key_type), usual_type(kind.item_type))
-    if types.is_list(kind) or types.is_large_list(kind):
+    return with_leaves(kind, _usual_leaf)
+
+
+def _usual_leaf(kind: pa.DataType) -> pa.DataType:
+    if types.is_large_list(kind):
         return pa.list_(usual_type(kind.value_type))
     if types.is_timestamp(kind):
         return pa.timestamp("us", "UTC" if kind.tz else None)

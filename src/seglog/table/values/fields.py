@@ -6,7 +6,7 @@ float to double, decimal to more digits); no other change of a type keeps the ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
 from typing import Any
 
@@ -40,6 +40,15 @@ def can_be_column(name: str) -> bool:
         and not set(name) & set('.`"')
         and field_of(name) == name
     )
+
+
+def with_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Return a type with every type in it that is not nested changed; all fields nullable, without metadata."""
+    if types.is_struct(kind):
+        return pa.struct([pa.field(field.name, with_leaves(field.type, change)) for field in kind])
+    if types.is_map(kind):
+        return pa.map_(with_leaves(kind.key_type, change), with_leaves(kind.item_type, change))
+    return pa.list_(with_leaves(kind.value_type, change)) if types.is_list(kind) else change(kind)
 
 
 def usable(kind: pa.DataType, depth: int = 0) -> pa.DataType | None:

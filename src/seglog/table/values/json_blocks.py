@@ -19,7 +19,7 @@ import pyarrow.json as pj
 from pyarrow import types
 
 from seglog.table.values.decoded import Typed, decoded, from_json, from_json_exactly, typed
-from seglog.table.values.fields import inferred, usable
+from seglog.table.values.fields import inferred, usable, with_leaves
 
 PARTS = 8
 SMALLEST = 64  # rows that Python reads if the reader refuses them
@@ -205,20 +205,12 @@ def _read(rest: pa.Array, fields: pa.StructType, unknown: Literal["infer", "igno
 
 def _as_read(kind: pa.DataType) -> pa.DataType:
     """Return the type as which the reader reads a column: it takes dates for times."""
-    if types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _as_read(field.type)) for field in kind])
-    if types.is_list(kind):
-        return pa.list_(_as_read(kind.value_type))
-    return pa.timestamp("s") if types.is_date32(kind) else kind
+    return with_leaves(kind, lambda leaf: pa.timestamp("s") if types.is_date32(leaf) else leaf)
 
 
 def _wider(kind: pa.DataType) -> pa.DataType:
     """Return a type with long for int: whether int is enough is seen afterwards."""
-    if types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _wider(field.type)) for field in kind])
-    if types.is_list(kind):
-        return pa.list_(_wider(kind.value_type))
-    return pa.int64() if kind == pa.int32() else kind
+    return with_leaves(kind, lambda leaf: pa.int64() if leaf == pa.int32() else leaf)
 
 
 def _struct_of(table: pa.Table, fields: pa.StructType) -> pa.StructArray:
