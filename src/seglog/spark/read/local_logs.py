@@ -20,6 +20,7 @@ from seglog.log.opening import open_log, storage_at
 from seglog.log.view import View
 from seglog.spark.option_values import is_archive
 from seglog.spark.read.extents import Extent, LogSnapshot
+from seglog.spark.read.log_access import Site
 from seglog.topic.layout import description
 from seglog.topic.layout.places import Place, is_log, topics_at
 
@@ -224,8 +225,8 @@ def look_at_those_left(logs: Logs, wanted: Sequence[Place]) -> list[LogSnapshot]
     return found
 
 
-class LocalSite:
-    """The logs at a path, as a `site.Site`."""
+class LocalSite(Site):
+    """The logs at a path."""
 
     def __init__(self, path: str, *, durable: bool = False) -> None:
         self.where = path
@@ -254,14 +255,6 @@ class LocalSite:
     def close(self) -> None:
         """Close the logs."""
         self._logs.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class LocalHeld:

@@ -1,7 +1,7 @@
 """The location of a read's logs, a file system or a server, behind one interface for planning and tasks.
 
 Planning looks at partitions and takes snapshots, whichever kind of site they come from; a task holds one log and reads
-a range. `place` knows directories, `remote` knows servers.
+a range. `local_logs` knows directories, `server_logs` knows servers, `tiered` knows tables.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class Site(Protocol):
         """Release files and connections."""
 
     def __enter__(self) -> Self:
-        """Return itself."""
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
+        self.close()

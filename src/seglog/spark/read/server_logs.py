@@ -12,8 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -22,6 +21,7 @@ from seglog.errors import CorruptLog, InvalidArgument, LogNotFound, LogTruncated
 from seglog.spark.read.batches import BATCH_ROWS
 from seglog.spark.read.extents import Extent, LogSnapshot
 from seglog.spark.read.local_logs import selected
+from seglog.spark.read.log_access import Site
 from seglog.spark.read.options import Selection
 from seglog.topic.layout.places import Partition, Place
 
@@ -36,7 +36,7 @@ QUIET_SECONDS = 0.1
 States = dict[str, dict[int, "PartitionState"]]
 
 
-class RemoteSite:
+class RemoteSite(Site):
     """The logs of one server. Sends nothing before the first call."""
 
     def __init__(self, url: str, token: str | None, *, durable: bool = False) -> None:
@@ -122,14 +122,6 @@ class RemoteSite:
             self._known[place.key] = known
             state = known.state  # from the same moment as the segments
         return _snapshot_of(place, known.segments, state, durable=self._durable)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class RemoteHeld:

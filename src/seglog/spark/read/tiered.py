@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 
@@ -18,6 +17,7 @@ from seglog.log.history import KNOWN
 from seglog.replication.lineage import Lineage, common_offset
 from seglog.spark.read.batches import BATCH_ROWS
 from seglog.spark.read.extents import Extent, LogSnapshot
+from seglog.spark.read.log_access import Site
 from seglog.table.faults import as_ours
 from seglog.table.reading import rows_between
 from seglog.table.warehouse import TableFile, Warehouse, files_of, held_by, split_location
@@ -25,7 +25,7 @@ from seglog.table.warehouse import TableFile, Warehouse, files_of, held_by, spli
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from seglog.spark.read.log_access import Held, Site
+    from seglog.spark.read.log_access import Held
     from seglog.spark.read.options import Selection
     from seglog.topic.layout.places import Place
 
@@ -74,8 +74,8 @@ def _extent(file: TableFile, stop: int) -> Extent:
     return Extent(file.start, stop, size, KNOWN, records, file.min_timestamp, file.max_timestamp, dense)
 
 
-class TieredSite:
-    """The logs of a site and, below each, what a table still holds of it. A `log_access.Site`."""
+class TieredSite(Site):
+    """The logs of a site and, below each, what a table still holds of it."""
 
     def __init__(self, site: Site, table: str, catalog: dict[str, str] | None) -> None:
         """table: WAREHOUSE/NAME; catalog: properties of a pyiceberg catalog, None for the warehouse's own file."""
@@ -137,14 +137,6 @@ class TieredSite:
         stored = self._stored.get(log.partition)
         end = None if stored is None else stored.end_in(log)
         return end is not None and end >= log.lowest_offset
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class TieredHeld:
