@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 import seglog
 import seglog.spark
 from seglog import Topic
-from seglog.errors import CopyDiverged, InvalidArgument, TopicNotFound
+from seglog.errors import CopyDiverged, InvalidArgument, StorageError, TopicNotFound
 from tests.table.conftest import Row, logged
 
 pytest.importorskip("pyiceberg")
@@ -79,6 +79,16 @@ def test_a_place_without_a_table_is_an_error(spark: SparkSession, tmp_path: Path
         seglog.spark.table(spark, tmp_path / "warehouse" / "other")
     with pytest.raises(InvalidArgument, match="WAREHOUSE/NAME"):
         seglog.spark.table(spark, "")
+
+
+def test_a_table_whose_files_are_gone_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "log") as log:
+        log.append(b"v")
+    seglog.table.sync(tmp_path / "log", tmp_path / "warehouse", active=True)
+    for snapshot in (tmp_path / "warehouse" / "log" / "metadata").glob("snap-*.avro"):
+        snapshot.unlink()
+    with pytest.raises(StorageError, match="warehouse/log"):
+        seglog.spark.table(spark, tmp_path / "warehouse" / "log")
 
 
 def test_typed_columns_are_there_for_rows_of_the_table_and_of_the_log(spark: SparkSession, tmp_path: Path) -> None:

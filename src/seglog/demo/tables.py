@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from seglog.demo.expected import LATE_MINUTES, DelayStatistics
 from seglog.table import TableReport, sync
-from seglog.table.warehouse import Warehouse, directly_readable, local_path
+from seglog.table.warehouse import directly_readable, local_path, opened
 from seglog.topic import Topic
 
 Delays = dict[tuple[str, int], DelayStatistics]
@@ -61,8 +60,8 @@ def answers(spark: SparkSession, warehouse: Path, name: str) -> Iterator[Answer]
 
 def _files(warehouse: Path, name: str) -> list[str]:
     """Return the paths of the files of the table's present snapshot."""
-    with closing(Warehouse(warehouse)) as opened:
-        return [str(local_path(file.location)) for file in directly_readable(opened.table(name))]
+    with opened(warehouse / name) as table:
+        return [str(local_path(file.location)) for file in directly_readable(table)]
 
 
 def _spark(spark: SparkSession, paths: Sequence[str]) -> Iterable[Sequence[Any]]:

@@ -36,10 +36,9 @@ from seglog.spark import register
 from seglog.spark.read.data_loss import position_at
 from seglog.spark.read.local_logs import Logs as OpenLogs
 from seglog.spark.read.offsets import Progress, encode
-from seglog.spark.warehouse import COLUMNS, SCHEMA, TablePlan, opened, planned
+from seglog.spark.warehouse import COLUMNS, SCHEMA, TablePlan, planned
 from seglog.table.durable_files import DurableFileIO
-from seglog.table.faults import as_ours
-from seglog.table.warehouse import TableFile, hold_snapshot
+from seglog.table.warehouse import TableFile, hold_snapshot, opened
 from seglog.topic.layout.places import Place
 
 KEPT = timedelta(days=30)
@@ -130,7 +129,7 @@ def _make(
     catalog: dict[str, str] | None,
     files_per_trigger: int,
 ) -> Plan:
-    with opened(location, catalog) as table, as_ours(os.fspath(location)):
+    with opened(location, catalog) as table:
         read_plan = planned(table, log)
         if read_plan.files:
             try:

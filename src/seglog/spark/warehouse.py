@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from pyiceberg.table import Table
@@ -20,15 +18,7 @@ from seglog.spark.typed_columns import schema_of, with_typed_columns
 from seglog.storage import Storage
 from seglog.table.place import Logs, logs_of, sources_at
 from seglog.table.ranges import Range, next_range
-from seglog.table.warehouse import (
-    TableFile,
-    Warehouse,
-    directly_readable,
-    held_by,
-    name_of,
-    source_of,
-    split_location,
-)
+from seglog.table.warehouse import TableFile, directly_readable, held_by, name_of, opened, source_of
 
 SCHEMA = (
     "offset BIGINT, partition INT, timestamp TIMESTAMP, key BINARY, value BINARY, "
@@ -76,14 +66,6 @@ def planned(table: Table, log: str | os.PathLike[str] | None) -> TablePlan:
     logs = _one(sources_at(storage_at(source_of(table) if log is None else log)))
     steps = {number: _step(place, held.get(number), name) for number, place in logs.places.items()}
     return TablePlan(directly_readable(table), logs, steps)
-
-
-@contextmanager
-def opened(location: str | os.PathLike[str], catalog: dict[str, str] | None) -> Iterator[Table]:
-    """Open a table at WAREHOUSE/NAME, with its catalog, which is closed with the block."""
-    place, name = split_location(location)
-    with closing(Warehouse(place, catalog)) as warehouse:
-        yield warehouse.table(name)
 
 
 def _one(found: list[Storage]) -> Logs:

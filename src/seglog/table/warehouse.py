@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -172,6 +172,17 @@ class Warehouse:
         """Close the catalog."""
         if isinstance(self._catalog, SqlCatalog):
             self._catalog.engine.dispose()
+
+
+@contextmanager
+def opened(location: str | os.PathLike[str], catalog: dict[str, str] | None = None) -> Iterator[Table]:
+    """Open a table at WAREHOUSE/NAME, with its catalog, which is closed with the block. Errors are ours in the block.
+
+    Raises LogNotFound or TopicNotFound if it does not exist.
+    """
+    place, name = split_location(location)
+    with as_ours(os.fspath(location)), closing(Warehouse(place, catalog)) as warehouse:
+        yield warehouse.table(name)
 
 
 def _defaults(properties: dict[str, str], location: str) -> dict[str, str]:

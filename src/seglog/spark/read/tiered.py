@@ -7,7 +7,6 @@ table's catalog is opened only when a log has deleted records. A table of anothe
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,9 +17,8 @@ from seglog.replication.lineage import Lineage, common_offset
 from seglog.spark.read.batches import BATCH_ROWS
 from seglog.spark.read.extents import Extent, LogSnapshot
 from seglog.spark.read.log_access import Site
-from seglog.table.faults import as_ours
 from seglog.table.reading import rows_between
-from seglog.table.warehouse import TableFile, Warehouse, files_of, held_by, split_location
+from seglog.table.warehouse import TableFile, files_of, held_by, opened
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -164,14 +162,12 @@ class TieredHeld:
 
 def _load(table: str, catalog: dict[str, str] | None) -> dict[int, Stored]:
     """Return what the table's present snapshot holds of each partition."""
-    place, name = split_location(table)
-    with as_ours(name), closing(Warehouse(place, catalog)) as warehouse:
-        opened = warehouse.table(name)
-        held = held_by(opened)
+    with opened(table, catalog) as found:
+        held = held_by(found)
         files: dict[int, list[TableFile]] = {number: [] for number in held}
-        for file in files_of(opened):
+        for file in files_of(found):
             files[file.partition].append(file)
         return {
-            number: Stored(one, tuple(sorted(files[number], key=lambda file: file.start)), opened)
+            number: Stored(one, tuple(sorted(files[number], key=lambda file: file.start)), found)
             for number, one in held.items()
         }
