@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.exceptions import ForbiddenError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -26,8 +27,11 @@ from seglog.table import sync
 from seglog.table.warehouse import Warehouse
 from tests.spark.test_warehouse import append, rows
 from tests.table.conftest import Row, logged
+from tests.table.rest_catalog import RestCatalog
+from tests.table.test_catalogs import Properties, rest
 
 pytest.importorskip("pyiceberg")
+__all__ = ["rest"]  # a fixture
 pytestmark = pytest.mark.spark
 
 
@@ -171,6 +175,23 @@ def test_the_snapshot_that_a_stream_reads_is_kept(spark: SparkSession, case: Cas
     table.refresh()
     assert {one.snapshot_id for one in table.snapshots()} == {kept, table.current_snapshot().snapshot_id}
     warehouse.close()
+
+
+def test_a_table_that_may_only_be_read_is_streamed_too(
+    spark: SparkSession, case: Case, rest: tuple[RestCatalog, Properties], caplog: pytest.LogCaptureFixture
+) -> None:
+    catalog, properties = rest
+    case.append(30, "a")
+    sync(case.topic.path, case.table.parent, active=True, catalog=properties)
+    case.append(10, "after")
+
+    def refuse() -> None:
+        raise ForbiddenError("this token may only read")
+
+    catalog.before_commit = refuse
+    assert sum(table for table, _ in case.run(spark, catalog=properties)) == 30
+    assert "kept only as long" in caplog.text
+    assert case.result(spark) == case.everything
 
 
 def test_a_table_without_files_is_a_stream_of_the_log(spark: SparkSession, case: Case) -> None:

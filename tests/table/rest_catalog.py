@@ -13,6 +13,7 @@ from typing import Any
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
+    ForbiddenError,
     NamespaceAlreadyExistsError,
     NoSuchNamespaceError,
     NoSuchTableError,
@@ -26,6 +27,7 @@ STATUS = {
     NoSuchTableError: 404,
     NoSuchNamespaceError: 404,
     CommitFailedException: 409,
+    ForbiddenError: 403,
     TableAlreadyExistsError: 409,
     NamespaceAlreadyExistsError: 409,
 }

@@ -38,6 +38,7 @@ from seglog.spark.read.local_logs import Logs as OpenLogs
 from seglog.spark.read.offsets import Progress, encode
 from seglog.spark.warehouse import COLUMNS, SCHEMA, TablePlan, planned
 from seglog.table.durable_files import DurableFileIO
+from seglog.table.faults import as_ours
 from seglog.table.warehouse import TableFile, hold_snapshot, opened
 from seglog.topic.layout.places import Place
 
@@ -133,7 +134,8 @@ def _make(
         read_plan = planned(table, log)
         if read_plan.files:
             try:
-                hold_snapshot(table, f"stream-{xxh64_hexdigest(directory.encode())}", KEPT)
+                with as_ours(os.fspath(location)):
+                    hold_snapshot(table, f"stream-{xxh64_hexdigest(directory.encode())}", KEPT)
             except (LogLocked, StorageError) as error:  # as with rights to read only
                 _LOG.warning("the table's files are kept only as long as it keeps its snapshots: %s", error)
     batches = -(-len(read_plan.files) // files_per_trigger)
