@@ -36,9 +36,10 @@ from seglog.spark import register
 from seglog.spark.read.data_loss import position_at
 from seglog.spark.read.local_logs import Logs as OpenLogs
 from seglog.spark.read.offsets import Progress, encode
-from seglog.spark.warehouse import COLUMNS, SCHEMA, TablePlan, planned
+from seglog.spark.warehouse import SCHEMA, TablePlan, below, planned
 from seglog.table.durable_files import DurableFileIO
 from seglog.table.faults import as_ours
+from seglog.table.schema import ARROW
 from seglog.table.warehouse import TableFile, hold_snapshot, opened
 from seglog.topic.layout.places import Place
 
@@ -106,11 +107,10 @@ def _log_part(
     own = {
         "includeHeaders": "true",
         "startingPositions": json.dumps(plan.positions),
-        "table": os.fspath(location),
-        **({} if catalog is None else {"tableCatalog": json.dumps(catalog)}),
+        **below(location, catalog),
     }
     path = plan.log if log is None else os.fspath(log)
-    return spark.readStream.format("seglog").options(**options, **own).load(path).select(*COLUMNS)
+    return spark.readStream.format("seglog").options(**options, **own).load(path).select(*ARROW.names)
 
 
 def _known(files: FileIO, directory: str) -> Plan | None:

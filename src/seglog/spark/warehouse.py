@@ -18,15 +18,13 @@ from seglog.spark.typed_columns import schema_of, with_typed_columns
 from seglog.storage import Storage
 from seglog.table.place import Logs, logs_of, sources_at
 from seglog.table.ranges import Range, next_range
+from seglog.table.schema import ARROW
 from seglog.table.warehouse import TableFile, directly_readable, held_by, name_of, opened, source_of
 
 SCHEMA = (
     "offset BIGINT, partition INT, timestamp TIMESTAMP, key BINARY, value BINARY, "
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 )
-
-
-COLUMNS = ("offset", "partition", "timestamp", "key", "value", "headers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +54,13 @@ def read(
             stored = stored.where((F.col("partition") != number) | (F.col("offset") < step.cut))
     if all(step.start >= step.stop for step in plan.steps.values()):
         return stored
-    below = {"table": os.fspath(location), **({} if catalog is None else {"tableCatalog": json.dumps(catalog)})}
-    return stored.unionByName(with_typed_columns(_after(spark, plan, below), table))
+    after = _after(spark, plan, below(location, catalog))
+    return stored.unionByName(with_typed_columns(after, table))
+
+
+def below(location: str | os.PathLike[str], catalog: dict[str, str] | None) -> dict[str, str]:
+    """Return the options of format "seglog" with which what a log deletes before it is read is read in a table."""
+    return {"table": os.fspath(location), **({} if catalog is None else {"tableCatalog": json.dumps(catalog)})}
 
 
 def planned(table: Table, log: str | os.PathLike[str] | None) -> TablePlan:
@@ -81,17 +84,17 @@ def _step(place: Storage, held: Lineage | None, name: str) -> Range:
         return next_range(held, source, source.end, (name, log.path))
 
 
-def _after(spark: SparkSession, plan: TablePlan, below: dict[str, str]) -> DataFrame:
-    """Return the records after the table; `below` names it: what the log deletes before it is read is read there."""
+def _after(spark: SparkSession, plan: TablePlan, options: dict[str, str]) -> DataFrame:
+    """Return the records after the table. options: as `below` returns them."""
     steps, name = plan.steps, plan.logs.name
     starts = {name: {str(number): step.start for number, step in steps.items()}}
     ends = {name: {str(number): max(step.start, step.stop) for number, step in steps.items()}}
     frame = (
         spark.read.format("seglog")
-        .options(**below)
+        .options(**options)
         .option("includeHeaders", "true")
         .option("startingOffsets", json.dumps(starts))
         .option("endingOffsets", json.dumps(ends))
         .load(plan.logs.path)
     )
-    return frame.select(*COLUMNS)
+    return frame.select(*ARROW.names)
