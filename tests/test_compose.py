@@ -85,7 +85,10 @@ def metrics(url: str, token: str) -> dict[str, set[str]]:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Service, str, str]]:
-    """Run the store, the server and the follower; yield server, follower, an operator's token, and the metrics' one."""
+    """Run the store, the server and the follower, with a record and a group.
+
+    Yields server, follower, an operator's token, and the metrics' one.
+    """
     pytest.importorskip("obstore")
     pytest.importorskip("moto.server")
     from moto.server import ThreadedMotoServer  # noqa: PLC0415 - checked above
@@ -101,6 +104,11 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service,
     server = Service("server", {**names, "/data": str(place / "server")}, environment)
     followed = {"/data": str(place / "follower"), "http://server:3000": server.url}
     follower = Service("follower", {**names, **followed, "/run/secrets/follower": str(secrets / "follower")}, {})
+    with httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {operator}"}, timeout=30) as client:
+        client.post("/topics", json={"name": "orders", "partitions": 1}).raise_for_status()
+        client.post("/topics/orders/records?ack=archived", content=b"one").raise_for_status()
+        client.post("/groups/billing/offsets", json={"offsets": {"orders": {"0": 0}}}).raise_for_status()
+        until(lambda: client.get(f"{follower.url}/topics/orders/partitions/0/records/0").content == b"one")
     yield server, follower, operator, (secrets / "metrics").read_text().strip()
     follower.stop()
     server.stop()
@@ -110,10 +118,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service,
 def test_a_record_reaches_the_follower_and_the_archive(running):
     server, follower, operator, watcher = running
     with httpx.Client(headers={"Authorization": f"Bearer {operator}"}, timeout=30) as client:
-        client.post(f"{server.url}/topics", json={"name": "orders", "partitions": 1}).raise_for_status()
-        client.post(f"{server.url}/topics/orders/records?ack=archived", content=b"one").raise_for_status()
-        client.post(f"{server.url}/groups/billing/offsets", json={"offsets": {"orders": {"0": 0}}}).raise_for_status()
-        until(lambda: client.get(f"{follower.url}/topics/orders/partitions/0/records/0").content == b"one")
+        assert client.get(f"{follower.url}/topics/orders/partitions/0/records/0").content == b"one"
         assert client.post(f"{follower.url}/topics/orders/records", content=b"no").status_code == 403
         assert client.get(f"{server.url}/health").json()["status"] == "ok"
     assert metrics(server.url, watcher)["seglog_archive_age_seconds"] == set()
