@@ -1,4 +1,4 @@
-"""Every awaited call of a log, on asyncio and on trio. Cancelled tasks lose and double nothing; a close always closes."""
+"""Every awaited call of a log, on asyncio and on trio. Cancelled tasks lose and double nothing; close always closes."""
 
 from __future__ import annotations
 
