@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
 from contextlib import suppress
 from functools import cache
@@ -49,6 +50,7 @@ def _server() -> tuple[asyncio.AbstractEventLoop, Parts]:
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
     loop = asyncio.new_event_loop()
+    atexit.register(loop.close)
     limits = Limits(wait_seconds=0.01, partitions=3, groups=20, batch_bytes=1_000_000)
 
     async def start() -> Parts:
