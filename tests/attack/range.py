@@ -31,26 +31,36 @@ AFTER = 1.0  # seconds that are measured before an attack begins and after it ha
 
 @dataclass
 class Measured:
-    """What one attack came to. Memory in bytes, times in seconds; statuses of the prober's appends, by status."""
+    """What one attack came to. Memory in bytes, times in seconds; statuses of the prober's appends, by status.
+
+    failed: exceptions of the prober, by name.
+    """
 
     memory: int = 0
     at_rest: int = 0
     asked: int = 0
-    failed: int = 0
+    failed: dict[str, int] = field(default_factory=dict)
     p50: float = 0.0
     p99: float = 0.0
     bystander_p99: float = 0.0
     slowest: float = 0.0
+    append_p50: float = 0.0
+    append_p99: float = 0.0
     appends: dict[str, int] = field(default_factory=dict)
     said: str = ""
 
     def __str__(self) -> str:
-        appended = ", ".join(f"{status}: {count}" for status, count in sorted(self.appends.items()))
+        appended, failed = _counts(self.appends), _counts(self.failed) or 0
         return (
             f"RSS {self.memory / MIB:.0f} MiB (at rest {self.at_rest / MIB:.0f}), /ready p50 {self.p50 * 1000:.1f}, "
             f"p99 {self.p99 * 1000:.0f} ms (of a server that is not attacked {self.bystander_p99 * 1000:.0f}), "
-            f"slowest {self.slowest * 1000:.0f} ms of {self.asked}, failed {self.failed}; appends {appended}"
+            f"slowest {self.slowest * 1000:.0f} ms of {self.asked}, failed {failed}; "
+            f"appends {appended}, p50 {self.append_p50 * 1000:.0f}, p99 {self.append_p99 * 1000:.0f} ms"
         )
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name}: {count}" for name, count in sorted(counts.items()))
 
 
 class Range:

@@ -100,7 +100,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _parse(self, data: bytes, position: int, seconds: float) -> None:
         """Parse from `position` to the end of a request that needs an answer; refuse an endless head.
 
-        seconds: how long, if there is more than one piece.
+        seconds: how long, if there is more than one piece, apart from bodies of known length.
         """
         until = self.loop.time() + seconds
         while position < len(data) and not (self._is_busy or self._refused or self.transport.is_closing()):
@@ -110,7 +110,7 @@ class BoundedProtocol(HttpToolsProtocol):
             data, position = (data, end) if again is None else (again + data[end:], 0)
             if self._unparsed > HEAD_BYTES:
                 self._refuse(431, "the request head is larger than 64 KiB")
-            if self.loop.time() >= until:
+            if self.loop.time() >= until and not self._left:  # a body of known length is one copy, so it needs no turn
                 break
         if self._refused or self.transport.is_closing():
             self._keep_waiting(b"", 0)
