@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
@@ -23,7 +24,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from seglog.server.http.joined_writes import JoinedTransport
-from seglog.server.http.turns import TURN_SECONDS, Turns
+from seglog.server.http.turns import Turns
 from seglog.server.problems import MEDIA_TYPE, RETRY_SECONDS
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._left = 0  # missing bytes of a body of known length
         self._pieces: list[bytes] = []  # of the body, from the data that is parsed now
         self._waiting, self._position = b"", 0  # received data, and the position of the first unparsed byte
-        self._counted = 0  # how many of its bytes are counted in `memory`
+        self._counted = 0  # how many of its bytes are counted in `memory`: none of less than a piece
         self._deadline: asyncio.TimerHandle | None = None  # for the head
         self._stalled: asyncio.TimerHandle | None = None  # since the peer last read some of an answer
         self._lingering: asyncio.TimerHandle | None = None  # since an answer was sent before the request ended
@@ -95,14 +96,13 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._has_turn:  # later
             self._keep_waiting(data, 0)
         else:
-            self._parse(data, 0, self.turns.seconds)
+            self._parse(data, 0, self.turns.until())
 
-    def _parse(self, data: bytes, position: int, seconds: float) -> None:
+    def _parse(self, data: bytes, position: int, until: float) -> None:
         """Parse from `position` to the end of a request that needs an answer; refuse an endless head.
 
-        seconds: how long, if there is more than one piece, apart from bodies of known length.
+        until: the time to stop, after at least one piece, as `Turns` gives it.
         """
-        until = self.loop.time() + seconds
         while position < len(data) and not (self._is_busy or self._refused or self.transport.is_closing()):
             end = self._piece_end(data, position)
             self._unparsed += end - position
@@ -110,7 +110,7 @@ class BoundedProtocol(HttpToolsProtocol):
             data, position = (data, end) if again is None else (again + data[end:], 0)
             if self._unparsed > HEAD_BYTES:
                 self._refuse(431, "the request head is larger than 64 KiB")
-            if self.loop.time() >= until and not self._left:  # a body of known length is one copy, so it needs no turn
+            if time.monotonic() >= until:
                 break
         if self._refused or self.transport.is_closing():
             self._keep_waiting(b"", 0)
@@ -124,11 +124,11 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._is_answered and not self._in_request and not (self._deadline or self.timeout_keep_alive_task):
             self._expect_head()  # an incomplete request has arrived
 
-    def _parse_on(self) -> None:
-        """Go on: it is this connection's turn."""
+    def _parse_on(self, until: float) -> None:
+        """Go on until then: it is this connection's turn."""
         self._has_turn = False
         if self._waiting and not (self._refused or self.transport.is_closing()):
-            self._parse(self._waiting, self._position, TURN_SECONDS)
+            self._parse(self._waiting, self._position, until)
 
     @property
     def has_unparsed(self) -> bool:
@@ -151,8 +151,9 @@ class BoundedProtocol(HttpToolsProtocol):
         """Keep data from `position` on until the current request is answered; pause reading."""
         size = len(data) if position < len(data) else 0
         self._waiting, self._position = (data, position) if size else (b"", 0)
-        if self.memory is not None and size != self._counted:
-            more, self._counted = size - self._counted, size
+        counted = size if size > PIECE_BYTES else 0  # a small request that waits for its turn is not dropped
+        if self.memory is not None and counted != self._counted:
+            more, self._counted = counted - self._counted, counted
             fits = more < 0 or self.memory.has_room("pipelines", more)
             self.memory.change("pipelines", more)
             if not fits:
@@ -264,7 +265,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._linger()
         elif self._waiting and not self.transport.is_closing():
             self._unset_keepalive_if_required()
-            self._parse(self._waiting, self._position, self.turns.seconds)
+            self._parse(self._waiting, self._position, self.turns.until())
 
     @property
     def _is_answered(self) -> bool:
