@@ -1,0 +1,134 @@
+"""The two brokers that a suite runs against: Kafka of the published jars, and `seglog serve --kafka`.
+
+Both have one node, four partitions for topics that are created because a client uses them, and short delays of groups.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.peers.tools import free_port, jars, server
+
+KAFKA, OURS = "Kafka 4.3.1", "seglog"
+SIDES = {"kafka": KAFKA, "seglog": OURS}
+PARTITIONS = 4
+HEAP = "1g"
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{advertised}
+controller.listener.names=CONTROLLER
+log.dirs={directory}/logs
+num.partitions={partitions}
+auto.create.topics.enable={creates}
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.min.session.timeout.ms=100
+group.initial.rebalance.delay.ms=0
+log.retention.hours=-1
+"""
+LOGGING = """\
+status = error
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %p %c{1} %m%n
+rootLogger.level = warn
+rootLogger.appenderRef.out.ref = out
+"""
+
+
+class Missing(Exception):
+    """Something that a suite needs is not on this machine and cannot be fetched; the message says what."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a suite wants of a broker.
+
+    creates: a topic that a client names is created; advertised: the port that clients are given.
+    """
+
+    creates: bool = True
+    advertised: int | None = None
+
+
+@contextmanager
+def started(side: str, settings: Settings) -> Iterator[str]:
+    """Start the broker of a side ("kafka" or "seglog") in a new directory; yield its address.
+
+    Raises:
+        Missing: Java, Maven or the jars are missing.
+    """
+    with tempfile.TemporaryDirectory(prefix="seglog-suites-") as directory:
+        start = _kafka if side == "kafka" else _ours
+        with start(Path(directory), settings) as address:
+            yield address
+
+
+def kafka_jars() -> Path:
+    """Return the directory of Kafka's jars, which Maven copies into .bench/ once.
+
+    Raises:
+        Missing: Java, Maven or the jars are missing.
+    """
+    if shutil.which("java") is None:
+        raise Missing("Java is not installed")
+    found = jars("kafka", "kafka/pom.xml")
+    if found is None:
+        raise Missing("the jars of Kafka cannot be fetched")
+    return found
+
+
+@contextmanager
+def _kafka(directory: Path, settings: Settings) -> Iterator[str]:
+    found, port = kafka_jars(), free_port()
+    given, logging = directory / "server.properties", directory / "log4j2.properties"
+    given.write_text(
+        PROPERTIES.format(
+            port=port,
+            advertised=settings.advertised or port,
+            controller=free_port(),
+            directory=directory,
+            partitions=PARTITIONS,
+            creates=str(settings.creates).lower(),
+        )
+    )
+    logging.write_text(LOGGING)
+    java = ["java", f"-Xmx{HEAP}", f"-Dlog4j2.configurationFile={logging}", "-cp", f"{found}/*"]
+    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    formatting = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(given)]
+    subprocess.run(formatting, check=True, capture_output=True)
+    with server([*java, "kafka.Kafka", str(given)], port, output=directory / "output"):
+        yield f"127.0.0.1:{port}"
+
+
+@contextmanager
+def _ours(directory: Path, settings: Settings) -> Iterator[str]:
+    port, creates = free_port(), PARTITIONS if settings.creates else 0
+    command = [sys.executable, "-m", "seglog", "serve", str(directory / "root"), "--port", "0"]
+    command += ["--kafka", f"127.0.0.1:{port}", "--kafka-partitions", str(creates)]
+    if settings.advertised:
+        command += ["--kafka-advertise", f"127.0.0.1:{settings.advertised}"]
+    output = directory / "output"
+    with server(command, port, output=output):
+        yield f"127.0.0.1:{port}"
+    if found := re.findall(r"^Traceback.*(?:\n[ \t].*)*\n.*", output.read_text(), re.MULTILINE):
+        print(f"the server reported {len(found)} errors, the first one:\n{found[0][:2000]}", flush=True)
