@@ -10,10 +10,10 @@ from pathlib import Path
 
 from tests.kafka.suites.verdicts import FAILED, PASSED, SKIPPED, Verdict, Verdicts
 
-RESULT = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+) \(", re.MULTILINE)
-STARTED = re.compile(r"^=== RUN\s+(\S+)$", re.MULTILINE)
+RESULT = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+) \(")
+PRESENT = re.compile(r"^=== (?:RUN|CONT|NAME)\s+(\S+)$")
+SAID = re.compile(r"^\s+\S+\.go:\d+: (.*)$")
 STATES = {"PASS": PASSED, "FAIL": FAILED, "SKIP": SKIPPED}
-SAID = re.compile(r"^\s+\S+\.go:\d+: (.*)$", re.MULTILINE)
 
 
 def run_tests(
@@ -34,17 +34,20 @@ def run_tests(
 
 
 def read(text: str) -> Verdicts:
-    """Return how each test ended, with what it last reported. One that began and did not end has failed."""
-    found = {name: Verdict(FAILED, "it did not end") for name in STARTED.findall(text)}
-    for match in RESULT.finditer(text):
-        state = STATES[match[1]]
-        found[match[2]] = Verdict(state, "" if state == PASSED else _said(text, match))
-    return found
-
-
-def _said(text: str, result: re.Match[str]) -> str:
-    """Return the lines of a test: before its result, or after it, where Go prints them without -v."""
-    after = text[result.end() :].split("--- ", 1)[0]
-    before = text[: result.start()].rpartition(f"=== RUN   {result[2]}\n")[2]
-    lines = SAID.findall(after) or SAID.findall(before)
-    return lines[-1] if lines else ""
+    """Return how each test ended, with the first line of it or of its subtests. One that did not end has failed."""
+    found: Verdicts = {}
+    said: dict[str, str] = {}
+    present = ""
+    for line in text.splitlines():
+        if began := PRESENT.match(line):
+            present = began[1]
+            found.setdefault(present, Verdict(FAILED, "it did not end"))
+        elif ended := RESULT.match(line):
+            found[ended[2]] = Verdict(STATES[ended[1]])
+        elif spoke := SAID.match(line):
+            said.setdefault(present, spoke[1])
+            said.setdefault(present.partition("/")[0], spoke[1])
+    return {
+        name: one._replace(why=said[name]) if name in said and one.state != PASSED else one
+        for name, one in found.items()
+    }
