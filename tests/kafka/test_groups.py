@@ -214,14 +214,50 @@ def test_commits_keep_their_metadata_and_are_checked(kafka, topic):
     assert one.commit(offsets=[place], asynchronous=False)[0].error is None
     found = one.committed([TopicPartition(topic, 0), TopicPartition(topic, 1)])
     assert [(each.offset, each.metadata) for each in found] == [(5, "a note"), (confluent_kafka.OFFSET_INVALID, None)]
-    for bad, code in (
-        (TopicPartition(topic, 0, 99), confluent_kafka.KafkaError.OFFSET_OUT_OF_RANGE),
-        (TopicPartition(topic, 9, 0), confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART),
-    ):
-        with pytest.raises(confluent_kafka.KafkaException) as caught:
-            one.commit(offsets=[bad], asynchronous=False)
-        assert caught.value.args[0].code() == code
+    with pytest.raises(confluent_kafka.KafkaException) as caught:
+        one.commit(offsets=[TopicPartition(topic, 9, 0)], asynchronous=False)
+    assert caught.value.args[0].code() == confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
     one.close()
+
+
+def test_an_offset_after_the_end_is_committed_as_kafka_does_and_read_from_there_once_it_exists(kafka, topic):
+    group = f"g-{topic}"
+    one = consumer(kafka, group)
+    one.commit(offsets=[TopicPartition(topic, 0, 12)], asynchronous=False)
+    assert one.committed([TopicPartition(topic, 0)])[0].offset == 12
+    one.close()
+    with Client(kafka.url) as http:
+        assert http.committed(group) == {topic: {0: 12}}
+    Confluent(kafka.address).produce(topic, [Sent(b"%d" % number) for number in range(10, 14)], partition=0)
+    again = consumer(kafka, group)
+    again.assign([TopicPartition(topic, 0)])
+    assert values_of(again, 2) == [b"12", b"13"]
+    again.close()
+
+
+def test_a_group_forgets_offsets_but_not_those_that_its_members_read(kafka, topic, name):
+    group, other = f"g-{topic}", f"{name}-other"
+    with Client(kafka.url) as http:
+        http.create_topic(other)
+    one = consumer(kafka, group)
+    one.commit(offsets=[TopicPartition(topic, 0, 5), TopicPartition(topic, 1, 6), TopicPartition(other, 0, 0)])
+    one.subscribe([other])
+    until(lambda: one.poll(0.05) is None and one.assignment())
+    admin = kafka_python.KafkaAdminClient(bootstrap_servers=kafka.address)
+    places = [(topic, 0), (other, 0), (topic, 9)]
+
+    def forget():
+        given = [kafka_python.TopicPartition(*place) for place in places]
+        found = admin.delete_group_offsets(group, given)
+        return {(place.topic, place.partition): error.errno for place, error in found.items()}
+
+    subscribed, unknown = 86, 3
+    assert forget() == {(topic, 0): 0, (other, 0): subscribed, (topic, 9): unknown}
+    one.close()
+    until(lambda: forget()[other, 0] == 0)
+    with Client(kafka.url) as http:
+        assert http.committed(group) == {topic: {1: 6}}
+    admin.close()
 
 
 def test_operators_list_describe_and_delete_groups(kafka, topic):

@@ -192,3 +192,39 @@ DESCRIBE_CLUSTER = Api(
     ),
     flexible_since=0,
 )
+
+DESCRIBE_LOG_DIRS = Api(
+    35,
+    "DescribeLogDirs",
+    range(1, 5),
+    Struct(Field("topics", rows(Field("topic", STRING), Field("partitions", Array(INT32)), nullable=True))),
+    Struct(
+        THROTTLE,
+        Field("error_code", INT16, since=3, default=0),
+        Field(
+            "results",
+            rows(
+                ERROR,
+                Field("log_dir", STRING),
+                Field(
+                    "topics",
+                    rows(
+                        Field("name", STRING),
+                        Field(
+                            "partitions",
+                            rows(
+                                Field("partition_index", INT32),
+                                Field("partition_size", INT64),
+                                Field("offset_lag", INT64),
+                                Field("is_future_key", BOOL, default=False),
+                            ),
+                        ),
+                    ),
+                ),
+                Field("total_bytes", INT64, since=4, default=-1),
+                Field("usable_bytes", INT64, since=4, default=-1),
+            ),
+        ),
+    ),
+    flexible_since=2,
+)

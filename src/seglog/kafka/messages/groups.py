@@ -231,3 +231,18 @@ DELETE_GROUPS = Api(
     Struct(Field("groups_names", Array(STRING))),
     Struct(THROTTLE, Field("results", rows(Field("group_id", STRING), ERROR))),
 )
+
+OFFSET_DELETE = Api(
+    47,
+    "OffsetDelete",
+    range(1),
+    Struct(
+        Field("group_id", STRING),
+        Field("topics", rows(Field("name", STRING), Field("partitions", rows(Field("partition_index", INT32))))),
+    ),
+    Struct(
+        ERROR,
+        THROTTLE,
+        Field("topics", rows(Field("name", STRING), Field("partitions", rows(Field("partition_index", INT32), ERROR)))),
+    ),
+)

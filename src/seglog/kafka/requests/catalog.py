@@ -13,6 +13,7 @@ from seglog.kafka.messages.admin import (
     DELETE_TOPICS,
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
+    DESCRIBE_LOG_DIRS,
     INCREMENTAL_ALTER_CONFIGS,
 )
 from seglog.kafka.messages.core import (
@@ -32,6 +33,7 @@ from seglog.kafka.messages.groups import (
     LEAVE_GROUP,
     LIST_GROUPS,
     OFFSET_COMMIT,
+    OFFSET_DELETE,
     OFFSET_FETCH,
     SYNC_GROUP,
 )
@@ -43,6 +45,7 @@ from seglog.kafka.requests.commits import offset_commit, offset_fetch
 from seglog.kafka.requests.configs import alter_configs, describe_configs, incremental_alter_configs
 from seglog.kafka.requests.epochs import offset_for_leader_epoch
 from seglog.kafka.requests.fetch import fetch
+from seglog.kafka.requests.forgetting import offset_delete
 from seglog.kafka.requests.groups import (
     delete_groups,
     describe_groups,
@@ -53,6 +56,7 @@ from seglog.kafka.requests.groups import (
     list_groups,
     sync_group,
 )
+from seglog.kafka.requests.log_dirs import describe_log_dirs
 from seglog.kafka.requests.metadata import describe_cluster, metadata
 from seglog.kafka.requests.offsets import list_offsets
 from seglog.kafka.requests.partitions import create_partitions, delete_records
@@ -116,9 +120,11 @@ CATALOG = {
         Known(TXN_OFFSET_COMMIT, txn_offset_commit),
         Known(DESCRIBE_CONFIGS, describe_configs),
         Known(ALTER_CONFIGS, alter_configs),
+        Known(DESCRIBE_LOG_DIRS, describe_log_dirs),
         Known(SASL_AUTHENTICATE, sasl_authenticate, open=True),
         Known(DELETE_GROUPS, delete_groups),
         Known(INCREMENTAL_ALTER_CONFIGS, incremental_alter_configs),
+        Known(OFFSET_DELETE, offset_delete),
         Known(DESCRIBE_CLUSTER, describe_cluster),
     )
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from seglog.config import MAX_OFFSET
 from seglog.errors import GroupConflict, SeglogError
 from seglog.kafka import codes
 from seglog.kafka.requests.call import Call, Values
@@ -66,7 +67,7 @@ async def _commit(call: Call, places: list[tuple[str, Values]]) -> dict[Partitio
             offsets.setdefault(topic, {})[number] = one["committed_offset"]
             metadata[topic, number] = text
     holds = call.parts.coordinator.find(group) is not None
-    commit = partial(call.services.broker.groups.commit, group, offsets, metadata=metadata, holds=holds)
+    commit = partial(call.services.broker.groups.commit, group, offsets, metadata=metadata, holds=holds, after_end=True)
     try:
         if offsets:
             await call.services.groups.run(commit)
@@ -82,10 +83,10 @@ async def invalid_commit(call: Call, topic: str, one: Values, text: str) -> int:
     if len(text) > MOST_METADATA:
         return METADATA_TOO_LARGE
     try:
-        log = await call.log(topic, one["partition_index"], "read")
+        await call.log(topic, one["partition_index"], "read")
     except SeglogError as error:
         return codes.code_of(error)
-    return codes.NONE if 0 <= one["committed_offset"] <= log.next_offset else codes.OFFSET_OUT_OF_RANGE
+    return codes.NONE if 0 <= one["committed_offset"] <= MAX_OFFSET else codes.OFFSET_OUT_OF_RANGE
 
 
 async def offset_fetch(call: Call) -> Values:

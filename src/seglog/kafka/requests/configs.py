@@ -81,7 +81,9 @@ def _of_broker(call: Call, name: str) -> list[Values]:
     if name not in ("", str(NODE)):
         raise ConfigError(f"there is no broker {name!r}; the only one is {NODE}")
     settings, limits = call.parts.settings, call.services.settings.limits
+    host, port = call.advertised
     values = {
+        "advertised.listeners": (f"{_protocol(call)}://{host}:{port}", LIST),
         "auto.create.topics.enable": ("true" if settings.topic_partitions else "false", BOOLEAN),
         "default.replication.factor": ("1", INT),
         "log.cleanup.policy": ("delete", LIST),
@@ -90,6 +92,13 @@ def _of_broker(call: Call, name: str) -> list[Values]:
         "offsets.topic.replication.factor": ("1", INT),
     }
     return [_entry(each, value, kind, OF_BROKER, fixed=True) for each, (value, kind) in values.items()]
+
+
+def _protocol(call: Call) -> str:
+    """Return how clients must connect, as Kafka names it."""
+    given = call.services.settings
+    secure = "SSL" if given.certificate else "PLAINTEXT"
+    return f"SASL_{secure}" if given.tokens else secure
 
 
 # --- altering ---------------------------------------------------------------------------------------------------------

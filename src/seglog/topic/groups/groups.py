@@ -245,6 +245,7 @@ class Groups(Inheritable, Uncopied):
         durable: bool = False,
         holds: bool = False,
         metadata: Mapping[Partition, str] | None = None,
+        after_end: bool = False,
     ) -> None:
         """Commit offsets, all or none.
 
@@ -255,11 +256,12 @@ class Groups(Inheritable, Uncopied):
             durable: Return when the commit survives power loss; otherwise kill -9.
             holds: The caller has reserved the group, and knows its members.
             metadata: Text to store with the offset of a partition.
+            after_end: Accept offsets after the end of a partition, as Kafka does.
 
         Raises:
             NotAssigned, UnknownMember: the member does not own a partition, or is not one.
             GroupConflict: the group has members, and none was given.
-            OffsetOutOfRange: unless 0 <= offset <= next_offset.
+            OffsetOutOfRange: unless 0 <= offset <= next_offset; with after_end, unless 0 <= offset.
         """
         checked_name(group, "group")
         named = checked_offsets(offsets)
@@ -269,7 +271,7 @@ class Groups(Inheritable, Uncopied):
             self._check_committer(group, member, named)
             self._admit(group)
             for partition, offset in named.items():
-                self._offsets.check(partition, offset)
+                self._offsets.check(partition, offset, after_end=after_end)
             texts = metadata or {}
             entries = [
                 self._offsets.record(group, one, offset)._replace(metadata=texts.get(one, ""))
@@ -415,6 +417,27 @@ class Groups(Inheritable, Uncopied):
             if group in self._book.crews:
                 forgotten.append(GroupRecord(group, None))
             self._book.append(forgotten)
+
+    def forget_offsets(self, group: str, partitions: Iterable[Partition], *, holds: bool = False) -> None:
+        """Delete what a group has committed for some partitions.
+
+        Args:
+            group: The group's name.
+            partitions: Those without a commit are left out.
+            holds: The caller has reserved the group, and knows its members.
+
+        Raises:
+            GroupNotFound: Neither committed nor joined by anyone.
+            GroupConflict: The group has members.
+        """
+        with self._lock:
+            if not holds:
+                self._refuse_held(group)
+                self._check_known(group)
+            if self._present(group).members:
+                raise GroupConflict(f"group {group!r} has members; stop them first. Nothing was deleted")
+            known = self._book.offsets.get(group, {})
+            self._book.append([OffsetRecord(group, one, None) for one in dict.fromkeys(partitions) if one in known])
 
     def forget_topic(self, name: str) -> None:
         """Delete every group's committed offsets of a topic, as when it is deleted."""

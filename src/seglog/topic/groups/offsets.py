@@ -46,10 +46,10 @@ class Offsets:
         cut = cuts.first_since(entry.epoch)
         return entry.offset if cut is None else min(cut, entry.offset)
 
-    def check(self, partition: Partition, offset: int) -> None:
-        """Raise OffsetOutOfRange for an offset that a group cannot commit."""
+    def check(self, partition: Partition, offset: int, *, after_end: bool = False) -> None:
+        """Raise OffsetOutOfRange for an offset that a group cannot commit. after_end: it may be after the end."""
         lowest, end = self._bounds(*partition)
-        if not 0 <= offset <= end:
+        if offset < 0 or (offset > end and not after_end):
             error = OffsetOutOfRange(offset, lowest, end)
             error.add_note(f"partition {partition[1]} of topic {partition[0]!r}; nothing was committed")
             raise error
