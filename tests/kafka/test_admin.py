@@ -118,6 +118,13 @@ def test_configs_are_replaced(kafka, admin, name):
     assert (config.retention, config.segment_bytes) == (Retention(bytes=5000), 9999)
 
 
+def test_configs_of_kafkas_files_are_accepted_without_effect():
+    internal = {"file.delete.delay.ms": "10000", "segment.index.bytes": "1", "segment.jitter.ms": None}
+    assert changed(LogConfig(), internal, is_new=True) == changed(LogConfig(), {}, is_new=True)
+    with pytest.raises(ConfigError, match="whole number"):
+        changed(LogConfig(), {"index.interval.bytes": "often"}, is_new=False)
+
+
 @pytest.mark.parametrize(
     ("topic", "code"),
     [

@@ -59,6 +59,8 @@ CONSTANT: dict[str, tuple[frozenset[str], int]] = {  # which values are accepted
     "preallocate": (frozenset({"false"}), BOOLEAN),
     "unclean.leader.election.enable": (frozenset({"false"}), BOOLEAN),
 }
+INTERNAL = frozenset({"file.delete.delay.ms", "index.interval.bytes", "segment.index.bytes", "segment.jitter.ms"})
+"""Configs of Kafka's files, which no client can notice: whole numbers, accepted without effect."""
 SHOWN = {"compression.type": "producer", "message.timestamp.type": "CreateTime"}
 """The constants that are listed with the settings."""
 
@@ -86,6 +88,9 @@ def changed(config: LogConfig, changes: Mapping[str, str | None], *, is_new: boo
     for name, given in changes.items():
         if name in CONSTANT:
             _check_constant(name, given)
+            continue
+        if name in INTERNAL:
+            _whole({name: given or "0"}, name)
             continue
         if name not in SETTINGS:
             raise ConfigError(f"there is no config {name!r}; docs/kafka.md lists those that exist")
