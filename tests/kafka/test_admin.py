@@ -169,21 +169,6 @@ def test_the_broker_describes_itself(admin):
     assert code_of(admin.describe_configs([absent])[absent]) == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
-def test_the_sizes_of_partitions_and_the_free_space_are_described(kafka, admin, name):
-    admin.create_topics([NewTopic(name, 2, 1)])[name].result()
-    Confluent(kafka.address).produce(name, [Sent(b"v" * 1000)], partition=1)
-    client = kafka_python.KafkaAdminClient(bootstrap_servers=kafka.address)
-    [broker] = client.describe_log_dirs()
-    [found] = broker["log_dirs"]
-    assert (broker["broker"], found["log_dir"], found["error_code"]) == (1, str(kafka.root), 0)
-    assert found["usable_bytes"] > 0
-    [topic] = [one for one in found["topics"] if one["name"] == name]
-    sizes = {one["partition_index"]: one["partition_size"] for one in topic["partitions"]}
-    assert sizes[0] == 0
-    assert 1000 < sizes[1] < 2000
-    client.close()
-
-
 def test_the_other_admin_clients_create_and_delete(kafka, name):
     client = kafka_python.KafkaAdminClient(bootstrap_servers=kafka.address)
     client.create_topics([kafka_python.admin.NewTopic(f"{name}-1", 2, 1)])

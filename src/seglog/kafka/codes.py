@@ -94,6 +94,7 @@ GROUP_SUBSCRIBED_TO_TOPIC = 86
 INVALID_RECORD = 87
 UNSTABLE_OFFSET_COMMIT = 88
 PRODUCER_FENCED = 90
+TRANSACTIONAL_ID_NOT_FOUND = 105
 
 _CODES: tuple[tuple[type[SeglogError], int], ...] = (  # the first one that fits counts
     (FewCopies, NOT_ENOUGH_REPLICAS),

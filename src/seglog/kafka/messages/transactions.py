@@ -87,3 +87,44 @@ TXN_OFFSET_COMMIT = Api(
     ),
     flexible_since=3,
 )
+
+LIST_TRANSACTIONS = Api(
+    66,
+    "ListTransactions",
+    range(1),
+    Struct(Field("state_filters", Array(STRING)), Field("producer_id_filters", Array(INT64))),
+    Struct(
+        THROTTLE,
+        ERROR,
+        Field("unknown_state_filters", Array(STRING)),
+        Field(
+            "transaction_states",
+            rows(Field("transactional_id", STRING), Field("producer_id", INT64), Field("transaction_state", STRING)),
+        ),
+    ),
+    flexible_since=0,
+)
+
+DESCRIBE_TRANSACTIONS = Api(
+    65,
+    "DescribeTransactions",
+    range(1),
+    Struct(Field("transactional_ids", Array(STRING))),
+    Struct(
+        THROTTLE,
+        Field(
+            "transaction_states",
+            rows(
+                ERROR,
+                Field("transactional_id", STRING),
+                Field("transaction_state", STRING),
+                Field("transaction_timeout_ms", INT32),
+                Field("transaction_start_time_ms", INT64),
+                Field("producer_id", INT64),
+                Field("producer_epoch", INT16),
+                Field("topics", rows(Field("topic", STRING), Field("partitions", Array(INT32)))),
+            ),
+        ),
+    ),
+    flexible_since=0,
+)

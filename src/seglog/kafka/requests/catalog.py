@@ -39,7 +39,14 @@ from seglog.kafka.messages.groups import (
 )
 from seglog.kafka.messages.producers import INIT_PRODUCER_ID
 from seglog.kafka.messages.security import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from seglog.kafka.messages.transactions import ADD_OFFSETS_TO_TXN, ADD_PARTITIONS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT
+from seglog.kafka.messages.transactions import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    DESCRIBE_TRANSACTIONS,
+    END_TXN,
+    LIST_TRANSACTIONS,
+    TXN_OFFSET_COMMIT,
+)
 from seglog.kafka.requests.call import Call, Handler, Values
 from seglog.kafka.requests.commits import offset_commit, offset_fetch
 from seglog.kafka.requests.configs import alter_configs, describe_configs, incremental_alter_configs
@@ -56,6 +63,7 @@ from seglog.kafka.requests.groups import (
     list_groups,
     sync_group,
 )
+from seglog.kafka.requests.listed_transactions import describe_transactions, list_transactions
 from seglog.kafka.requests.log_dirs import describe_log_dirs
 from seglog.kafka.requests.metadata import describe_cluster, metadata
 from seglog.kafka.requests.offsets import list_offsets
@@ -125,6 +133,8 @@ CATALOG = {
         Known(DELETE_GROUPS, delete_groups),
         Known(INCREMENTAL_ALTER_CONFIGS, incremental_alter_configs),
         Known(OFFSET_DELETE, offset_delete),
+        Known(DESCRIBE_TRANSACTIONS, describe_transactions),
+        Known(LIST_TRANSACTIONS, list_transactions),
         Known(DESCRIBE_CLUSTER, describe_cluster),
     )
 }

@@ -40,6 +40,11 @@ class Ids:
         """Return an id, None if it is not known."""
         return self._known.get(name)
 
+    def of(self, caller: Caller) -> list[Transactional]:
+        """Return the ids that a caller may use, by name."""
+        every = caller.may("admin", EVERY)
+        return sorted((one for one in self if every or one.owner == caller.name), key=lambda one: one.name)
+
     def claim(self, caller: Caller, name: str) -> Transactional:
         """Return an id, which the caller's token owns from now on if it is new. Raises NotOwner, and Busy for one more.
 

@@ -140,6 +140,10 @@ class Transactions:
         """Return a transactional id for a request of its present producer; see `Ids.find`."""
         return self._ids.find(caller, name, producer, epoch)
 
+    def of(self, caller: Caller) -> list[Transactional]:
+        """Return the ids that a caller may use, by name."""
+        return self._ids.of(caller)
+
     def is_pending(self, group: str, place: Partition) -> bool:
         """Whether an open transaction would commit an offset of a group for a partition."""
         return any(one.pending(group, place) for one in self._active)

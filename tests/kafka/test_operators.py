@@ -1,0 +1,80 @@
+"""What operators see over Kafka's protocol: transactions that are open, and the sizes of partitions."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+from kafka.errors import KafkaError
+
+import kafka as kafka_python
+from tests.kafka.clients import Confluent, Sent
+from tests.kafka.test_security import tokens_in
+from tests.kafka.transactional import TransactionalConfluent
+
+
+def admin_of(address, **options):
+    return closing(kafka_python.KafkaAdminClient(bootstrap_servers=address, **options))
+
+
+def listed(admin, **wanted):
+    return {
+        one.transactional_id: str(one.state.value)
+        for each in admin.list_transactions(**wanted).values()
+        for one in each
+    }
+
+
+def test_operators_see_the_states_of_transactions(kafka, topic, name):
+    unknown = f"{name}-absent"
+    with TransactionalConfluent(kafka.address, name) as producer, admin_of(kafka.address) as admin:
+        assert listed(admin)[name] == "Empty"
+        producer.begin()
+        for partition in (0, 1):
+            producer.send(topic, b"v", partition)
+        producer.flush()
+        assert listed(admin, state_filters=["Ongoing"])[name] == "Ongoing"
+        found = admin.describe_transactions([name])[name]
+        assert {(one.topic, one.partition) for one in found.topic_partitions} == {(topic, 0), (topic, 1)}
+        assert (found.state.value, found.producer_epoch, found.transaction_timeout_ms) == ("Ongoing", 0, 60_000)
+        assert found.transaction_start_time_ms > 0
+        assert name not in listed(admin, producer_id_filters=[found.producer_id + 1])
+        producer.end(commit=True)
+        assert listed(admin, producer_id_filters=[found.producer_id]) == {name: "CompleteCommit"}
+        ended = admin.describe_transactions([name])[name]
+        assert (ended.topic_partitions, ended.transaction_start_time_ms) == (set(), -1)
+        with pytest.raises(KafkaError, match=unknown):
+            admin.describe_transactions([unknown])
+
+
+def test_the_sizes_of_partitions_and_the_free_space_are_described(kafka, topic):
+    Confluent(kafka.address).produce(topic, [Sent(b"v" * 1000)], partition=1)
+    with admin_of(kafka.address) as admin:
+        [broker] = admin.describe_log_dirs()
+    [found] = broker["log_dirs"]
+    assert (broker["broker"], found["log_dir"], found["error_code"]) == (1, str(kafka.root), 0)
+    assert found["usable_bytes"] > 0
+    [shown] = [one for one in found["topics"] if one["name"] == topic]
+    sizes = {one["partition_index"]: one["partition_size"] for one in shown["partitions"]}
+    assert sizes[0] == 0
+    assert 1000 < sizes[1] < 2000
+
+
+def test_tokens_see_their_own_transactions_and_no_sizes(own_kafka, tmp_path):
+    tokens = tokens_in(
+        tmp_path / "tokens.json", ops=({"*": ["admin"]}, ()), one=({"a": ["write"]}, ()), other=({"a": ["write"]}, ())
+    )
+    server = own_kafka("--tokens", str(tmp_path / "tokens.json"))
+
+    def options(name):
+        given = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_plain_username": name}
+        return {**given, "sasl_plain_password": tokens[name]}
+
+    producer = kafka_python.KafkaProducer(bootstrap_servers=server.address, transactional_id="x", **options("one"))
+    producer.init_transactions()
+    producer.close()
+    for name, seen in {"ops": {"x"}, "one": {"x"}, "other": set()}.items():
+        with admin_of(server.address, **options(name)) as admin:
+            assert set(listed(admin)) == seen
+            [broker] = admin.describe_log_dirs()
+            assert bool(broker["log_dirs"]) == (name == "ops")
