@@ -8,7 +8,7 @@ import time
 import aiokafka
 import confluent_kafka
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import ConsumerGroupState, ConsumerGroupType, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import kafka as kafka_python
@@ -267,6 +267,11 @@ def test_operators_list_describe_and_delete_groups(kafka, topic):
     values_of(one, 40)
     one.commit(asynchronous=False)
     assert group in [each.group_id for each in admin.list_consumer_groups().result().valid]
+    stable, empty = (
+        [each.group_id for each in admin.list_consumer_groups(states={wanted}).result().valid]
+        for wanted in (ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY)
+    )
+    assert (group in stable, group in empty) == (True, False)
     state = admin.describe_consumer_groups([group])[group].result()
     assert (state.state.name, [(each.client_id, each.host) for each in state.members]) == (
         "STABLE",
@@ -277,6 +282,10 @@ def test_operators_list_describe_and_delete_groups(kafka, topic):
         admin.delete_consumer_groups([group])[group].result()
     one.close()
     assert admin.describe_consumer_groups([group])[group].result().state.name == "EMPTY"
+    empty = admin.list_consumer_groups(states={ConsumerGroupState.EMPTY}).result().valid
+    assert group in [each.group_id for each in empty]
+    consumers = admin.list_consumer_groups(types={ConsumerGroupType.CONSUMER}).result().valid
+    assert group not in [each.group_id for each in consumers]
     admin.delete_consumer_groups([group])[group].result()
     assert group not in [each.group_id for each in admin.list_consumer_groups().result().valid]
 

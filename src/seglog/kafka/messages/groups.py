@@ -219,9 +219,25 @@ DESCRIBE_GROUPS = Api(
 LIST_GROUPS = Api(
     16,
     "ListGroups",
-    range(3),
-    Struct(),
-    Struct(throttle(1), ERROR, Field("groups", rows(Field("group_id", STRING), Field("protocol_type", STRING)))),
+    range(6),
+    Struct(
+        Field("states_filter", Array(STRING), since=4, default=()),
+        Field("types_filter", Array(STRING), since=5, default=()),
+    ),
+    Struct(
+        throttle(1),
+        ERROR,
+        Field(
+            "groups",
+            rows(
+                Field("group_id", STRING),
+                Field("protocol_type", STRING),
+                Field("group_state", STRING, since=4, default=""),
+                Field("group_type", STRING, since=5, default=""),
+            ),
+        ),
+    ),
+    flexible_since=3,
 )
 
 DELETE_GROUPS = Api(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from seglog.errors import Forbidden, GroupConflict, GroupNotFound, SeglogError
 from seglog.kafka import codes
 from seglog.kafka.groups.group import Group, State
@@ -15,7 +17,7 @@ GROUP_KIND, TRANSACTION_KIND = 0, 1
 SESSION_MS = range(100, 30 * 60 * 1000 + 1)
 NEEDS_ID_SINCE = 4
 MEMBERS_SINCE = 3  # LeaveGroup: several at a time
-CONSUMER = "consumer"
+CONSUMER, CLASSIC = "consumer", "classic"
 SEGLOG = "seglog"
 """The protocol type that is shown for groups whose members use seglog's own protocol."""
 
@@ -140,15 +142,31 @@ def _known(call: Call) -> Group | None:
 
 
 async def list_groups(call: Call) -> Values:
-    """Return the groups that the sender may use."""
+    """Return the groups that the sender may use, in the wanted states and of the wanted types."""
+    groups, held = call.services.broker.groups, {}
+    for name in call.parts.coordinator.names():
+        group = call.parts.coordinator.find(name)
+        if group is not None and await admitted(call, name, creates=False) == codes.NONE:
+            held[name] = group.state
 
-    def names() -> list[str]:
-        return [name for name in call.services.broker.groups.names() if group_rights.may_use(call, name)]
+    def others() -> dict[str, State]:
+        found = {}
+        for name in groups.names():
+            if name not in held and group_rights.may_use(call, name):
+                with suppress(GroupNotFound):
+                    found[name] = State.STABLE if groups.has_members(name) else State.EMPTY
+        return found
 
-    held = dict.fromkeys(call.parts.coordinator.names(), CONSUMER)
-    held = {name: kind for name, kind in held.items() if await admitted(call, name, creates=False) == codes.NONE}
-    found = {**dict.fromkeys(await call.services.groups.run(names), CONSUMER), **held}
-    return {"groups": [{"group_id": name, "protocol_type": kind} for name, kind in sorted(found.items())]}
+    shown = {**await call.services.groups.run(others), **held}
+    states, types = {one.lower() for one in call.values["states_filter"]}, call.values["types_filter"]
+    return {
+        "groups": [
+            {"group_id": name, "protocol_type": CONSUMER, "group_state": state.value, "group_type": CLASSIC}
+            for name, state in sorted(shown.items())
+            if (not states or state.value.lower() in states)
+            and (not types or CLASSIC in {one.lower() for one in types})
+        ]
+    }
 
 
 async def describe_groups(call: Call) -> Values:

@@ -387,6 +387,12 @@ class Groups(Inheritable, Uncopied):
                 self._sweep(self._clock(), EMPTY_SECONDS)
             return sorted(self._book.crews.keys() | self._book.offsets.keys())
 
+    def has_members(self, group: str) -> bool:
+        """Whether a group has members. Raises GroupNotFound."""
+        with self._lock:
+            self._check_known(group)
+            return bool(self._present(group).members)
+
     def describe(self, group: str) -> GroupState:
         """Return a group's members, committed offsets and lag in records. Raises GroupNotFound."""
         with self._lock:
@@ -419,16 +425,10 @@ class Groups(Inheritable, Uncopied):
             self._book.append(forgotten)
 
     def forget_offsets(self, group: str, partitions: Iterable[Partition], *, holds: bool = False) -> None:
-        """Delete what a group has committed for some partitions.
+        """Delete what a group has committed for some partitions; those without a commit are left out.
 
-        Args:
-            group: The group's name.
-            partitions: Those without a commit are left out.
-            holds: The caller has reserved the group, and knows its members.
-
-        Raises:
-            GroupNotFound: Neither committed nor joined by anyone.
-            GroupConflict: The group has members.
+        holds: the caller has reserved the group, and knows its members. Raises GroupNotFound, and GroupConflict while
+        the group has members.
         """
         with self._lock:
             if not holds:
