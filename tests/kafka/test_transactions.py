@@ -51,6 +51,22 @@ def test_a_commit_shows_all_partitions_and_offsets_and_an_abort_nothing(kafka, t
     assert committed_offset(kafka, f"g-{name}", topic) == (OK, 2)
 
 
+def test_a_new_producer_is_announced_the_offsets_of_its_records_also_after_one_that_aborted(kafka, topic, name):
+    with TransactionalConfluent(kafka.address, f"x-{name}") as first:
+        first.begin()
+        for _ in range(3):
+            first.send(topic, b"aborted")
+        first.flush()
+        first.end(commit=False)
+    announced = []
+    with TransactionalConfluent(kafka.address, f"x-{name}") as second:
+        second.begin()
+        second.producer.produce(topic, b"v", partition=0, on_delivery=lambda _, one: announced.append(one.offset()))
+        second.flush()
+        second.end(commit=True)
+    assert (announced, stored(kafka, topic)) == ([0], [b"v"])
+
+
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_second_producer_of_an_id_fences_the_first(kafka, topic, name, client):
     with CLIENTS[client](kafka.address, f"x-{name}") as zombie:

@@ -130,6 +130,8 @@ class Transactions:
             if fresh:
                 one.lines.clear()
             one.aborted.clear()
+            for line in one.lines.values():  # offsets must rise for one producer only
+                line.floor = 0
             one.state, one.timeout = State.EMPTY, timeout_ms / 1000
             await self._write(one)
             return one.producer_id, one.epoch
