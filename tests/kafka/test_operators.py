@@ -8,6 +8,7 @@ import pytest
 from kafka.errors import KafkaError
 
 import kafka as kafka_python
+from seglog.kafka.messages.admin import DESCRIBE_CONFIGS
 from tests.kafka.clients import Confluent, Sent
 from tests.kafka.test_security import tokens_in
 from tests.kafka.transactional import TransactionalConfluent
@@ -58,6 +59,17 @@ def test_the_sizes_of_partitions_and_the_free_space_are_described(kafka, topic):
     sizes = {one["partition_index"]: one["partition_size"] for one in shown["partitions"]}
     assert sizes[0] == 0
     assert 1000 < sizes[1] < 2000
+
+
+@pytest.mark.parametrize("kind", ["broker", "topic"])
+def test_each_config_is_documented_for_tools_that_ask(kafka, topic, kind):
+    resource = {"resource_type": 4 if kind == "broker" else 2, "resource_name": "1" if kind == "broker" else topic}
+    asked = {"resources": [{**resource, "configuration_keys": None}], "include_synonyms": False}
+    with kafka.connection() as raw:
+        for wanted in (True, False):
+            [found] = raw.ask(DESCRIBE_CONFIGS, 3, {**asked, "include_documentation": wanted})["results"]
+            assert found["error_code"] == 0
+            assert all(bool(one["documentation"]) == wanted for one in found["configs"])
 
 
 def test_tokens_see_their_own_transactions_and_no_sizes(own_kafka, tmp_path):

@@ -65,6 +65,32 @@ SHOWN = {"compression.type": "producer", "message.timestamp.type": "CreateTime"}
 """The constants that are listed with the settings."""
 
 
+ABOUT = {  # what tools show to operators
+    "advertised.listeners": "The address that clients are given.",
+    "auto.create.topics.enable": "Whether a topic is created because a client uses it.",
+    "cleanup.policy": "delete: expire old segments; compact: keep the newest record of each key; or both.",
+    "compression.type": "Records are accepted with any compression, and stored without.",
+    "default.replication.factor": "This server has one copy; followers have others.",
+    "delete.retention.ms": "How long compaction keeps tombstones.",
+    "flush.messages": "After how many records a log is synced.",
+    "flush.ms": "After which time a log is synced.",
+    "log.cleanup.policy": "The cleanup.policy of a new topic.",
+    "max.compaction.lag.ms": "The time after which a superseded record is compacted at the latest.",
+    "max.message.bytes": "The most bytes of a batch of records.",
+    "message.max.bytes": "The most bytes of a batch of records.",
+    "message.timestamp.type": "Records keep the timestamps of their producers.",
+    "min.cleanable.dirty.ratio": "The part of a log that must be new before it is compacted.",
+    "min.compaction.lag.ms": "How long a record stays uncompacted at least.",
+    "min.insync.replicas": "How many disks must have a record before acks=all is answered.",
+    "num.partitions": "Partitions of a topic that is created because a client uses it.",
+    "offsets.topic.replication.factor": "This server has one copy; followers have others.",
+    "retention.bytes": "The most bytes that a partition keeps; -1: no limit.",
+    "retention.ms": "How long a partition keeps its records; -1: no limit.",
+    "segment.bytes": "The most bytes of a segment.",
+    "segment.ms": "The time after which a segment is sealed.",
+}
+
+
 def values_of(config: LogConfig) -> dict[str, str]:
     """Return every setting of a config."""
     return {name: setting.shown(config) for name, setting in SETTINGS.items()}

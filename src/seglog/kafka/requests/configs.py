@@ -8,7 +8,7 @@ from functools import partial
 from seglog.config import LogConfig
 from seglog.errors import ConfigError, Forbidden, SeglogError
 from seglog.kafka import codes
-from seglog.kafka.configs import BOOLEAN, CONSTANT, DEFAULTS, INT, LIST, SETTINGS, SHOWN, changed, values_of
+from seglog.kafka.configs import ABOUT, BOOLEAN, CONSTANT, DEFAULTS, INT, LIST, SETTINGS, SHOWN, changed, values_of
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.metadata import NODE, refusal_of
 from seglog.topic.topic import Topic
@@ -32,6 +32,8 @@ async def _described(call: Call, wanted: Values) -> Values:
         found = _of_broker(call, name) if kind == BROKER else await _of_topic(call, kind, name)
     except SeglogError as error:
         return {**shown, "error_code": refusal_of(error), "error_message": str(error)}
+    if call.values["include_documentation"]:
+        found = [{**one, "documentation": ABOUT[one["name"]]} for one in found]
     return {**shown, "configs": [one for one in found if keys is None or one["name"] in keys]}
 
 
