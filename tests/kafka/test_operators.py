@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from kafka.errors import KafkaError
 
 import kafka as kafka_python
@@ -59,6 +61,17 @@ def test_the_sizes_of_partitions_and_the_free_space_are_described(kafka, topic):
     sizes = {one["partition_index"]: one["partition_size"] for one in shown["partitions"]}
     assert sizes[0] == 0
     assert 1000 < sizes[1] < 2000
+
+
+def test_the_record_with_the_highest_timestamp_is_found_and_none_in_an_empty_partition(kafka, topic):
+    minute = 60_000
+    times = [1_700_000_000_000 + late * minute for late in (0, 5, 5, 3)]
+    Confluent(kafka.address).produce(topic, [Sent(b"%d" % one, timestamp=one) for one in times], partition=0)
+    admin = AdminClient({"bootstrap.servers": kafka.address})
+    places = {TopicPartition(topic, number): OffsetSpec.max_timestamp() for number in (0, 1)}
+    found = {place.partition: future.result() for place, future in admin.list_offsets(places).items()}
+    assert (found[0].offset, found[0].timestamp) == (1, times[1])
+    assert found[1].offset == -1
 
 
 @pytest.mark.parametrize("kind", ["broker", "topic"])

@@ -131,7 +131,7 @@ FETCH = Api(
 LIST_OFFSETS = Api(
     2,
     "ListOffsets",
-    range(1, 6),
+    range(1, 8),
     Struct(
         Field("replica_id", INT32),
         Field("isolation_level", INT8, since=2, default=0),
@@ -169,6 +169,7 @@ LIST_OFFSETS = Api(
             ),
         ),
     ),
+    flexible_since=6,
 )
 
 METADATA = Api(

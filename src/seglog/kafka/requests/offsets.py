@@ -1,4 +1,4 @@
-"""ListOffsets: where a partition begins and ends, and where its records reach a time."""
+"""ListOffsets: where a partition begins and ends, where its records reach a time, and the newest by time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seglog.kafka.requests.epochs import check_epoch, shown_epoch
 if TYPE_CHECKING:
     from seglog.log.log import Log
 
-LATEST, EARLIEST = -1, -2
+LATEST, EARLIEST, NEWEST = -1, -2, -3  # NEWEST: the record with the highest timestamp
 MOST_MS = (2**63 - 1) // 1000
 
 
@@ -30,7 +30,8 @@ async def _listed(call: Call, topic: str, wanted: Values) -> Values:
         if timestamp in (LATEST, EARLIEST):
             offset = log.next_offset if timestamp == LATEST else log.lowest_offset
             return _found(number, log, offset)
-        return await call.services.scans.run(partial(_at_time, number, log, timestamp))
+        find = partial(_newest, number, log) if timestamp == NEWEST else partial(_at_time, number, log, timestamp)
+        return await call.services.scans.run(find)
     except SeglogError as error:
         return {"partition_index": number, "error_code": codes.code_of(error)}
 
@@ -42,7 +43,18 @@ def _found(number: int, log: Log, offset: int, timestamp: int = -1) -> Values:
 
 def _at_time(number: int, log: Log, timestamp: int) -> Values:
     """Return the first record with this timestamp (ms) or a later one; offset -1 if there is none."""
-    offset = log.offset_at(timestamp * 1000) if abs(timestamp) <= MOST_MS else None
+    return _at(number, log, timestamp * 1000) if abs(timestamp) <= MOST_MS else {"partition_index": number}
+
+
+def _newest(number: int, log: Log) -> Values:
+    """Return the first record with the highest timestamp; offset -1 if there is no record."""
+    times = [one.max_timestamp for one in log.segments if one.max_timestamp is not None]
+    return _at(number, log, max(times)) if times else {"partition_index": number}
+
+
+def _at(number: int, log: Log, timestamp: int) -> Values:
+    """Return the first record with this timestamp (us) or a later one; offset -1 if there is none."""
+    offset = log.offset_at(timestamp)
     if offset is None:
         return {"partition_index": number}
     return _found(number, log, offset, log.read_cut(offset, 0).timestamp // 1000)
