@@ -28,6 +28,7 @@ NOT_RUN = {  # number -> why it applies to neither broker
     "0009": "mock", "0097": "TLS", "0115": "authorization", "0119": "authorization", "0126": "SASL", "0135": "SASL",
     "0142": "SASL", "0101": "several brokers", "0150": "mock", "0139": "mock",
 }  # fmt: skip
+IN_PARTS = {"0081_admin"}
 SHARE_GROUPS = range(155, 191)
 AT_ONCE = 4
 SECONDS = 240.0
@@ -41,15 +42,21 @@ TOOLS = {
 
 
 class Test(NamedTuple):
-    """A test of the list. scenario: the settings of the broker that it expects."""
+    """A test of the list. scenario: the settings of the broker that it expects; part: a function of it, "" for all."""
 
     name: str
     scenario: str
+    part: str = ""
 
     @property
-    def number(self) -> str:
-        """Its first four digits."""
-        return self.name[:4]
+    def run(self) -> str:
+        """What runs in one process: the tests of one number, or a part of one."""
+        return f"{self.name[:4]} {self.part}"
+
+    @property
+    def shown(self) -> str:
+        """Its name in the results."""
+        return f"{self.name} {self.part}".strip()
 
 
 def prepared() -> Path:
@@ -81,7 +88,8 @@ def listed(source: str) -> Iterator[Test]:
 def verdicts(side: str, only: str = "") -> Verdicts:
     """Run the tests whose name begins with `only` on a side."""
     place = prepared()
-    tests = [one for one in listed((place / "test.c").read_text()) if one.name.startswith(only)]
+    listing = listed((place / "test.c").read_text())
+    tests = [part for one in listing if one.name.startswith(only) for part in in_parts(one, place)]
     found: Verdicts = {}
     for scenario, numbers in _by_scenario(tests).items():
         with (
@@ -95,11 +103,22 @@ def verdicts(side: str, only: str = "") -> Verdicts:
     return found
 
 
+def in_parts(test: Test, place: Path) -> list[Test]:
+    """Return the parts of a test of many requests, one for each, and any other test as it is."""
+    source = place / f"{test.name.replace('_', '-', 1)}.c"
+    if test.name not in IN_PARTS or not source.exists():
+        return [test]
+    parts = re.findall(
+        r"^(?:static void )?(do_test_\w+)\((?!rd_kafka_type_t cltype\) )", source.read_text(), re.MULTILINE
+    )
+    return [test._replace(part=part) for part in dict.fromkeys(parts)]
+
+
 def _by_scenario(tests: list[Test]) -> dict[str, dict[str, list[Test]]]:
-    """Return scenario -> number -> the tests of that number, which run in one process."""
+    """Return scenario -> what runs in one process -> its tests."""
     found: dict[str, dict[str, list[Test]]] = {}
     for one in tests:
-        found.setdefault(one.scenario, {}).setdefault(one.number, []).append(one)
+        found.setdefault(one.scenario, {}).setdefault(one.run, []).append(one)
     return found
 
 
@@ -129,19 +148,20 @@ def _environment(directory: Path, place: Path, address: str) -> dict[str, str]:
 def _verdicts(place: Path, environment: dict[str, str], directory: Path, tests: list[Test]) -> Verdicts:
     """Run the tests of one number and scenario; how they ended is in the report that they write."""
     first = tests[0]
-    target, output = directory / f"{first.name}.json", directory / f"{first.name}.log"
+    target, output = directory / f"{first.shown}.json", directory / f"{first.shown}.log"
     command = [place / "test-runner", "-p1", "-L", "-K", "-Q", "-s", first.scenario]
-    given = {**environment, "TESTS": first.number, "TEST_REPORT": str(target)}
+    given = {**environment, "TESTS": first.name[:4], "TEST_REPORT": str(target)}
+    given |= {"SUBTESTS": f"{first.part}:"} if first.part else {}
     with output.open("wb") as said:
         try:
             subprocess.run(command, cwd=place, env=given, stdout=said, stderr=said, timeout=SECONDS, check=False)
         except subprocess.TimeoutExpired:
-            return dict.fromkeys((one.name for one in tests), Verdict(FAILED, f"it took over {SECONDS:.0f} s"))
+            return dict.fromkeys((one.shown for one in tests), Verdict(FAILED, f"it took over {SECONDS:.0f} s"))
     text = re.sub(r"\x1b\[[\d;]*m", "", output.read_text(errors="replace"))
     if not target.exists():
-        return dict.fromkeys((one.name for one in tests), Verdict(FAILED, f"no report: {text[-300:]}"))
+        return dict.fromkeys((one.shown for one in tests), Verdict(FAILED, f"no report: {text[-300:]}"))
     found = json.loads(target.read_text(), strict=False)["tests"]
-    return {one.name: reported(found[one.name]["state"], one.name, text) for one in tests}
+    return {one.shown: reported(found[one.name]["state"], one.name, text) for one in tests}
 
 
 def reported(state: str, name: str, text: str) -> Verdict:
