@@ -29,6 +29,7 @@ NOT_RUN = {  # number -> why it applies to neither broker
     "0142": "SASL", "0101": "several brokers", "0150": "mock", "0139": "mock",
 }  # fmt: skip
 IN_PARTS = {"0081_admin"}
+NO_PARTS = {"do_test_apis", "do_test_acls_count"}  # they only call others, or are called
 SHARE_GROUPS = range(155, 191)
 AT_ONCE = 4
 SECONDS = 240.0
@@ -108,10 +109,8 @@ def in_parts(test: Test, place: Path) -> list[Test]:
     source = place / f"{test.name.replace('_', '-', 1)}.c"
     if test.name not in IN_PARTS or not source.exists():
         return [test]
-    parts = re.findall(
-        r"^(?:static void )?(do_test_\w+)\((?!rd_kafka_type_t cltype\) )", source.read_text(), re.MULTILINE
-    )
-    return [test._replace(part=part) for part in dict.fromkeys(parts)]
+    parts = re.findall(r"^(?:static void )?(do_test_\w+)\(", source.read_text(), re.MULTILINE)
+    return [test._replace(part=part) for part in dict.fromkeys(parts) if part not in NO_PARTS]
 
 
 def _by_scenario(tests: list[Test]) -> dict[str, dict[str, list[Test]]]:
