@@ -59,7 +59,7 @@ def test_the_sizes_of_partitions_and_the_free_space_are_described(kafka, topic):
     assert found["usable_bytes"] > 0
     [shown] = [one for one in found["topics"] if one["name"] == topic]
     sizes = {one["partition_index"]: one["partition_size"] for one in shown["partitions"]}
-    assert sizes[0] == 0
+    assert sizes[0] < 1000  # the head of an empty segment
     assert 1000 < sizes[1] < 2000
 
 

@@ -18,6 +18,8 @@ import seglog
 from seglog import Broker, LogConfig, Retention
 from seglog.errors import (
     CorruptRecord,
+    GroupConflict,
+    GroupNotFound,
     InvalidArgument,
     LogClosed,
     LogReadOnly,
@@ -123,6 +125,23 @@ def test_latest_begins_behind_what_is_there_and_a_commit_keeps_that(broker):
         assert values(consumer.poll()) == ["0/5"]
     with pytest.raises(InvalidArgument, match="earliest"):
         broker.consumer("billing", ["orders"], start="newest")
+
+
+def test_a_group_without_members_forgets_the_offsets_of_some_partitions(broker):
+    fill(broker, {0: 5, 1: 5})
+    groups = broker.groups
+    groups.commit("billing", {"orders": {0: 2, 1: 9}}, after_end=True)
+    assert groups.describe("billing").lag == {("orders", 0): 3, ("orders", 1): 0}
+    groups.forget_offsets("billing", [("orders", 0), ("orders", 0), ("orders", 2)])
+    assert groups.committed("billing") == {"orders": {1: 9}}
+    assert not groups.has_members("billing")
+    with pytest.raises(GroupNotFound):
+        groups.forget_offsets("unknown", [("orders", 0)])
+    with broker.consumer("billing", ["orders"]) as consumer:
+        consumer.poll()
+        assert groups.has_members("billing")
+        with pytest.raises(GroupConflict):
+            groups.forget_offsets("billing", [("orders", 1)])
 
 
 def test_chosen_offsets_are_committed_instead_of_what_was_polled(broker):
