@@ -34,6 +34,7 @@ TITLES = {
     "many-segments": "A log of many segments",
     "growth": "Logs of ten to a hundred thousand segments",
     "http": "HTTP",
+    "http-paths": "One append over HTTP, and by paths that do less",
     "kafka": "Compared with Kafka",
     "kafka-clients": "Kafka's own programs, against Kafka and against `seglog serve --kafka`",
     "laminarmq": "Compared with laminarmq",
