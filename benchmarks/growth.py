@@ -14,12 +14,11 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 import seglog
-from benchmarks.many_segments import FEW, RESIDENT, SMALL
+from benchmarks.many_segments import FEW, RESIDENT, SMALL, opened
 from benchmarks.scale import Scale
 from benchmarks.timing import Figure, Side, in_rounds, limited, stopwatch
 from seglog.format import filename
@@ -49,15 +48,15 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
         CHANGES[0]: partial(_changing, _rolls),
         CHANGES[1]: partial(_changing, _publishes),
         CHANGES[2]: partial(_changing, _expiries),
-        OPENINGS[0]: partial(_opening, "a"),
-        OPENINGS[1]: partial(_opening, "r"),
+        OPENINGS[0]: partial(opened, mode="a"),
+        OPENINGS[1]: partial(opened, mode="r"),
     }
     for kind, side in kinds.items():
         taken = in_rounds([side(place) for place in places.values()], repeats=scale.peer_repeats)
         yield from _compared(kind, places, taken, AIM if kind in CHANGES else None)
-    with ExitStack() as opened:
-        logs = [opened.enter_context(seglog.open(place)) for place in places.values()]
-        readers = [opened.enter_context(seglog.open(place, mode="r")) for place in places.values()]
+    with ExitStack() as stack:
+        logs = [stack.enter_context(seglog.open(place)) for place in places.values()]
+        readers = [stack.enter_context(seglog.open(place, mode="r")) for place in places.values()]
         for kind, sides in (
             (READING[0], [partial(_followed, log, reader) for log, reader in zip(logs, readers, strict=True)]),
             (READING[1], [partial(_looked, reader) for reader in readers]),
@@ -72,7 +71,7 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
 
 
 def _opened(place: Path) -> tuple[float, ...]:
-    return in_rounds([_opening("a", place)], repeats=2)[0]
+    return in_rounds([opened(place, "a")], repeats=2)[0]
 
 
 def _compared(
@@ -160,16 +159,6 @@ def _expiries(log: seglog.Log) -> float:
     assert log.lowest_offset >= lowest + CALLS - 1
     log.alter_retention(seglog.Retention(bytes=2**62))
     return watch.seconds / CALLS
-
-
-def _opening(mode: Any, place: Path) -> Side:
-    def run() -> float:
-        with stopwatch() as watch:
-            log = seglog.open(place, mode=mode)
-        log.close()
-        return watch.seconds
-
-    return run
 
 
 def _followed(log: seglog.Log, reader: seglog.Log) -> float:

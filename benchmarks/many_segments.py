@@ -94,11 +94,13 @@ def log_of(place: Path, segments: int) -> Path:
 
 def _opening(place: Path, scale: Scale) -> Iterator[Figure]:
     for verb, mode in MODES:
-        mine, _ = in_turn(_opened(place, mode), lambda: OPEN_SECONDS, repeats=scale.repeats)
+        mine, _ = in_turn(opened(place, mode), lambda: OPEN_SECONDS, repeats=scale.repeats)
         yield limited(f"open {scale.segments:,} segments to {verb}", mine, OPEN_SECONDS, work=1, unit="open")
 
 
-def _opened(place: Path, mode: Literal["a", "r"]) -> Side:
+def opened(place: Path, mode: Literal["a", "r"]) -> Side:
+    """Open a log; the seconds are without those of closing it."""
+
     def run() -> float:
         with stopwatch() as watch:
             log = seglog.open(place, mode=mode)

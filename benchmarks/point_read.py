@@ -8,7 +8,7 @@ timestamp, key and value, all in one transaction.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -71,27 +71,23 @@ def _kinds() -> Iterator[tuple[str, Any, dict[str, bool], dict[str, bool]]]:
         yield get, Lmdb, {}, {}
 
 
-def _reads(place: Path, offsets: list[int], mode: Literal["a", "r"]) -> Side:
-    def run() -> float:
-        with seglog.open(place, mode=mode) as log:
-            read = log.read
-            with stopwatch() as watch:
-                for offset in offsets:
-                    read(offset)
-        return watch.seconds
-
-    return run
+def _reads(place: Path, offsets: Sequence[int], mode: Literal["a", "r"]) -> Side:
+    return _called(place, mode, "read", offsets)
 
 
-def _reads_many(place: Path, offsets: list[int], mode: Literal["a", "r"]) -> Side:
-    calls = [offsets[start : start + MANY] for start in range(0, len(offsets), MANY)]
+def _reads_many(place: Path, offsets: Sequence[int], mode: Literal["a", "r"]) -> Side:
+    return _called(place, mode, "read_many", [offsets[start : start + MANY] for start in range(0, len(offsets), MANY)])
+
+
+def _called(place: Path, mode: Literal["a", "r"], method: str, arguments: Sequence[Any]) -> Side:
+    """Call a method of a log with each argument."""
 
     def run() -> float:
         with seglog.open(place, mode=mode) as log:
-            read_many = log.read_many
+            call = getattr(log, method)
             with stopwatch() as watch:
-                for each in calls:
-                    read_many(each)
+                for argument in arguments:
+                    call(argument)
         return watch.seconds
 
     return run
