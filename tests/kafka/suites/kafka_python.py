@@ -1,6 +1,6 @@
 """kafka-python's integration tests, of its source distribution, with all codecs.
 
-The distribution lacks one module of the tests, of which an external broker needs a class with two attributes. The
+The distribution lacks two modules of the tests, of which an external broker needs a class with two attributes. The
 clients negotiate the versions of requests, instead of taking those of KAFKA_VERSION for granted.
 """
 
@@ -33,6 +33,8 @@ class SpawnedService:
         raise RuntimeError("KAFKA_URI names the broker")
 """
 SECONDS = 900.0
+FILES = [f"test/integration/test_{part}_integration.py" for part in ("admin", "consumer", "producer")]
+"""The others start brokers of their own, with SASL and TLS."""
 
 
 def prepared() -> Path:
@@ -46,6 +48,7 @@ def prepared() -> Path:
         source = sdist("kafka-python", VERSION, directory)
         source.rename(directory / "source")
         tests = directory / "source" / "test"
+        (tests / "__init__.py").touch()
         (tests / "service.py").write_text(SERVICE)
         for path in (tests / "integration").glob("*.py"):
             text = path.read_text().replace("'api_version': env_kafka_version()", "'api_version': None")
@@ -64,8 +67,8 @@ def verdicts(side: str, only: str = "") -> Verdicts:
         report = Path(directory) / "report.xml"
         python, options = place / "venv" / "bin" / "python", ("-q", "-p", "no:cacheprovider", "--timeout", "120")
         command = [python, "-m", "pytest", *options]
-        command += ["test/integration", f"--junitxml={report}", *(["-k", only] if only else [])]
-        given = {**os.environ, "KAFKA_URI": f"kafka://{address}", "KAFKA_VERSION": "4.3.1"}
+        command += [*FILES, f"--junitxml={report}", *(["-k", only] if only else [])]
+        given = {**os.environ, "KAFKA_URI": f"kafka://{address}", "KAFKA_VERSION": "4.3.1", "KAFKA_ROOT": directory}
         subprocess.run(
             command, cwd=place / "source", env=given, stdout=subprocess.DEVNULL, timeout=SECONDS, check=False
         )
