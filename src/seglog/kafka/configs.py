@@ -54,7 +54,7 @@ SETTINGS: dict[str, Setting] = {
     "segment.ms": Setting(lambda config: _ms(config.segment_age, MOST_LAG_MS), LONG, fixed=True),
 }
 CONSTANT: dict[str, tuple[frozenset[str], int]] = {  # which values are accepted: the first is shown
-    "compression.type": (frozenset({"producer", "uncompressed"}), STRING),
+    "compression.type": (frozenset({"producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"}), STRING),
     "message.timestamp.type": (frozenset({"CreateTime"}), STRING),
     "preallocate": (frozenset({"false"}), BOOLEAN),
     "unclean.leader.election.enable": (frozenset({"false"}), BOOLEAN),

@@ -164,7 +164,9 @@ def _verdicts(place: Path, environment: dict[str, str], directory: Path, tests: 
 
 
 def reported(state: str, name: str, text: str) -> Verdict:
-    """Return how a test ended, and why from the line of the summary that is printed at the end."""
-    found = re.search(rf"^\|\s*{name}\s+\|.*?\|\s*[\d.]+s\s+\|(.*(?:\n(?![|#]).*)*)", text, re.MULTILINE)
+    """Return how a test ended, and why: from its first failure, or from the summary that is printed at the end."""
     known = STATES.get(state, FAILED)
+    if known == FAILED and (first := re.search(r'### Test "[^<].*? failed at .*? ###\n(.*)', text)):
+        return Verdict(known, first[1])
+    found = re.search(rf"^\|\s*{name}\s+\|.*?\|\s*[\d.]+s\s+\|(.*(?:\n(?![|#]).*)*)", text, re.MULTILINE)
     return Verdict(known, found[1] if found and known != PASSED else "")
